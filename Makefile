@@ -1,0 +1,40 @@
+# The two commands of README.md are `make demo` and `make test`; everything runs in the project's own environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: demo test lint types imports unit bench reproduce clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed  ## run the main job on bundled synthetic work: Megha against Pigeon
+	$(BIN)/volery demo -o results/demo
+
+test: lint types imports unit  ## everything that must pass before a change lands
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $(JOBS)
+
+bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
+	$(BIN)/python benchmarks/lab.py
+
+reproduce: $(VENV)/.installed  ## every experiment, and docs/papers.md from the results (long)
+	$(BIN)/volery reproduce --all -p $(JOBS)
+
+clean:
+	rm -rf $(VENV) results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

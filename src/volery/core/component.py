@@ -1,0 +1,122 @@
+"""The contract between schedulers and whatever drives them: Component, Deployment, Architecture.
+
+A component touches its own fields and its port, nothing else. It reads no clock and draws from no random source but the
+stream that it was given, so that the same object runs in the lab and live, and a journal of its events replays exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from volery.core.events import Event
+from volery.core.model import Address, Cluster, JobId, Message, Time
+from volery.core.port import Port
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+
+Handler = Callable[..., None]
+
+
+class UnknownMessageError(TypeError):
+    """A component was handed an event that its `receives` table does not list."""
+
+
+class _Receives(dict[type, Handler]):
+    """A table of handlers in which a type that is not listed raises by name."""
+
+    def __init__(self, role: str, handlers: Mapping[type, Handler]) -> None:
+        super().__init__(handlers)
+        self._role = role
+
+    def __missing__(self, event_type: type) -> Handler:
+        raise UnknownMessageError(
+            f"{self._role} does not receive {event_type.__name__}; it receives "
+            + ", ".join(sorted(t.__name__ for t in self))
+        )
+
+
+class Component:
+    """A role of an architecture: Global Master, Local Master, distributor, node ...
+
+    `receives` is the protocol at a glance. Handlers are resolved by name for each subclass, so that a subclass which
+    overrides a method need not repeat the table.
+    """
+
+    __slots__ = ("_port",)
+    receives: ClassVar[Mapping[type, Handler]] = {}
+    _port: Port
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Bind the table's entries to this class's own methods."""
+        super().__init_subclass__(**kwargs)
+        cls.receives = _Receives(
+            cls.__name__,
+            {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()},
+        )
+
+    def bind(self, port: Port) -> None:
+        """Give the component its port; the driver does this once, before `start`."""
+        self._port = port
+
+    def start(self, now: Time) -> None:
+        """Begin: set first timers, send first messages. A restart is a new component with `start`."""
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """The only door. It runs alone and to the end; an unknown message raises `UnknownMessageError`."""
+        self.receives[type(event)](self, event, source, now)
+
+    def check(self) -> None:
+        """Raise AssertionError on a broken invariant; tests call it after every event."""
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """An architecture built for one cluster.
+
+    Args:
+        components: by address; the part of an address before "/" is the role.
+        machines: per node address, the number of the machine that it stands on.
+        entry: the address to which a job is submitted.
+        delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself says that
+            a hop costs other than the network's default, for example node > LM 0.
+
+    """
+
+    components: Mapping[Address, Component]
+    machines: Mapping[Address, int]
+    entry: Callable[[JobId], Address]
+    delays: Mapping[tuple[str, str], Time] = {}
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """What a registry entry is: a published design, or a preset of one.
+
+    Args:
+        name: what the command line calls it.
+        summary: one line.
+        source: paper and section.
+        defaults: the configuration when nothing is said; its class lists the parameters with their descriptions.
+        messages: all that the codec must carry beyond the submitter's protocol.
+        stages: which methods realise which stages of the reference architecture.
+        build: components for a cluster, a configuration and random streams.
+        hops: link delays between the submission of a task to an idle cluster and the moment its job is told done.
+        tolerates: fault classes that the design bears ("loss", "duplication", "crash", "partition").
+
+    """
+
+    name: str
+    summary: str
+    source: str
+    defaults: msgspec.Struct
+    messages: frozenset[type[Message]]
+    stages: Mapping[Stage, Realisation]
+    build: Callable[[Cluster, Any, Streams], Deployment]
+    hops: int
+    tolerates: frozenset[str] = frozenset()
+
+
+def role_of(address: Address) -> str:
+    """The role in an address: "lm" in "lm/4"."""
+    return address.partition("/")[0]

@@ -1,0 +1,106 @@
+"""What can happen to a component: a message arrives, or one of the driver's own events.
+
+The submitter's protocol stands here too, because every architecture speaks it with the driver:
+Submit (then MoreTasks for a job too large for one message) > JobAccepted | JobRejected; JobAccepted > JobDone.
+A job is recognised by its id: submitting it again is answered again and starts nothing twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from volery.core.model import Address, Job, JobId, Key, Message, Task, Time
+
+Outcome = Literal["finished", "failed", "killed"]
+
+
+class Submit(Message, frozen=True):
+    """A job arrives, with the first chunk of its tasks."""
+
+    job: Job
+
+
+class MoreTasks(Message, frozen=True):
+    """A further chunk of a job that was too large for one message; `first` is the place of its first task."""
+
+    job: JobId
+    first: int
+    tasks: tuple[Task, ...]
+
+
+class JobAccepted(Message, frozen=True):
+    """The job is known and will be answered by JobDone."""
+
+    job: JobId
+
+
+class JobRejected(Message, frozen=True):
+    """The job was not taken; it may be submitted again after `retry_after_us`."""
+
+    job: JobId
+    reason: str
+    retry_after_us: Time
+
+
+class JobDone(Message, frozen=True):
+    """Every task that some machine can run has finished; `unsatisfiable` tasks fit no machine and never ran."""
+
+    job: JobId
+    unsatisfiable: int = 0
+
+
+class TimerFired(msgspec.Struct, frozen=True, gc=False):
+    """A timer that the component set has come due."""
+
+    key: Key
+
+
+class TaskFinished(msgspec.Struct, frozen=True, gc=False):
+    """An attempt that the component launched has ended."""
+
+    task: Task
+    attempt: int
+    outcome: Outcome = "finished"
+
+
+class Computed(msgspec.Struct, frozen=True):
+    """The answer to a problem that the component handed to `Port.compute`."""
+
+    key: Key
+    answer: Any
+
+
+class PeerLost(msgspec.Struct, frozen=True, gc=False):
+    """The driver has detected that a peer no longer answers."""
+
+    peer: Address
+
+
+class PeerBack(msgspec.Struct, frozen=True, gc=False):
+    """A lost peer answers again, as a new incarnation."""
+
+    peer: Address
+
+
+Event = Message | TimerFired | TaskFinished | Computed | PeerLost | PeerBack
+
+SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset({Submit, MoreTasks, JobAccepted, JobRejected, JobDone})
+
+
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """A fact to be added up over a run, for example inconsistencies found."""
+
+    name: str
+    amount: int = 1
+
+
+class Measured(msgspec.Struct, frozen=True, gc=False):
+    """A fact whose mean and maximum are of interest, for example the length of a queue when a job arrives."""
+
+    name: str
+    value: int
+
+
+Fact = Counted | Measured

@@ -1,0 +1,111 @@
+"""Jobs, tasks, clusters and the units that everything is counted in.
+
+Time is an integer number of microseconds since the run began, never a float. A placement constraint is one bit: a
+task's constraints are the bits that it needs, a machine's are the bits that it has, and a task fits a machine when
+its bits are contained in the machine's (Thiyyakat et al., IoT 2023, section 4.1).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+import msgspec
+
+Time = int
+Address = str
+JobId = int
+TaskId = int
+Key = str | int | tuple[str | int, ...]
+
+SECOND: Final = 1_000_000
+CONSTRAINT_BITS_MAX: Final = 63
+"""Constraint sets travel as one MessagePack integer."""
+CHUNK_TASKS: Final = 4096
+"""A job with more tasks than this is submitted in chunks (messages stay below a megabyte)."""
+SUBMITTER: Final = "submitter"
+"""The address of whoever submits jobs: the driver in the lab, the API live."""
+
+
+class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
+    """What components send each other: immutable, tagged by class name, encoded as an array.
+
+    Messages hold numbers, strings, bytes, tasks and tuples of those, so they can never be part of a reference cycle and
+    are kept out of the garbage collector's sight. A message that was sent is never changed.
+    """
+
+
+class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One unit of work of a job, as schedulers see it: the true duration stays with the driver.
+
+    Args:
+        id: number of the task, unique in a run or a federation.
+        job: the job that it belongs to.
+        constraints: bit set of the machine constraints that it needs.
+        estimate_us: what schedulers may assume about its duration: the job's mean task duration.
+
+    """
+
+    id: TaskId
+    job: JobId
+    constraints: int = 0
+    estimate_us: Time = 0
+
+
+class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages."""
+
+    id: JobId
+    task_count: int
+    tasks: tuple[Task, ...]
+    estimate_us: Time = 0
+    user: str = ""
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """The machines, in order; a machine's place in the order is its number.
+
+    Args:
+        constraints: per machine, the bit set of constraints that it satisfies.
+        slots: per machine, how many tasks it runs at once.
+        name: what reports call it.
+
+    """
+
+    constraints: tuple[int, ...]
+    slots: tuple[int, ...]
+    name: str = "cluster"
+
+    def __post_init__(self) -> None:
+        """Refuse a cluster that nothing could run on."""
+        if not self.constraints:
+            raise ValueError("a cluster needs at least one worker; give --workers N with N >= 1")
+        if len(self.constraints) != len(self.slots):
+            raise ValueError(f"{len(self.constraints)} machine constraint sets but {len(self.slots)} slot counts")
+        if min(self.slots) < 1:
+            raise ValueError(
+                f"machine {self.slots.index(min(self.slots))} has no slot; every worker needs at least one"
+            )
+
+    @property
+    def slot_count(self) -> int:
+        """How many tasks run at once when all is busy."""
+        return sum(self.slots)
+
+    @staticmethod
+    def uniform(workers: int, slots: int = 1, constraints: int = 0, name: str = "cluster") -> Cluster:
+        """A cluster of `workers` equal machines."""
+        return Cluster((constraints,) * workers, (slots,) * workers, name)
+
+
+def split_evenly(count: int, parts: int) -> list[range]:
+    """Cut 0..count-1 into `parts` consecutive ranges whose lengths differ by at most one.
+
+    Raises:
+        ValueError: when there are more parts than things to share.
+
+    """
+    if parts < 1 or parts > count:
+        raise ValueError(f"cannot split {count} workers into {parts} parts; every part needs at least one worker")
+    bounds = [count * i // parts for i in range(parts + 1)]
+    return [range(a, b) for a, b in itertools.pairwise(bounds)]

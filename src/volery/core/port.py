@@ -1,0 +1,53 @@
+"""What a component can ask for. Its port is all that a component can do to the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from volery.core.events import Fact
+from volery.core.model import Address, Key, Message, Task, TaskId, Time
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Slow pure work: `solve(argument)` has no effect but its answer.
+
+    Args:
+        solve: a module-level function, so that a process pool can run it.
+        argument: its only argument.
+        decision_us: how long the lab says that it takes.
+
+    """
+
+    solve: Callable[[Any], Any]
+    argument: Any
+    decision_us: Time = 0
+
+
+class Port(Protocol):
+    """Effects are calls, applied in order: at once in the lab, after the handler live, recorded in tests."""
+
+    address: Address
+
+    def send(self, to: Address, message: Message) -> None:
+        """Send a message; it arrives after the delay of its link, in the order of sending on each link."""
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Set the one timer of this key; `at` <= now fires once, after this handler."""
+
+    def cancel_timer(self, key: Key) -> None:
+        """A cancelled or replaced timer never fires, not even from an inbox."""
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+        """Start a task here; answered by TaskFinished. `waited_us`: time spent in this worker's own queue."""
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """End a running attempt; answered by TaskFinished with outcome "killed"."""
+
+    def compute(self, key: Key, problem: Problem) -> None:
+        """Solve slow pure work; answered by Computed."""
+
+    def observe(self, fact: Fact) -> None:
+        """Report a rare fact (per job, per conflict, per heartbeat), never one per task."""

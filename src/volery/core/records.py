@@ -1,0 +1,83 @@
+"""What a driver writes down: submit, start, finish, worker and attempt of every task, and what the submitter was told.
+
+Components do not keep score. The same record types serve the lab and the live federation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+
+import msgspec
+
+from volery.core.events import Counted, Fact
+from volery.core.trace import NEVER, Trace, little_endian, longs
+
+PATH_SHIFT = 32
+"""A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
+
+
+class Tally(msgspec.Struct):
+    """How often, how much in all, and the largest value of one measured fact."""
+
+    count: int = 0
+    total: int = 0
+    largest: int = 0
+
+
+class Records:
+    """The table of a run.
+
+    Args:
+        trace: the input; its arrival times are the submit times.
+
+    Attributes:
+        start_us, finish_us: per task, `NEVER` when it did not happen.
+        worker: per task, the number of the machine that it ran on, or -1.
+        attempt: per task, the attempt that finished (0 is the first).
+        path: per task, time on the wire and in service along the causal chain of messages that led to its start.
+        waited_us: task -> time in its worker's own queue, where there was any.
+        answered_us: per job, when the submitter was told that it is done.
+        unsatisfiable: per job, tasks that fit no machine, as the submitter was told.
+        rejections: how often a submission was refused.
+        counters: the sum of each counted fact.
+        tallies: count, sum and maximum of each measured fact.
+        messages: (sender's role, receiver's role) -> number of messages.
+
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        tasks, jobs = trace.task_count, trace.job_count
+        self.trace = trace
+        self.start_us = longs(tasks, NEVER)
+        self.finish_us = longs(tasks, NEVER)
+        self.worker = array("i", [-1]) * tasks
+        self.attempt = array("B", [0]) * tasks
+        self.path = longs(tasks)
+        self.waited_us: dict[int, int] = {}
+        self.answered_us = longs(jobs, NEVER)
+        self.unsatisfiable = longs(jobs)
+        self.rejections = 0
+        self.counters: dict[str, int] = {}
+        self.tallies: dict[str, Tally] = {}
+        self.messages: dict[str, int] = {}
+
+    def observe(self, fact: Fact) -> None:
+        """Add a fact to its counter or tally."""
+        if isinstance(fact, Counted):
+            self.counters[fact.name] = self.counters.get(fact.name, 0) + fact.amount
+        else:
+            tally = self.tallies.setdefault(fact.name, Tally())
+            tally.count += 1
+            tally.total += fact.value
+            tally.largest = max(tally.largest, fact.value)
+
+    def digest(self) -> str:
+        """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""
+        sha = hashlib.sha256()
+        for column in (
+            self.trace.arrival_us, self.trace.first, self.start_us, self.finish_us, self.worker, self.attempt,
+            self.answered_us, self.unsatisfiable,
+        ):  # fmt: skip
+            sha.update(little_endian(column))
+        return sha.hexdigest()
