@@ -81,7 +81,6 @@ class Deployment(msgspec.Struct, frozen=True):
         entry: the address to which a job is submitted.
         delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself says that
             a hop costs other than the network's default, for example node > LM 0.
-
     """
 
     components: Mapping[Address, Component]
@@ -103,7 +102,6 @@ class Architecture(msgspec.Struct, frozen=True):
         build: components for a cluster, a configuration and random streams.
         hops: link delays between the submission of a task to an idle cluster and the moment its job is told done.
         tolerates: fault classes that the design bears ("loss", "duplication", "crash", "partition").
-
     """
 
     name: str

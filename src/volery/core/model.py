@@ -43,7 +43,6 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         job: the job that it belongs to.
         constraints: bit set of the machine constraints that it needs.
         estimate_us: what schedulers may assume about its duration: the job's mean task duration.
-
     """
 
     id: TaskId
@@ -69,7 +68,6 @@ class Cluster(msgspec.Struct, frozen=True):
         constraints: per machine, the bit set of constraints that it satisfies.
         slots: per machine, how many tasks it runs at once.
         name: what reports call it.
-
     """
 
     constraints: tuple[int, ...]
@@ -103,7 +101,6 @@ def split_evenly(count: int, parts: int) -> list[range]:
 
     Raises:
         ValueError: when there are more parts than things to share.
-
     """
     if parts < 1 or parts > count:
         raise ValueError(f"cannot split {count} workers into {parts} parts; every part needs at least one worker")

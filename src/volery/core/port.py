@@ -18,7 +18,6 @@ class Problem(msgspec.Struct, frozen=True):
         solve: a module-level function, so that a process pool can run it.
         argument: its only argument.
         decision_us: how long the lab says that it takes.
-
     """
 
     solve: Callable[[Any], Any]

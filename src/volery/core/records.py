@@ -43,7 +43,6 @@ class Records:
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
         messages: (sender's role, receiver's role) -> number of messages.
-
     """
 
     def __init__(self, trace: Trace) -> None:

@@ -69,7 +69,6 @@ class Realisation(msgspec.Struct, frozen=True):
         method: "Role.method" in the architecture"s module.
         extent: "full" or "partial".
         how: what the design calls it.
-
     """
 
     method: str

@@ -28,7 +28,6 @@ class Trace(msgspec.Struct, frozen=True):
         estimate_us: per job, what schedulers may assume about a task's duration.
         constraints: per task, its constraint bit set; empty when no task has any.
         user: per job, or empty.
-
     """
 
     name: str
