@@ -11,10 +11,21 @@ from array import array
 import msgspec
 
 from volery.core.events import Counted, Fact
+from volery.core.model import TaskId, Time
 from volery.core.trace import NEVER, Trace, little_endian, longs
 
 PATH_SHIFT = 32
 """A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
+
+
+class LostAttempt(msgspec.Struct, frozen=True):
+    """An attempt that did not finish, kept when the next attempt of its task starts."""
+
+    task: TaskId
+    attempt: int
+    worker: int
+    start_us: Time
+    finish_us: Time
 
 
 class Tally(msgspec.Struct):
@@ -40,9 +51,10 @@ class Records:
         answered_us: per job, when the submitter was told that it is done.
         unsatisfiable: per job, tasks that fit no machine, as the submitter was told.
         rejections: how often a submission was refused.
+        lost: attempts that were killed and followed by another.
+        killed: (task, attempt) -> when it was killed.
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
-        messages: (sender's role, receiver's role) -> number of messages.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -57,9 +69,10 @@ class Records:
         self.answered_us = longs(jobs, NEVER)
         self.unsatisfiable = longs(jobs)
         self.rejections = 0
+        self.lost: list[LostAttempt] = []
+        self.killed: dict[tuple[TaskId, int], Time] = {}
         self.counters: dict[str, int] = {}
         self.tallies: dict[str, Tally] = {}
-        self.messages: dict[str, int] = {}
 
     def observe(self, fact: Fact) -> None:
         """Add a fact to its counter or tally."""

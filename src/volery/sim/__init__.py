@@ -1,0 +1,6 @@
+"""The lab's driver: virtual clock, network, execution and records, around the same components that run live."""
+
+from volery.sim.kernel import Options, Progress, Stalled, simulate
+from volery.sim.network import Network
+
+__all__ = ["Network", "Options", "Progress", "Stalled", "simulate"]

@@ -1,0 +1,117 @@
+"""Machines of the lab: the port through which a component acts, and what the driver enforces and writes down.
+
+True durations are known here and nowhere else. A launch is checked against the machine's slots and constraints, and a
+task is never run twice: the driver refuses what a correct design never asks for.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from volery.core.events import Computed, Fact, TaskFinished, TimerFired
+from volery.core.model import Address, Key, Message, Task, TaskId, Time
+from volery.core.trace import NEVER
+from volery.sim.network import Lane
+
+if TYPE_CHECKING:
+    from volery.core.port import Problem
+    from volery.sim.kernel import Kernel
+    from volery.sim.network import Deliver
+
+
+class BrokenRule(AssertionError):  # noqa: N818 - it states what a design did, like AssertionError itself
+    """A design asked for what must never happen: a slot taken twice, a constraint ignored, a task run twice."""
+
+
+class Routes(dict[Address, tuple[Lane, "Deliver"]]):
+    """Where a role's messages go: the lane and the receiver's door, resolved once per receiver."""
+
+    def __init__(self, resolve: Callable[[Address], tuple[Lane, Deliver]]) -> None:
+        super().__init__()
+        self._resolve = resolve
+
+    def __missing__(self, to: Address) -> tuple[Lane, Deliver]:
+        route = self[to] = self._resolve(to)
+        return route
+
+
+class LabPort:
+    """The lab's port: effects apply at once. A port that stands on a machine may launch."""
+
+    __slots__ = ("_kernel", "_routes", "_timers", "address", "deliver", "idle", "lacks", "machine")
+
+    def __init__(self, kernel: Kernel, address: Address, routes: Routes, deliver: Deliver) -> None:
+        self._kernel = kernel
+        self._routes = routes
+        self._timers: dict[Key, object] | None = None
+        self.address = address
+        self.deliver = deliver
+        self.machine = -1
+        self.idle = 0
+        self.lacks = 0
+
+    def send(self, to: Address, message: Message) -> None:
+        """Put the message on the lane of its link."""
+        lane, deliver = self._routes[to]
+        lane.sent.append((deliver, message, self.address, self._kernel.path))
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+        """Occupy a slot until the true duration has passed.
+
+        Raises:
+            BrokenRule: no idle slot, an unmet constraint, or an attempt that has been started before.
+        """
+        kernel = self._kernel
+        number = task.id
+        if self.idle <= 0 or task.constraints & self.lacks or kernel.start_us[number] != NEVER:
+            kernel.account_relaunch(self, task, attempt)
+        self.idle -= 1
+        now = kernel.now
+        kernel.start_us[number] = now
+        kernel.worker[number] = self.machine
+        kernel.paths[number] = kernel.path
+        if waited_us:
+            kernel.records.waited_us[number] = waited_us
+        at = now + kernel.duration_us[number]
+        bucket = kernel.finishes.get(at)
+        if bucket is None:
+            kernel.finishes[at] = [(self, TaskFinished(task, attempt))]
+            heapq.heappush(kernel.times, at)
+        else:
+            bucket.append((self, TaskFinished(task, attempt)))
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """End a running attempt now; TaskFinished with outcome "killed" follows in this instant."""
+        self._kernel.kill(self, task, attempt)
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Replace the key's timer."""
+        if self._timers is None:
+            self._timers = {}
+        token = self._timers[key] = object()
+        self._kernel.schedule(at, lambda now: self._fire(key, token, now))
+
+    def cancel_timer(self, key: Key) -> None:
+        """Forget the key's timer."""
+        if self._timers is not None:
+            self._timers.pop(key, None)
+
+    def _fire(self, key: Key, token: object, now: Time) -> None:
+        if self._timers is not None and self._timers.get(key) is token:
+            del self._timers[key]
+            self.deliver(TimerFired(key), self.address, now)  # type: ignore[arg-type]  # the door takes every event
+
+    def compute(self, key: Key, problem: Problem) -> None:
+        """Solve inline; the answer arrives after the modelled decision time."""
+        answer = Computed(key, problem.solve(problem.argument))
+        kernel = self._kernel
+        kernel.schedule(
+            kernel.now + problem.decision_us,
+            lambda now: self.deliver(answer, self.address, now),  # type: ignore[arg-type]  # as above
+        )
+
+    def observe(self, fact: Fact) -> None:
+        """Add the fact to the records."""
+        self._kernel.records.observe(fact)

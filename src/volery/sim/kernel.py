@@ -1,0 +1,417 @@
+"""The instants kernel: a virtual clock that calls the components' one door, in a total order.
+
+Order within an instant: task finishes, timers (and served or jittered messages), delayed messages, then zero-delay
+messages, submissions among them, until quiet. Finishes and timers live in dicts from time to list with one heap of
+*distinct* times; messages travel in batches, one per instant and delay (see network.py).
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+
+import msgspec
+
+from volery.core.component import Component, Deployment, role_of
+from volery.core.events import Event, JobAccepted, JobDone, JobRejected, TaskFinished
+from volery.core.model import SUBMITTER, Address, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.records import PATH_SHIFT, LostAttempt, Records
+from volery.core.streams import Streams
+from volery.core.trace import NEVER, Trace
+from volery.sim.execution import BrokenRule, LabPort, Routes
+from volery.sim.network import Deliver, Faults, Lane, Network, Sent
+
+PROGRESS_S = 0.2
+PROGRESS_INSTANTS = 2048
+
+
+class Stalled(RuntimeError):  # noqa: N818 - it names a state, not a mistake of the caller
+    """Everything went quiet although some submitter was never answered."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run is."""
+
+    now_us: Time
+    jobs_done: int
+    tasks_finished: int
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a run is driven; none of these changes what a correct design does on a reliable network.
+
+    Args:
+        check: call `check()` of every component after each of its events (tests).
+        copy_messages: copy every message through the codec; the digest must not change.
+        tie_shuffle: a seed that shuffles what arrives in the same instant (each link stays FIFO): shows how much of a
+            result is ties.
+        costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
+        faults: an unreliable network between components.
+    """
+
+    check: bool = False
+    copy_messages: bool = False
+    tie_shuffle: int | None = None
+    costs: Mapping[str, Time] = {}
+    faults: Faults = Faults()
+
+
+class Submitter:
+    """The lab's submitter: sends jobs in on time, hears the answers, and tries again when it is told to."""
+
+    def __init__(self, kernel: Kernel, entry: Callable[[JobId], Address]) -> None:
+        self._kernel = kernel
+        self._entry = entry
+        self._next = 0
+        self.jobs_done = 0
+        self.message_count = 0
+
+    def next_arrival(self) -> Time | None:
+        """When the next job of the trace arrives."""
+        arrivals = self._kernel.trace.arrival_us
+        return arrivals[self._next] if self._next < len(arrivals) else None
+
+    def submit_due(self, now: Time) -> None:
+        """Submit every job that arrives now, in the order of the trace."""
+        while self.next_arrival() == now:
+            self.submit(self._next)
+            self._next += 1
+
+    def submit(self, job: JobId) -> None:
+        """Send a job to its entry, in chunks where it is large, without delay."""
+        lane, deliver = self._kernel.routes_of(SUBMITTER)[self._entry(job)]
+        for message in self._kernel.trace.submission(job):
+            lane.sent.append((deliver, message, SUBMITTER, 0))
+            self.message_count += 1
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Hear an answer."""
+        self.message_count += 1
+        records = self._kernel.records
+        if isinstance(event, JobDone):
+            if records.answered_us[event.job] == NEVER:
+                records.answered_us[event.job] = now
+                records.unsatisfiable[event.job] = event.unsatisfiable
+                self.jobs_done += 1
+        elif isinstance(event, JobRejected):
+            records.rejections += 1
+            self._kernel.schedule(now + max(1, event.retry_after_us), lambda _: self.submit(event.job))
+        elif not isinstance(event, JobAccepted):
+            raise TypeError(f"{source} sent the submitter a {type(event).__name__}")
+
+
+class Kernel:
+    """State of one run; `simulate` is the way in."""
+
+    def __init__(
+        self, deployment: Deployment, trace: Trace, cluster: Cluster, network: Network, seed: int, options: Options
+    ) -> None:
+        self.trace = trace
+        self.network = network
+        self.options = options
+        self.records = records = Records(trace)
+        self.start_us, self.worker, self.paths = records.start_us, records.worker, records.path
+        self.duration_us = trace.duration_us
+        self.now: Time = 0
+        self.path = 0
+        self.times: list[Time] = []
+        self.finishes: dict[Time, list[tuple[LabPort, TaskFinished]]] = {}
+        self.actions: dict[Time, list[Callable[[Time], None]]] = {}
+        self._deployment = deployment
+        self._streams = Streams(seed)
+        self._lanes: dict[Time, Lane] = {0: Lane(0)}
+        self._routes: dict[str, Routes] = {}
+        self._doors: dict[Address, Deliver] = {}
+        self._killed: set[tuple[Address, TaskId, int]] = set()
+        self._last_due: dict[tuple[Address, Deliver], Time] = {}
+        self._free_at: dict[Address, Time] = {}
+        self._network_stream = self._streams.of("network")
+        self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
+        self._finished_count = 0
+        self._slow_network = bool(network.jitter_us) or options.faults != Faults()
+        self.submitter = Submitter(self, deployment.entry)
+        self._doors[SUBMITTER] = self.submitter.handle
+        self._ports: dict[Address, LabPort] = {}
+        for address, component in deployment.components.items():
+            self._install(address, component, cluster)
+
+    def _install(self, address: Address, component: Component, cluster: Cluster) -> None:
+        door: Deliver = component.handle
+        if self.options.check:
+            door = _checked(component)
+        port = LabPort(self, address, self.routes_of(role_of(address)), door)
+        machine = self._deployment.machines.get(address)
+        if machine is not None:
+            port.machine = machine
+            port.idle = cluster.slots[machine]
+            port.lacks = ~cluster.constraints[machine]
+        cost = self.options.costs.get(role_of(address), 0)
+        self._doors[address] = self._server(address, door, cost) if cost else door
+        self._ports[address] = port
+        component.bind(port)
+
+    def routes_of(self, role: str) -> Routes:
+        """The routes of a role, shared by all its components."""
+        if role not in self._routes:
+            self._routes[role] = Routes(lambda to: self._route(role, to))
+        return self._routes[role]
+
+    def _route(self, role: str, to: Address) -> tuple[Lane, Deliver]:
+        door = self._doors.get(to)
+        if door is None:
+            raise KeyError(f"a {role} sent to {to!r}, which is not an address of this deployment")
+        delay = 0 if SUBMITTER in (role, to) else self.network.delay(role, role_of(to), self._deployment.delays)
+        if delay not in self._lanes:
+            self._lanes[delay] = Lane(delay)
+            self._lanes = dict(sorted(self._lanes.items(), reverse=True))
+        return self._lanes[delay], door
+
+    def _server(self, address: Address, door: Deliver, cost: Time) -> Deliver:
+        """A door behind a FIFO that serves one message per `cost` microseconds."""
+        service = cost << PATH_SHIFT
+
+        def enqueue(message: Message, source: Address, now: Time) -> None:
+            path = self.path + service
+            done = self._free_at[address] = max(now, self._free_at.get(address, 0)) + cost
+
+            def serve(at: Time) -> None:
+                self.path = path
+                door(message, source, at)
+
+            self.schedule(done, serve)
+
+        return enqueue
+
+    def schedule(self, at: Time, action: Callable[[Time], None]) -> None:
+        """Call `action(time)` at a time, not before the running handler has ended."""
+        at = max(at, self.now)
+        bucket = self.actions.get(at)
+        if bucket is None:
+            self.actions[at] = [action]
+            if at not in self.finishes:
+                heapq.heappush(self.times, at)
+        else:
+            bucket.append(action)
+
+    def run(self, progress: Callable[[Progress], None] | None) -> Records:
+        """Run to quiet."""
+        for component in self._deployment.components.values():
+            component.start(0)
+        self._quiet(0)
+        instants, report_at = 0, time.monotonic() + PROGRESS_S
+        submitter, times, finishes, actions = self.submitter, self.times, self.finishes, self.actions
+        while (now := self._next_instant()) is not None:
+            self.now = now
+            if times and times[0] == now:
+                while times and times[0] == now:
+                    heapq.heappop(times)
+                if now in finishes:
+                    self._finish(now)
+                if now in actions:
+                    self._act(now)
+            for lane in self._lanes.values():
+                batches = lane.batches
+                if batches and batches[0][0] == now:
+                    self._deliver(batches.popleft()[1], lane.delay_us, now)
+            submitter.submit_due(now)
+            self._quiet(now)
+            instants += 1
+            if progress is not None and instants % PROGRESS_INSTANTS == 0 and time.monotonic() >= report_at:
+                report_at = time.monotonic() + PROGRESS_S
+                progress(self._progress())
+        if progress is not None:
+            progress(self._progress())
+        return self._close()
+
+    def _next_instant(self) -> Time | None:
+        now = self.submitter.next_arrival()
+        if self.times and (now is None or self.times[0] < now):
+            now = self.times[0]
+        for lane in self._lanes.values():
+            if lane.batches and (now is None or lane.batches[0][0] < now):
+                now = lane.batches[0][0]
+        return now
+
+    def _finish(self, now: Time) -> None:
+        finish_us, killed = self.records.finish_us, self._killed
+        self.path = 0
+        ended = self.finishes.pop(now)
+        self._finished_count += len(ended)
+        for port, event in ended:
+            if killed and (port.address, event.task.id, event.attempt) in killed:
+                killed.discard((port.address, event.task.id, event.attempt))
+                continue
+            port.idle += 1
+            finish_us[event.task.id] = now
+            port.deliver(event, port.address, now)  # type: ignore[arg-type]  # the door takes every event
+
+    def _act(self, now: Time) -> None:
+        while now in self.actions:
+            for action in self.actions.pop(now):
+                self.path = 0
+                action(now)
+        while self.times and self.times[0] == now:
+            heapq.heappop(self.times)
+
+    def _deliver(self, batch: list[Sent], delay: Time, now: Time) -> None:
+        if self._tie_stream is not None:
+            batch = shuffled(batch, self._tie_stream)
+        if self.options.copy_messages:
+            batch = [(door, copied(message), source, path) for door, message, source, path in batch]
+        for door, message, source, path in batch:
+            self.path = path + delay
+            door(message, source, now)
+
+    def _quiet(self, now: Time) -> None:
+        """Deliver what costs no time until nothing is left, then close the instant."""
+        free = self._lanes[0]
+        while free.sent or now in self.finishes or now in self.actions:
+            batch = free.sent
+            free.sent = []
+            free.message_count += len(batch)
+            if self._slow_network:
+                batch = self._disperse(batch, 0, now)
+            self._deliver(batch, 0, now)
+            if now in self.finishes:
+                self._finish(now)
+            if now in self.actions:
+                self._act(now)
+        for lane in self._lanes.values():
+            if lane.sent:
+                lane.close_instant(now)
+                if self._slow_network:
+                    self._disperse(lane.batches.pop()[1], lane.delay_us, now)
+
+    def _disperse(self, sent: list[Sent], delay: Time, now: Time) -> list[Sent]:
+        """Give each message its own delay and return what arrives at once; jitter keeps a link FIFO, faults do not."""
+        stream, faults, jitter = self._network_stream, self.options.faults, self.network.jitter_us
+        at_once = []
+        for item in sent:
+            if item[2] == SUBMITTER or item[0] == self.submitter.handle:
+                at_once.append(item)
+                continue
+            link = (item[2], item[0])
+            due = now + delay + (int(stream.expovariate(1.0) * jitter) if jitter and delay else 0)
+            due = self._last_due[link] = max(due, self._last_due.get(link, 0))
+            for extra in faults.copies(stream):
+                if due + extra == now:
+                    at_once.append(item)
+                else:
+                    self.schedule(due + extra, self._arrival(item, due + extra - now))
+        return at_once
+
+    def _arrival(self, item: Sent, delay: Time) -> Callable[[Time], None]:
+        return lambda now: self._deliver([item], delay, now)
+
+    def account_relaunch(self, port: LabPort, task: Task, attempt: int) -> None:
+        """A launch that is not the plain first one: refuse it, or keep the attempt that it follows.
+
+        Raises:
+            BrokenRule: when the design broke a rule that every design must keep.
+        """
+        what = f"task {task.id} (job {task.job}, attempt {attempt}) on {port.address} at {self.now} us"
+        if port.machine < 0:
+            raise BrokenRule(f"{what}: {port.address} stands on no machine")
+        if port.idle <= 0:
+            raise BrokenRule(f"{what}: no idle slot")
+        if task.constraints & port.lacks:
+            raise BrokenRule(f"{what}: the machine lacks constraints {task.constraints & port.lacks:#x}")
+        records, number = self.records, task.id
+        before = LostAttempt(
+            number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
+        )
+        if before.finish_us != NEVER or (number, before.attempt) not in records.killed or attempt <= before.attempt:
+            raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
+        records.lost.append(before)
+        records.attempt[number] = attempt
+
+    def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
+        """End an attempt that runs on this port's machine; anything else is ignored."""
+        records = self.records
+        runs_here = records.worker[task] == port.machine and records.finish_us[task] == NEVER
+        if not runs_here or records.attempt[task] != attempt or (task, attempt) in records.killed:
+            return
+        records.killed[task, attempt] = self.now
+        due = records.start_us[task] + self.duration_us[task]
+        event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task)
+        self._killed.add((port.address, task, attempt))
+
+        def end(now: Time) -> None:
+            port.idle += 1
+            port.deliver(TaskFinished(event.task, attempt, "killed"), port.address, now)  # type: ignore[arg-type]
+
+        self.schedule(self.now, end)
+
+    def _progress(self) -> Progress:
+        return Progress(self.now, self.submitter.jobs_done, self._finished_count)
+
+    def _close(self) -> Records:
+        records = self.records
+        records.counters["messages"] = (
+            sum(lane.message_count for lane in self._lanes.values()) - self.submitter.message_count
+        )
+        unanswered = [job for job, at in enumerate(records.answered_us) if at == NEVER]
+        if unanswered and self.options.faults == Faults():
+            raise Stalled(
+                f"all is quiet at {self.now} us but {len(unanswered)} of {self.trace.job_count} jobs were never "
+                f"answered; the first is job {unanswered[0]}"
+            )
+        return records
+
+
+def copied(message: Message) -> Message:
+    """The message as it comes out of the codec at the other end."""
+    copy: Message = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
+    return copy
+
+
+def shuffled(batch: list[Sent], stream: Random) -> list[Sent]:
+    """The batch in another order that keeps each link's own order."""
+    keys: dict[tuple[Address, Deliver], float] = {}
+    return sorted(batch, key=lambda item: keys.setdefault((item[2], item[0]), stream.random()))
+
+
+def _checked(component: Component) -> Deliver:
+    def door(message: Message, source: Address, now: Time) -> None:
+        component.handle(message, source, now)
+        component.check()
+
+    return door
+
+
+def simulate(
+    deployment: Deployment,
+    trace: Trace,
+    cluster: Cluster,
+    *,
+    network: Network | None = None,
+    seed: int = 0,
+    options: Options | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Records:
+    """Run a trace through a deployment until everything is quiet.
+
+    Args:
+        deployment: components that have never been started.
+        trace: the workload; true durations are read by the driver alone.
+        cluster: the machines on which the deployment's nodes stand.
+        network: delays per hop.
+        seed: of the network's own randomness (jitter, faults); components have their streams already.
+        options: how the run is driven.
+        progress: called a few times a second of real time.
+
+    Raises:
+        BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
+        Stalled: the design forgot a job.
+    """
+    kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
+    collecting = gc.isenabled()
+    gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster
+    try:
+        return kernel.run(progress)
+    finally:
+        if collecting:
+            gc.enable()

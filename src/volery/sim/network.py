@@ -1,0 +1,96 @@
+"""The network model: what a hop costs, and the lanes on which messages travel.
+
+All messages of one delay that are sent during one instant form one batch: the batch becomes one entry of the lane of
+that delay when the instant ends, so that neither a time nor a sequence number is kept per message. A constant delay
+keeps every link FIFO by itself; jitter and faults go through the kernel's time buckets and keep each link FIFO by its
+last due time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.model import Address, Message, Time
+
+HOP_US = 500
+"""The published simulators' one-way delay: 0.5 ms (Pigeon, Eagle, Phoenix, Megha)."""
+
+Deliver = Callable[[Message, Address, Time], None]
+Sent = tuple[Deliver, Message, Address, int]
+"""Receiver's door, message, sender, and the path so far (see `volery.core.records.PATH_SHIFT`)."""
+
+
+class Network(msgspec.Struct, frozen=True):
+    """What a hop costs.
+
+    Args:
+        delay_us: one-way delay of a link for which nothing else is said.
+        overrides: (sender's role, receiver's role) -> delay; stronger than what the design itself declares.
+        jitter_us: mean of an exponential extra delay per message; links stay FIFO. 0 = constant delays.
+    """
+
+    delay_us: Time = HOP_US
+    overrides: Mapping[tuple[str, str], Time] = {}
+    jitter_us: Time = 0
+
+    def __post_init__(self) -> None:
+        """Refuse negative delays."""
+        for place, value in (("network.delay_us", self.delay_us), ("network.jitter_us", self.jitter_us)):
+            if value < 0:
+                raise InputError(place, f"a delay cannot be negative, got {value}")
+        for (sender, receiver), value in self.overrides.items():
+            if value < 0:
+                raise InputError(f"network.overrides.{sender}:{receiver}", f"a delay cannot be negative, got {value}")
+
+    def delay(self, sender: str, receiver: str, declared: Mapping[tuple[str, str], Time]) -> Time:
+        """The delay of a link class: the user's override, else what the design declares, else the default."""
+        link = (sender, receiver)
+        return self.overrides.get(link, declared.get(link, self.delay_us))
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """What an unreliable network does to a message between components, each with its own probability.
+
+    Args:
+        drop: it never arrives.
+        repeat: it arrives twice, the second time after an extra delay.
+        delay: it arrives late and may be overtaken.
+        extra_us: mean of the (exponential) extra delay.
+    """
+
+    drop: float = 0.0
+    repeat: float = 0.0
+    delay: float = 0.0
+    extra_us: Time = 20_000
+
+    def copies(self, stream: Random) -> tuple[Time, ...]:
+        """The extra delays of the copies that arrive: () when dropped."""
+        if stream.random() < self.drop:
+            return ()
+        late = int(stream.expovariate(1.0) * self.extra_us) if stream.random() < self.delay else 0
+        if stream.random() < self.repeat:
+            return (late, late + 1 + int(stream.expovariate(1.0) * self.extra_us))
+        return (late,)
+
+
+class Lane:
+    """All links of one delay: the batch of this instant, and earlier batches in order of their due time."""
+
+    __slots__ = ("batches", "delay_us", "message_count", "sent")
+
+    def __init__(self, delay_us: Time) -> None:
+        self.delay_us = delay_us
+        self.sent: list[Sent] = []
+        self.batches: deque[tuple[Time, list[Sent]]] = deque()
+        self.message_count = 0
+
+    def close_instant(self, now: Time) -> None:
+        """End the instant: what was sent in it is due after this lane's delay."""
+        self.message_count += len(self.sent)
+        self.batches.append((now + self.delay_us, self.sent))
+        self.sent = []
