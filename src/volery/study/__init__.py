@@ -1,0 +1,39 @@
+"""Studies: architectures x settings x seeds, run and kept in a results folder that can be continued and verified."""
+
+from volery.study.compare import compare, compare_spec
+from volery.study.differences import StudyDifference
+from volery.study.file import read_study, study_from_tables
+from volery.study.keeper import Results
+from volery.study.lab import run_study
+from volery.study.plan import PlannedRun, plan
+from volery.study.pool import LostRunError, Watcher
+from volery.study.results import Manifest, ResultsFolder
+from volery.study.runs import Outcome, TraceFacts, execute
+from volery.study.spec import ArchitectureChoice, RunSpec, Setting, StudySpec
+from volery.study.verify import Verification, Verified, verify
+
+__all__ = [
+    "ArchitectureChoice",
+    "LostRunError",
+    "Manifest",
+    "Outcome",
+    "PlannedRun",
+    "Results",
+    "ResultsFolder",
+    "RunSpec",
+    "Setting",
+    "StudyDifference",
+    "StudySpec",
+    "TraceFacts",
+    "Verification",
+    "Verified",
+    "Watcher",
+    "compare",
+    "compare_spec",
+    "execute",
+    "plan",
+    "read_study",
+    "run_study",
+    "study_from_tables",
+    "verify",
+]

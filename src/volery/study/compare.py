@@ -1,0 +1,103 @@
+"""`compare`: architectures side by side on one workload and one cluster, with common random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from volery.study.keeper import Results
+from volery.study.lab import run_study
+from volery.study.pool import Watcher
+from volery.study.spec import (
+    Arrivals,
+    AtLeastOne,
+    ConstraintModel,
+    Durations,
+    StudySpec,
+    checked_value,
+    is_synthetic,
+    make_study,
+    parse_architecture,
+)
+
+
+def compare(
+    *architectures: str,
+    trace: str | Path,
+    workers: int,
+    slots: int = 1,
+    constraints: ConstraintModel = "none",
+    machines: str | Path | None = None,
+    population: int | None = None,
+    cutoff_s: float | None = None,
+    seeds: int | Sequence[int] = 1,
+    jobs: int | None = None,
+    durations: Durations = "exact",
+    arrivals: Arrivals = "exact",
+    delay_us: int = 500,
+    jitter_us: int = 0,
+    links: Mapping[str, int] | None = None,
+    costs: Mapping[str, int] | None = None,
+    processes: int = 1,
+    folder: Path | None = None,
+    force: bool = False,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Run every architecture on the same jobs, task constraints and machines, seed by seed.
+
+    Args:
+        architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
+        seeds: how many (0, 1, ...), or which.
+        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, delay_us,
+            jitter_us, links, costs: as in `volery.study.spec.Setting`.
+        processes, folder, force, watcher: as in `volery.study.run_study`.
+
+    Raises:
+        InputError: when anything that is named here is wrong.
+        LostRunError: when a run's process died.
+    """
+    study = compare_spec(
+        architectures,
+        {
+            "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
+            "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "durations": durations, "arrivals": arrivals,
+            "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
+        },
+        seeds,
+    )  # fmt: skip
+    return run_study(
+        study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
+    )
+
+
+def compare_spec(
+    architectures: Sequence[str],
+    setting: Mapping[str, Any],
+    seeds: int | Sequence[int],
+    place: Callable[[str], str] = str,
+) -> StudySpec:
+    """The study that a comparison is: one setting.
+
+    Args:
+        architectures: as for `compare`.
+        setting: value per field of `Setting`; file names are made absolute, so that the results can be verified from
+            anywhere.
+        seeds: as for `compare`.
+        place: from a field's name to what the caller calls it, for error messages.
+
+    Raises:
+        InputError: naming the first value that is wrong.
+    """
+    chosen = [parse_architecture(text, place("architectures")) for text in architectures]
+    axes = {name: [absolute(value) if name in ("trace", "machines") else value] for name, value in setting.items()}
+    if isinstance(seeds, int):
+        seeds = range(checked_value(seeds, AtLeastOne, place("seeds")))
+    return make_study("comparison", chosen, axes, seeds, lambda axis, _: place(axis))
+
+
+def absolute(name: str | Path | None) -> str | None:
+    """A file's absolute name; what stands for synthetic work, and None, stay."""
+    if name is None or (is_synthetic(str(name)) and not Path(name).exists()):
+        return None if name is None else str(name)
+    return str(Path(name).absolute())

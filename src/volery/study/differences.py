@@ -1,0 +1,82 @@
+"""Which is better, and is it more than chance: the first architecture of a study against each other, per setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from volery.metrics import Difference, Distribution, RunSummary, paired_difference
+
+
+class StudyDifference(msgspec.Struct, frozen=True):
+    """One quantity of two architectures in the same setting, over the seeds that both have.
+
+    Args:
+        a, b: labels; a is the first architecture of the study.
+        jobs: "all", "short" or "long".
+        quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
+        unit: "s", or empty for a fraction.
+        a_mean, b_mean: mean over the seeds.
+        difference: of a - b.
+    """
+
+    a: str
+    b: str
+    jobs: str
+    quantity: str
+    unit: str
+    a_mean: float
+    b_mean: float
+    difference: Difference
+
+
+Quantity = Callable[[RunSummary], float | None]
+
+
+def _delay(jobs: str, statistic: Callable[[Distribution], float]) -> Quantity:
+    def of(run: RunSummary) -> float | None:
+        members = {"all": run, "short": run.short, "long": run.long}[jobs]
+        return statistic(members.delay_s) if members is not None and members.delay_s.count else None
+
+    return of
+
+
+_STATISTICS: Final[dict[str, Callable[[Distribution], float]]] = {
+    "median delay": lambda delay: delay.p50,
+    "mean delay": lambda delay: delay.mean,
+    "p99 delay": lambda delay: delay.p99,
+}
+_QUANTITIES: Final[tuple[tuple[str, str, str, Quantity], ...]] = (
+    *((name, jobs, "s", _delay(jobs, of)) for jobs in ("all", "short", "long") for name, of in _STATISTICS.items()),
+    ("mean utilisation", "all", "", lambda run: run.utilisation_mean),
+)
+
+
+def differences(settings: Sequence[Mapping[str, Sequence[RunSummary]]]) -> list[StudyDifference]:
+    """Compare within each setting.
+
+    Args:
+        settings: per setting, label -> its runs; the first label is the one that the others are compared with.
+    """
+    return [
+        found
+        for groups in settings
+        for label in list(groups)[1:]
+        for found in _between(next(iter(groups)), label, groups)
+    ]
+
+
+def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iterator[StudyDifference]:
+    runs_a = {run.seed: run for run in groups[a]}
+    runs_b = {run.seed: run for run in groups[b]}
+    for name, jobs, unit, quantity in _QUANTITIES:
+        pairs = [(quantity(runs_a[seed]), quantity(runs_b[seed])) for seed in sorted(runs_a.keys() & runs_b.keys())]
+        whole = [(x, y) for x, y in pairs if x is not None and y is not None]
+        if whole:
+            values_a, values_b = [x for x, _ in whole], [y for _, y in whole]
+            yield StudyDifference(
+                a, b, jobs, name, unit, sum(values_a) / len(whole), sum(values_b) / len(whole),
+                paired_difference(values_a, values_b),
+            )  # fmt: skip

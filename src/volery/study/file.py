@@ -1,0 +1,148 @@
+"""Reads STUDY.toml: tables [study], [workload], [network] and [axes]; what is wrong is named by its place."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from volery.core.errors import InputError, suggestion
+from volery.study.spec import (
+    SETTING_FIELDS,
+    ArchitectureChoice,
+    StudySpec,
+    Value,
+    is_synthetic,
+    make_study,
+    parse_architecture,
+)
+
+_NETWORK: Final = ("delay_us", "jitter_us", "links", "costs")
+TABLES: Final[dict[str, tuple[str, ...]]] = {
+    "study": ("name",),
+    "workload": tuple(name for name in SETTING_FIELDS if name not in _NETWORK),
+    "network": _NETWORK,
+    "axes": ("architectures", "seeds", *SETTING_FIELDS),
+}
+"""Which keys each table of a study file may hold: [workload] and [network] one value, [axes] a list of them."""
+
+_FILE_AXES: Final = ("trace", "machines")
+
+
+def read_study(path: Path) -> StudySpec:
+    """The study that a TOML file describes; file names in it are relative to the file's own folder.
+
+    Raises:
+        InputError: when the file cannot be read, or naming the key, as `study.axes.workers[2]`.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"is not TOML: {error}") from None
+    return study_from_tables(table, path.parent, f"{path.name}: study", path.stem)
+
+
+def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: str) -> StudySpec:
+    """A study from parsed tables.
+
+    Args:
+        table: the file's content.
+        folder: what relative file names in it are relative to.
+        root: begins every place in an error message.
+        name: the study's name where [study] gives none.
+
+    Raises:
+        InputError: naming the place of the first key or value that is wrong.
+    """
+    for key, content in table.items():
+        if key not in TABLES:
+            raise InputError(f"{root}.{key}", f"unknown table{suggestion(key, TABLES)}")
+        if not isinstance(content, dict):
+            raise InputError(f"{root}.{key}", f"is a table: write [{key}]")
+        for inner in content:
+            if inner not in TABLES[key]:
+                raise InputError(f"{root}.{key}.{inner}", f"unknown key{suggestion(inner, TABLES[key])}")
+    where = {axis: section for section in ("axes", "network", "workload") for axis in table.get(section, {})}
+
+    def place(axis: str, i: int | None) -> str:
+        section = where.get(axis, "axes" if axis in ("architectures", "seeds") else "workload")
+        numbered = section == "axes" and i is not None and isinstance(table["axes"].get(axis), list)
+        return f"{root}.{section}.{axis}[{i}]" if numbered else f"{root}.{section}.{axis}"
+
+    lists = dict(table.get("axes", {}))
+    seeds = _seeds(lists.pop("seeds", 1), place("seeds", None))
+    architectures = _architectures(lists.pop("architectures", None), place)
+    axes = {axis: _as_list(values, place(axis, None)) for axis, values in lists.items()}
+    for section in ("workload", "network"):
+        for axis, value in table.get(section, {}).items():
+            if axis in axes:
+                raise InputError(f"{root}.{section}.{axis}", "is given under [axes] as well; leave one out")
+            axes[axis] = [value]
+    for axis in _FILE_AXES:
+        if axis in axes:
+            axes[axis] = [_relative(value, folder) for value in axes[axis]]
+    title = table.get("study", {}).get("name", name)
+    if not isinstance(title, str) or not title:
+        raise InputError(f"{root}.name", f"expected a name, not {title!r}")
+    return make_study(title, architectures, axes, seeds, place)
+
+
+def _as_list(values: Any, place: str) -> list[Any]:
+    if not isinstance(values, list):
+        raise InputError(place, f"an axis is a list, as [{values!r}]")
+    return values
+
+
+def _seeds(given: Any, place: str) -> Sequence[Any]:
+    """`seeds = 3` stands for [0, 1, 2]."""
+    if isinstance(given, list):
+        return given
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise InputError(place, f"expected a number of seeds >= 1 or a list of seeds, not {given!r}")
+    return range(given)
+
+
+def _architectures(given: Any, place: Any) -> list[ArchitectureChoice]:
+    """Each is a string as on the command line, or { name = "pigeon", parameters = { weight = 20 } }."""
+    if given is None:
+        raise InputError(place("architectures", None), 'is missing; for example ["megha", "pigeonc"]')
+    chosen = []
+    for i, item in enumerate(_as_list(given, place("architectures", None))):
+        here = place("architectures", i)
+        if isinstance(item, str):
+            chosen.append(parse_architecture(item, here))
+        elif isinstance(item, dict):
+            chosen.append(_architecture_table(item, here))
+        else:
+            raise InputError(here, f"expected an architecture's name, not {item!r}")
+    return chosen
+
+
+def _architecture_table(item: Mapping[str, Any], place: str) -> ArchitectureChoice:
+    known = ("name", "parameters")
+    for key in item:
+        if key not in known:
+            raise InputError(f"{place}.{key}", f"unknown key{suggestion(key, known)}")
+    name, parameters = item.get("name"), item.get("parameters", {})
+    if not isinstance(name, str):
+        raise InputError(f"{place}.name", f"expected an architecture's name, not {name!r}")
+    if not isinstance(parameters, dict):
+        raise InputError(f"{place}.parameters", f"expected a table of parameters, not {parameters!r}")
+    values: dict[str, Value] = {}
+    for key, value in parameters.items():
+        if not isinstance(value, str | int | float | bool):
+            raise InputError(f"{place}.parameters.{key}", f"expected a single value, not {value!r}")
+        values[key] = value
+    return ArchitectureChoice(name, values)
+
+
+def _relative(value: Any, folder: Path) -> Any:
+    """A file beside the study file; a synthetic workload's name is left as it is."""
+    if not isinstance(value, str) or not value:
+        return value
+    beside = folder.absolute() / value
+    return value if is_synthetic(value) and not beside.exists() else os.path.normpath(beside)

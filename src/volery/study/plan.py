@@ -1,0 +1,168 @@
+"""From a study to its runs: names checked, each run with a label and a key over all that its result depends on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from volery import architectures
+from volery.core.errors import InputError
+from volery.study.spec import ArchitectureChoice, RunSpec, Setting, StudySpec, Value, is_synthetic, point_label
+
+KEY_VERSION: Final = 1
+"""Goes up when the layout of a stored run changes, so that older ones are run again instead of misread."""
+CUTOFF_PARAMETER: Final = "cutoff_s"
+
+_ROOMS: Final = ("core", "policies", "architectures", "sim", "workload", "metrics")
+
+
+class PlannedRun(msgspec.Struct, frozen=True):
+    """A run of a study.
+
+    Args:
+        key: SHA-256 of everything that the result depends on; equal keys, equal results.
+        spec: what to run.
+        choice: the architecture as it was given, without what the lab adds.
+        point: the place of its setting among the study's settings.
+    """
+
+    key: str
+    spec: RunSpec
+    choice: ArchitectureChoice
+    point: int
+
+
+def plan(study: StudySpec) -> list[PlannedRun]:
+    """Every run of the study, in the order in which they are run: runs that share their inputs stand together.
+
+    Raises:
+        InputError: for an unknown architecture or parameter, or a file that cannot be read.
+    """
+    varying = study.varying()
+    runs = []
+    for point, setting in enumerate(study.settings()):
+        chosen = [(choice, complete_parameters(choice, setting)) for choice in study.architectures]
+        for seed in study.seeds:
+            for choice, parameters in chosen:
+                where = point_label(setting, varying)
+                label = f"{choice.label} [{where}]" if where else choice.label
+                values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
+                spec = RunSpec(**values, architecture=choice.name, parameters=parameters, seed=seed, label=label)
+                runs.append(PlannedRun(run_key(spec), spec, choice, point))
+    return runs
+
+
+def in_table_order(runs: Sequence[PlannedRun], study: StudySpec) -> list[PlannedRun]:
+    """The runs by setting, then architecture as the study lists them, then seed."""
+    place = {choice.label: i for i, choice in enumerate(study.architectures)}
+    return sorted(runs, key=lambda run: (run.point, place[run.choice.label], study.seeds.index(run.spec.seed)))
+
+
+def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[str, Value]:
+    """The given parameters, and the study's cutoff where the architecture takes one and was given none.
+
+    Raises:
+        InputError: for an unknown architecture or parameter.
+    """
+    architecture = architectures.lookup(choice.name)
+    given = dict(choice.parameters)
+    known = {parameter.name for parameter in architectures.parameters(architecture)}
+    if setting.cutoff_s is not None and CUTOFF_PARAMETER in known:
+        given.setdefault(CUTOFF_PARAMETER, setting.cutoff_s)
+    architectures.configure(architecture, given)
+    return given
+
+
+def run_key(run: RunSpec) -> str:
+    """SHA-256 over the run's inputs by content: files by their bytes, parameters with the defaults filled in, the code.
+
+    Raises:
+        InputError: when a file of the run cannot be read.
+    """
+    architecture = architectures.lookup(run.architecture)
+    config = architectures.configure(architecture, run.parameters)
+    content: dict[str, Any] = {
+        "version": KEY_VERSION,
+        "code": code_digest(architecture.build),
+        "architecture": run.architecture,
+        "config": msgspec.to_builtins(config),
+        "inputs": inputs_key(run),
+    }
+    content |= {name: getattr(run, name) for name in ("seed", "cutoff_s", "delay_us", "jitter_us", "links", "costs")}
+    return _digest(content)
+
+
+def inputs_key(run: RunSpec) -> str:
+    """SHA-256 over what determines the run's trace and machines.
+
+    Raises:
+        InputError: when a file cannot be read.
+    """
+    drawn = run.constraints != "none" and run.machines is None
+    content: dict[str, Any] = {
+        "code": code_digest(),
+        "trace": content_digest(run.trace),
+        "machines": run.machines and content_digest(run.machines),
+        "population": (run.seed if run.population is None else run.population) if drawn else None,
+    }
+    names = ("seed", "jobs", "durations", "arrivals", "constraints", "workers", "slots")
+    return _digest(content | {name: getattr(run, name) for name in names})
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def content_digest(name: str) -> str:
+    """SHA-256 of a file's bytes, or the name itself where it stands for synthetic work.
+
+    Raises:
+        InputError: when it is a file that cannot be read.
+    """
+    path = Path(name)
+    if not path.exists() and is_synthetic(name):
+        return name
+    try:
+        stat = path.stat()
+        return _file_digest(path, stat.st_size, stat.st_mtime_ns)
+    except OSError as error:
+        raise InputError(name, f"cannot be read: {error.strerror}") from None
+
+
+@functools.lru_cache(maxsize=64)
+def _file_digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 - they keep the cache honest
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@functools.lru_cache(maxsize=64)
+def code_digest(build: Any = None) -> str:
+    """SHA-256 over the sources that a result depends on, those of a foreign architecture included."""
+    package = Path(__file__).parent.parent
+    sources = [path for room in _ROOMS for path in _sources(package, room)]
+    if build is not None:
+        foreign = inspect.getsourcefile(build)
+        if foreign is not None and not Path(foreign).is_relative_to(package):
+            sources.append(Path(foreign))
+    sha = hashlib.sha256()
+    for path in sources:
+        name = str(path.relative_to(package)) if path.is_relative_to(package) else path.name
+        sha.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return sha.hexdigest()
+
+
+def _sources(package: Path, room: str) -> list[Path]:
+    """The Python files and number tables of a room, which may be one file."""
+    single = package / f"{room}.py"
+    if single.exists():
+        return [single]
+    return sorted(
+        path for path in (package / room).rglob("*") if path.is_file() and path.suffix not in (".pyc", ".pyi")
+    )

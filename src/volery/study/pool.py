@@ -1,0 +1,153 @@
+"""Runs several runs: one after another in this process, or each in a fresh process of its own, so many at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Generator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol
+
+from volery.sim import Progress
+from volery.study.plan import PlannedRun
+from volery.study.runs import Outcome, TraceFacts, execute
+from volery.study.spec import RunSpec
+
+GRACE_S = 5.0
+Outcomes = Generator[tuple[PlannedRun, Outcome], None, None]
+
+
+class LostRunError(RuntimeError):
+    """A run's process ended without an answer, for example because the system ran out of memory."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to know how far the runs are."""
+
+    def started(self, run: PlannedRun) -> None:
+        """A run begins to read its input."""
+
+    def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
+        """A run has read its input."""
+
+    def moved(self, run: PlannedRun, progress: Progress) -> None:
+        """A run is so far."""
+
+    def ended(self, run: PlannedRun, outcome: Outcome) -> None:
+        """A run is finished."""
+
+
+def each_outcome(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None) -> Outcomes:
+    """Run them and yield each as it finishes.
+
+    Closing the iterator (or an exception in the caller's loop, Ctrl-C for one) ends the processes that are running.
+
+    Raises:
+        InputError: when a run's input is wrong.
+        LostRunError: when a run's process died.
+    """
+    if processes <= 1:
+        yield from _here(runs, watcher)
+    else:
+        yield from _apart(runs, processes, watcher)
+
+
+def _here(runs: Sequence[PlannedRun], watcher: Watcher | None) -> Outcomes:
+    for run in runs:
+        if watcher is not None:
+            watcher.started(run)
+        outcome = execute(run.spec, lambda report, run=run: _tell(watcher, run, report))  # type: ignore[misc]
+        _tell(watcher, run, outcome)
+        yield run, outcome
+
+
+def _apart(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None) -> Outcomes:
+    """Each run in a process of its own, so that its peak of memory is its own too."""
+    spawn = multiprocessing.get_context("spawn")
+    waiting = list(reversed(runs))
+    running: dict[Connection, tuple[PlannedRun, Any]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < processes:
+                run = waiting.pop()
+                if watcher is not None:
+                    watcher.started(run)
+                ours, theirs = spawn.Pipe(duplex=False)
+                child = spawn.Process(target=_answer, args=(run.spec, theirs), daemon=True)
+                running[ours] = (run, child)
+                child.start()
+                theirs.close()
+            for connection in wait(list(running)):
+                assert isinstance(connection, Connection)
+                run, child = running[connection]
+                report = _received(connection, run, child)
+                _tell(watcher, run, report)
+                if isinstance(report, Outcome):
+                    del running[connection]
+                    connection.close()
+                    child.join()
+                    yield run, report
+    finally:
+        for connection, (_, child) in running.items():
+            connection.close()
+            _end(child)
+
+
+def _end(child: Any) -> None:
+    """End a process that we started; one that never came to life needs no ending."""
+    if child.pid is None:
+        return
+    child.terminate()
+    child.join(GRACE_S)
+    if child.is_alive():
+        child.kill()
+        child.join()
+
+
+def _received(connection: Connection, run: PlannedRun, child: Any) -> Any:
+    try:
+        report = connection.recv()
+    except EOFError:
+        child.join(GRACE_S)
+        raise LostRunError(
+            f"the process of {run.spec.label} (seed {run.spec.seed}) ended with status {child.exitcode} and no answer"
+        ) from None
+    if isinstance(report, BaseException):
+        raise report
+    return report
+
+
+def _tell(watcher: Watcher | None, run: PlannedRun, report: Any) -> None:
+    if watcher is None:
+        return
+    if isinstance(report, TraceFacts):
+        watcher.sized(run, report)
+    elif isinstance(report, Progress):
+        watcher.moved(run, report)
+    elif isinstance(report, Outcome):
+        watcher.ended(run, report)
+
+
+def _answer(spec: RunSpec, connection: Connection) -> None:
+    """The life of a run's process. Ctrl-C reaches the whole terminal: only the parent answers it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        connection.send(execute(spec, connection.send))
+    except BrokenPipeError:
+        return
+    except Exception as error:
+        connection.send(_portable(error))
+    finally:
+        connection.close()
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself where it survives pickling, else its text."""
+    import pickle
+    import traceback
+
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes, only to see whether they can be read back
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return error

@@ -1,0 +1,219 @@
+"""The results folder: what a study leaves, written run by run so that a stop loses nothing that was finished.
+
+manifest.json        what was run: code, study, trace, cluster, one line per finished run with its digest
+summary.json         measures of every finished run, and paired differences
+jobs.parquet         one row per job and run
+utilisation.parquet  one row per instant and run
+constraint_load.parquet  demand and load per constraint, where constraints are used
+report.html          all of it to read
+runs/KEY.json        one finished run; its columns beside it in KEY.npz; KEY.load: of an input, load per constraint
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.metrics import RunSummary
+from volery.study.runs import Outcome, TraceFacts
+from volery.study.spec import StudySpec
+
+MANIFEST, SUMMARY, REPORT, RUNS = "manifest.json", "summary.json", "report.html", "runs"
+FORMAT = 1
+
+
+class FinishedRun(msgspec.Struct, frozen=True):
+    """A line of the manifest."""
+
+    key: str
+    architecture: str
+    parameters: dict[str, Any]
+    label: str
+    seed: int
+    digest: str
+    trace_sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was run.
+
+    Args:
+        format: layout of the folder.
+        volery_version: of the package.
+        code_sha256: of the sources that results depend on.
+        python: version of the interpreter.
+        numpy: version of the library that draws synthetic work.
+        created: when the folder was begun (ISO 8601, UTC).
+        command: how it was called.
+        config: the study.
+        trace: the input of the first finished run; jobs and tasks.
+        cluster: machines of the first setting.
+        seeds: as in the study.
+        planned: how many runs the study has.
+        runs: the finished ones, in the order of the tables.
+    """
+
+    format: int = FORMAT
+    volery_version: str
+    code_sha256: str
+    python: str
+    numpy: str
+    created: str
+    command: str
+    config: StudySpec
+    trace: TraceFacts | None = None
+    cluster: dict[str, Any] = {}
+    seeds: tuple[int, ...]
+    planned: int
+    runs: tuple[FinishedRun, ...] = ()
+
+
+class StoredRun(msgspec.Struct, frozen=True):
+    """The JSON part of a finished run."""
+
+    key: str
+    label: str
+    summary: RunSummary
+    trace: TraceFacts
+
+
+class ResultsFolder:
+    """A folder of results on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self, study: StudySpec, force: bool) -> Manifest | None:
+        """Make the folder ready for a study and return the manifest of an earlier, equal one that can be continued.
+
+        Raises:
+            InputError: when it cannot be written, or holds another study and `force` is false.
+        """
+        place = str(self.path)
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(place, "is a file; give a folder for the results")
+        earlier = None
+        if (self.path / MANIFEST).exists():
+            try:
+                earlier = self.manifest()
+            except InputError:
+                if not force:
+                    raise
+            if earlier is not None and earlier.config != study:
+                if not force:
+                    raise InputError(
+                        place,
+                        f"holds the results of another study ({earlier.config.name!r}); give another folder, or "
+                        "--force to replace them (finished runs that both studies share are kept)",
+                    )
+                earlier = None
+        try:
+            (self.path / RUNS).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path), tempfile.TemporaryFile(dir=self.path / RUNS):
+                pass
+        except OSError as error:
+            raise InputError(place, f"cannot be written: {error.strerror}") from None
+        return earlier
+
+    def manifest(self) -> Manifest:
+        """Read the manifest.
+
+        Raises:
+            InputError: when the folder holds none, or one of another version.
+        """
+        manifest: Manifest = self._read(self.path / MANIFEST, Manifest)
+        return manifest
+
+    def summary(self) -> bytes:
+        """The text of summary.json.
+
+        Raises:
+            InputError: when the folder holds none.
+        """
+        self.manifest()
+        try:
+            return (self.path / SUMMARY).read_bytes()
+        except OSError as error:
+            raise InputError(str(self.path / SUMMARY), f"cannot be read: {error.strerror}") from None
+
+    def _read(self, path: Path, kind: type[Any]) -> Any:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except FileNotFoundError:
+            raise InputError(str(path.parent), f"is not a results folder: it has no {path.name}") from None
+        except OSError as error:
+            raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+        except msgspec.DecodeError as error:
+            raise InputError(str(path), f"is damaged or of another version of volery: {error}") from None
+
+    def finished(self, key: str) -> StoredRun | None:
+        """The run of this key, if it is here whole."""
+        path = self._run_path(key)
+        if not (path.exists() and path.with_suffix(".npz").exists()):
+            return None
+        try:
+            run: StoredRun = self._read(path, StoredRun)
+        except InputError:
+            return None
+        return run if run.key == key else None
+
+    def write_run(self, key: str, label: str, outcome: Outcome) -> StoredRun:
+        """Store a finished run; its JSON comes last, so that a run that has one is whole."""
+        import numpy as np
+
+        stored = StoredRun(key, label, outcome.summary, outcome.trace)
+        columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
+        columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
+        with replacing(self._run_path(key).with_suffix(".npz")) as unfinished, unfinished.open("wb") as stream:
+            np.savez_compressed(stream, **columns)
+        write_json(self._run_path(key), stored)
+        return stored
+
+    def columns(self, key: str, part: str) -> dict[str, Any]:
+        """The columns "jobs" or "curve" of a finished run.
+
+        Raises:
+            InputError: when they are missing or damaged.
+        """
+        import numpy as np
+
+        path = self._run_path(key).with_suffix(".npz")
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                prefix = f"{part}_"
+                return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(str(path), f"cannot be read: {error}") from None
+
+    def forget_others(self, keys: set[str]) -> None:
+        """Remove what was stored for runs that are no part of the finished study, and what a kill left half written."""
+        for path in (self.path / RUNS).iterdir():
+            if path.is_file() and path.stem not in keys:
+                path.unlink(missing_ok=True)
+
+    def _run_path(self, key: str) -> Path:
+        return self.path / RUNS / f"{key}.json"
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to be written beside `path`; it takes its place when all went well, and vanishes otherwise."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write an object as indented JSON, atomically."""
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")

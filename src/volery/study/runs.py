@@ -1,0 +1,239 @@
+"""One run: inputs, simulation, measures. `execute` is all of it, in whatever process it is called."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from volery import architectures, metrics, sim, workload
+from volery.core.component import Deployment, role_of
+from volery.core.errors import InputError, suggestion
+from volery.core.model import SECOND, SUBMITTER, Cluster
+from volery.core.streams import Streams
+from volery.core.trace import Trace
+from volery.metrics import RunSummary
+from volery.study.spec import RunSpec
+
+CURVE_POINTS = 1000
+
+
+class TraceFacts(msgspec.Struct, frozen=True):
+    """The input of a run as it was read.
+
+    Args:
+        name: what the trace calls itself.
+        sha256: digest over all its columns, task constraints included.
+        jobs: number of jobs.
+        tasks: number of tasks.
+        read_s: wall time to read or draw it with its constraints; 0 where the run before had read it.
+    """
+
+    name: str
+    sha256: str
+    jobs: int
+    tasks: int
+    read_s: float = 0.0
+
+
+class Outcome(msgspec.Struct):
+    """What a run leaves.
+
+    Args:
+        summary: its measures.
+        trace: its input.
+        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short.
+        curve: columns time_s, utilisation.
+    """
+
+    summary: RunSummary
+    trace: TraceFacts
+    jobs: dict[str, Any]
+    curve: dict[str, Any]
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """Trace and machines of a run."""
+
+    trace: Trace
+    cluster: Cluster
+    facts: TraceFacts
+
+
+Watch = Callable[[TraceFacts | sim.Progress], None]
+
+
+def read_inputs(run: RunSpec) -> Inputs:
+    """The trace with its task constraints, and the machines; the last ones are kept for the next run of the same seed.
+
+    Raises:
+        InputError: when a file cannot be read or says what it must not.
+    """
+    fields = tuple(getattr(run, name) for name in _INPUT_FIELDS)
+    before = _inputs.cache_info().hits
+    found = _inputs(*fields)
+    if _inputs.cache_info().hits == before:
+        return found
+    return Inputs(found.trace, found.cluster, msgspec.structs.replace(found.facts, read_s=0.0))
+
+
+_INPUT_FIELDS = (
+    "trace", "seed", "durations", "arrivals", "jobs", "constraints", "workers", "slots", "machines", "population",
+)  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1)
+def _inputs(
+    name: str, seed: int, durations: Any, arrivals: Any, jobs: int | None, constraints: Any, workers: int, slots: int,
+    machines: str | None, population: int | None,
+) -> Inputs:  # fmt: skip
+    began = time.perf_counter()
+    trace = workload.load_trace(name, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs)
+    trace = workload.constrain(trace, constraints, seed)
+    cluster = workload.load_cluster(
+        workers,
+        slots=slots,
+        constraints=constraints,
+        machines=None if machines is None else Path(machines),
+        seed=seed if population is None else population,
+    )
+    digest = trace.digest()
+    facts = TraceFacts(trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began)
+    return Inputs(trace, cluster, facts)
+
+
+def build(run: RunSpec, cluster: Cluster) -> Deployment:
+    """The architecture's components for the run's cluster.
+
+    Raises:
+        InputError: for parameters that do not fit the cluster, for example more partitions than workers.
+    """
+    architecture = architectures.lookup(run.architecture)
+    config = architectures.configure(architecture, run.parameters)
+    try:
+        return architecture.build(cluster, config, Streams(run.seed))
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(run.label or run.architecture, str(error)) from error
+
+
+def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
+    """Run it.
+
+    CPU time is that of building the components and simulating, with the objects for jobs and tasks; reading the trace
+    is apart (`TraceFacts.read_s`). The peak of memory is this process's since the run began where the system can reset
+    its mark (Linux), else since the process began.
+
+    Args:
+        run: what to run.
+        watch: told the input's size once, then how far the run is, a few times a second.
+
+    Raises:
+        InputError: when the run's input is wrong.
+    """
+    _forget_peak()
+    inputs = read_inputs(run)
+    if watch is not None:
+        watch(inputs.facts)
+    wall, cpu = time.perf_counter(), time.process_time()
+    links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
+    records = sim.simulate(
+        build(run, inputs.cluster),
+        inputs.trace,
+        inputs.cluster,
+        network=sim.Network(run.delay_us, links, run.jitter_us),
+        seed=run.seed,
+        options=sim.Options(costs=run.costs),
+        progress=watch,
+    )
+    cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - wall
+    peak_mb = peak_rss_mb()
+    cutoff_us = None if run.cutoff_s is None else round(run.cutoff_s * SECOND)
+    summary = metrics.summarise(
+        records,
+        inputs.cluster,
+        architecture=run.architecture,
+        parameters=run.parameters,
+        seed=run.seed,
+        cutoff_us=cutoff_us,
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        peak_rss_mb=peak_mb,
+    )
+    table = metrics.job_table(records, cutoff_us)
+    times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
+    return Outcome(summary, inputs.facts, job_columns(table), {"time_s": times / SECOND, "utilisation": fractions})
+
+
+def job_columns(table: metrics.JobTable) -> dict[str, Any]:
+    """The columns of jobs.parquet that come from the run itself; times in seconds."""
+    return {
+        "job": table.job,
+        "submit_s": table.submit_us / SECOND,
+        "tasks": table.tasks,
+        "unsatisfiable": table.unsatisfiable,
+        "ideal_s": table.ideal_us / SECOND,
+        "jrt_s": table.jrt_us / SECOND,
+        "delay_s": table.delay_us / SECOND,
+        "is_short": table.is_short,
+    }
+
+
+def rehearse(run: RunSpec) -> frozenset[str]:
+    """Build the run's components on a cluster of its size and throw them away: wrong parameters show before any run.
+
+    Returns:
+        The roles of the architecture, the submitter's among them.
+
+    Raises:
+        InputError: for parameters that do not fit the cluster.
+    """
+    cluster = workload.load_cluster(run.workers, slots=run.slots)
+    return frozenset(role_of(address) for address in build(run, cluster).components) | {SUBMITTER}
+
+
+def check_roles(run: RunSpec, roles: frozenset[str]) -> None:
+    """Refuse a link delay or a cost for a role that no architecture of the study has.
+
+    Raises:
+        InputError: naming the role and what it may have meant.
+    """
+    named = [("links", role) for link in run.links.items() for role in _link(link)[0]]
+    named += [("costs", role) for role in run.costs]
+    for place, role in named:
+        if role not in roles:
+            raise InputError(place, f"no architecture here has the role {role!r}{suggestion(role, roles)}")
+
+
+def _link(entry: tuple[str, int]) -> tuple[tuple[str, str], int]:
+    """("lm:node", 1000) as (("lm", "node"), 1000)."""
+    name, delay = entry
+    sender, colon, receiver = name.partition(":")
+    if not (sender and colon and receiver):
+        raise InputError("links", f"{name!r} is not SENDER:RECEIVER, as lm:node")
+    return (sender, receiver), delay
+
+
+def _forget_peak() -> None:
+    """Reset the kernel's mark of this process's peak memory (Linux: proc(5), clear_refs 5) where that is allowed."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_rss_mb() -> float:
+    """Largest resident memory since the mark was reset, in MB of 10^6 bytes."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6

@@ -1,0 +1,215 @@
+"""What a study is: architectures x settings x seeds, and the single runs that it consists of.
+
+A study is the cartesian product of its axes. Everything that is not the architecture or the seed is a *setting* (trace,
+cluster, constraints, network, cutoff); runs of one setting and seed share the same jobs, task constraints and machines.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from volery.core.errors import InputError, suggestion
+
+Value = str | int | float | bool
+Durations = Literal["exact", "whole-seconds"]
+Arrivals = Literal["exact", "dephased"]
+ConstraintModel = Literal["none", "sharma2011"]
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of a run but its architecture and seed.
+
+    Args:
+        trace: a trace file, or a synthetic workload such as `syn:250x2000`, drawn from the run's seed.
+        workers: number of machines.
+        slots: tasks that a machine runs at once.
+        constraints: the model that draws task constraints, and machine constraints where no file gives them.
+        machines: file of machine constraints (CSV, may be gzipped).
+        population: seed of drawn machine constraints; None: the run's own seed.
+        jobs: only the first so many jobs of the trace; None: all.
+        durations: "whole-seconds" cuts durations as the published simulators do.
+        arrivals: "dephased" shifts equal arrivals by 10 ms as the published simulators do.
+        cutoff_s: jobs whose mean task is at most this long are short; None: no split.
+        delay_us: delay of a message on any link that nothing else is said about.
+        jitter_us: mean of an exponential extra delay per message.
+        links: "sender's role:receiver's role" -> delay in microseconds.
+        costs: role -> time that it takes to serve one message, in microseconds.
+    """
+
+    trace: Annotated[str, msgspec.Meta(min_length=1)]
+    workers: AtLeastOne
+    slots: AtLeastOne = 1
+    constraints: ConstraintModel = "none"
+    machines: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    population: AtLeastZero | None = None
+    jobs: AtLeastOne | None = None
+    durations: Durations = "exact"
+    arrivals: Arrivals = "exact"
+    cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    delay_us: AtLeastZero = 500
+    jitter_us: AtLeastZero = 0
+    links: dict[str, AtLeastZero] = {}
+    costs: dict[str, AtLeastZero] = {}
+
+
+class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run: what `execute` needs to know, and all that its result depends on.
+
+    Args:
+        architecture: registry name.
+        parameters: those that were given, the cutoff included where the architecture takes one.
+        seed: draws task constraints, drawn machines, synthetic work and every stream of the architecture.
+        label: what tables call the run's architecture; it names the axes that vary beside it.
+    """
+
+    architecture: str
+    parameters: dict[str, Value] = {}
+    seed: AtLeastZero = 0
+    label: str = ""
+
+
+class ArchitectureChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An architecture with the parameters that differ from its defaults."""
+
+    name: str
+    parameters: dict[str, Value] = {}
+
+    @property
+    def label(self) -> str:
+        """The choice as the command line writes it: `pigeon:weight=20,reserved=9`."""
+        given = ",".join(f"{name}={_written(value)}" for name, value in self.parameters.items())
+        return f"{self.name}:{given}" if given else self.name
+
+
+class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Architectures x settings x seeds.
+
+    Args:
+        name: what the report calls it.
+        architectures: the first is the one that the others are compared with.
+        axes: name of a field of `Setting` -> its values; what is absent has its default.
+        seeds: one run of everything per seed.
+    """
+
+    name: str
+    architectures: tuple[ArchitectureChoice, ...]
+    axes: dict[str, tuple[Any, ...]]
+    seeds: tuple[int, ...] = (0,)
+
+    def settings(self) -> Iterator[Setting]:
+        """The points of the study, in the order of the fields of `Setting`, the last axis fastest."""
+        names = [name for name in SETTING_FIELDS if name in self.axes]
+        for values in itertools.product(*(self.axes[name] for name in names)):
+            yield Setting(**dict(zip(names, values, strict=True)))
+
+    def varying(self) -> tuple[str, ...]:
+        """The axes that have more than one value."""
+        return tuple(name for name in SETTING_FIELDS if len(self.axes.get(name, ())) > 1)
+
+
+SETTING_FIELDS: Final = tuple(Setting.__struct_fields__)
+_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)}
+_REQUIRED: Final = tuple(field.name for field in msgspec.structs.fields(Setting) if field.required)
+
+
+def parse_architecture(text: str, place: str) -> ArchitectureChoice:
+    """Read `NAME[:param=value,...]`.
+
+    Raises:
+        InputError: at `place`, when it is not of that form or names a parameter twice.
+    """
+    name, colon, rest = text.partition(":")
+    parameters: dict[str, Value] = {}
+    if not name.strip() or (colon and not rest.strip()):
+        raise InputError(place, f"{text!r} is not NAME or NAME:parameter=value,...")
+    for part in rest.split(",") if colon else ():
+        parameter, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (parameter and equals and value):
+            raise InputError(place, f"{part!r} in {text!r} is not parameter=value")
+        if parameter in parameters:
+            raise InputError(place, f"{text!r} gives {parameter!r} twice")
+        parameters[parameter] = value
+    return ArchitectureChoice(name.strip(), parameters)
+
+
+def make_study(
+    name: str,
+    architectures: Iterable[ArchitectureChoice],
+    axes: Mapping[str, Sequence[Any]],
+    seeds: Sequence[Any],
+    place: Callable[[str, int | None], str],
+) -> StudySpec:
+    """A study whose every value has been checked.
+
+    Args:
+        name: what the report calls it.
+        architectures: at least one, no two alike.
+        axes: values per field of `Setting`.
+        seeds: distinct numbers >= 0.
+        place: names the place of a value for an error message, from its axis and its number in the axis.
+
+    Raises:
+        InputError: naming the place of the first value that is wrong.
+    """
+    for axis in axes:
+        if axis not in SETTING_FIELDS:
+            raise InputError(place(axis, None), f"unknown axis{suggestion(axis, SETTING_FIELDS)}")
+    for axis in _REQUIRED:
+        if not axes.get(axis):
+            raise InputError(place(axis, None), "is missing; give at least one value")
+    checked = {
+        axis: _distinct([checked_value(v, _TYPES[axis], place(axis, i)) for i, v in enumerate(axes[axis])], axis, place)
+        for axis in SETTING_FIELDS
+        if axis in axes
+    }
+    chosen = _distinct(list(architectures), "architectures", place)
+    numbers = _distinct(
+        [checked_value(seed, AtLeastZero, place("seeds", i)) for i, seed in enumerate(seeds)], "seeds", place
+    )
+    return StudySpec(name, tuple(chosen), checked, tuple(numbers))
+
+
+def checked_value(value: Any, kind: Any, place: str) -> Any:
+    """The value as its declared type; an InputError at `place` when it is not one."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        problem = str(error).partition(" - at ")[0].replace("`", "")
+        raise InputError(place, f"{problem[:1].lower()}{problem[1:]}, not {value!r}") from None
+
+
+def _distinct(values: list[Any], axis: str, place: Callable[[str, int | None], str]) -> tuple[Any, ...]:
+    """Refuse an empty axis and a value that stands in it twice: it would only repeat runs."""
+    if not values:
+        raise InputError(place(axis, None), "is empty; give at least one value")
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            shown = value.label if isinstance(value, ArchitectureChoice) else value
+            raise InputError(place(axis, i), f"{shown!r} stands here twice; leave one out")
+    return tuple(values)
+
+
+def point_label(setting: Setting, varying: Sequence[str]) -> str:
+    """The values of the axes that vary, as `workers=100 slots=2`; empty when none does."""
+    return " ".join(f"{name}={_written(getattr(setting, name))}" for name in varying)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "+".join(f"{key}={entry}" for key, entry in value.items()) or "none"
+    return str(value)
+
+
+def is_synthetic(name: str) -> bool:
+    """Whether the name has the form of a synthetic workload, KIND:..."""
+    kind, colon, _ = name.partition(":")
+    return bool(colon) and kind.isalpha()

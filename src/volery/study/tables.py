@@ -1,0 +1,74 @@
+"""The Parquet tables of a results folder, put together from its finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from volery.metrics import constraint_load
+from volery.study.plan import PlannedRun, inputs_key
+from volery.study.results import RUNS, ResultsFolder, replacing, write_json
+from volery.study.runs import read_inputs
+
+JOBS, UTILISATION, CONSTRAINT_LOAD = "jobs.parquet", "utilisation.parquet", "constraint_load.parquet"
+
+
+def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
+    """Write jobs.parquet and utilisation.parquet of these finished runs.
+
+    Raises:
+        InputError: when the columns of a run are missing or damaged.
+    """
+    _write(folder, JOBS, (_labelled(run, folder.columns(run.key, "jobs")) for run in runs))
+    _write(folder, UTILISATION, (_labelled(run, folder.columns(run.key, "curve")) for run in runs))
+
+
+def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
+    """Write constraint_load.parquet: load per constraint, one block for each distinct input of the runs.
+
+    Tasks are taken to run when they arrive, so that the table says what is asked of the machines, not what a scheduler
+    made of it. Nothing is written where no run has constraints.
+
+    Raises:
+        InputError: when an input cannot be read.
+    """
+    distinct = {inputs_key(run.spec): run for run in runs if run.spec.constraints != "none"}
+    blocks = []
+    for key, run in distinct.items():
+        kept = folder.path / RUNS / f"{key}.load"
+        if not kept.exists():
+            inputs = read_inputs(run.spec)
+            write_json(kept, [msgspec.structs.asdict(load) for load in constraint_load(inputs.trace, inputs.cluster)])
+        rows = msgspec.json.decode(kept.read_bytes(), type=list[dict[str, float]])
+        if rows:
+            setting = {"trace": run.spec.trace, "workers": run.spec.workers, "seed": run.spec.seed}
+            columns = {name: [row[name] for row in rows] for name in rows[0]}
+            blocks.append((setting, columns))
+    if blocks:
+        _write(folder, CONSTRAINT_LOAD, iter(blocks))
+
+
+def _labelled(run: PlannedRun, columns: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    spec = run.spec
+    return {"run": run.key, "architecture": spec.architecture, "label": spec.label, "seed": spec.seed}, columns
+
+
+def _write(folder: ResultsFolder, name: str, blocks: Iterator[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """One row group per block; what is constant in a block costs next to nothing."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with replacing(folder.path / name) as unfinished:
+        writer = None
+        try:
+            for constants, columns in blocks:
+                length = len(next(iter(columns.values())))
+                arrays = {key: pa.repeat(pa.scalar(value), length) for key, value in constants.items()}
+                table = pa.table(arrays | {key: pa.array(column) for key, column in columns.items()})
+                writer = writer or parquet.ParquetWriter(unfinished, table.schema, compression="zstd")
+                writer.write_table(table)
+        finally:
+            if writer is not None:
+                writer.close()
