@@ -1,0 +1,84 @@
+"""Workloads: readers of public trace formats, synthesis, the constraint model, cluster descriptions.
+
+Everything here turns what a user names (a file, a spec, a number of workers) into the columns that drivers run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from volery.core.errors import InputError, suggestion
+from volery.core.trace import Trace
+from volery.workload.clusters import load_cluster
+from volery.workload.constraints import constrain
+from volery.workload.description import TraceDescription, describe, load_curve
+from volery.workload.quirks import apply_quirks, first_jobs
+from volery.workload.synthesis import KINDS, is_spec, synthesize
+from volery.workload.tr import Reading, read_tr, scan_tr, write_tr
+
+__all__ = [
+    "Reading",
+    "TraceDescription",
+    "constrain",
+    "describe",
+    "load_cluster",
+    "load_curve",
+    "load_trace",
+    "load_workload",
+    "read_tr",
+    "synthesize",
+    "write_tr",
+]
+
+
+def load_trace(
+    path_or_spec: str | Path,
+    *,
+    seed: int = 0,
+    durations: str = "exact",
+    arrivals: str = "exact",
+    job_count: int | None = None,
+) -> Trace:
+    """Read a trace file, or make the workload that a spec describes.
+
+    Args:
+        path_or_spec: a `.tr` file, plain or gzip-compressed, or a spec such as `syn:250x2000`.
+        seed: for specs.
+        durations: `exact` or `whole-seconds`, see `quirks.apply_quirks`.
+        arrivals: `exact` or `dephased`, likewise.
+        job_count: only the first so many rows of the file, or jobs of the spec.
+
+    Raises:
+        InputError: the file or the spec is wrong.
+    """
+    trace, _ = load_workload(path_or_spec, seed=seed, durations=durations, arrivals=arrivals, job_count=job_count)
+    return trace
+
+
+def load_workload(
+    path_or_spec: str | Path,
+    *,
+    seed: int = 0,
+    durations: str = "exact",
+    arrivals: str = "exact",
+    job_count: int | None = None,
+) -> tuple[Trace, Reading | None]:
+    """As `load_trace`, with what the reader noticed where there was a file to read.
+
+    Raises:
+        InputError: the file or the spec is wrong.
+    """
+    if job_count is not None and job_count < 1:
+        raise InputError("jobs", f"{job_count} jobs are no workload; give at least 1")
+    path = Path(path_or_spec)
+    text = str(path_or_spec)
+    if is_spec(text) and not path.exists():
+        trace = synthesize(text, seed)
+        trace = first_jobs(trace, trace.job_count if job_count is None else job_count)
+        return apply_quirks(trace, durations, arrivals), None
+    kind, colon, _ = text.partition(":")
+    if colon and not path.exists() and kind.isalnum() and len(kind) > 1:
+        raise InputError(
+            text, f"no such file, and {kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}"
+        )
+    return scan_tr(path, durations, arrivals, job_count)

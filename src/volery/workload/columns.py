@@ -1,0 +1,45 @@
+"""Conversions between the compact columns of a trace and numpy arrays."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+from numpy.typing import NDArray
+
+from volery.core.model import SECOND
+from volery.core.streams import Streams
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+
+def view(column: array[int]) -> Integers:
+    """The column as a numpy array, without a copy."""
+    return np.frombuffer(column, dtype=np.int64) if len(column) else np.zeros(0, dtype=np.int64)
+
+
+def column(values: Integers) -> array[int]:
+    """A numpy array as a column of its own."""
+    made = array("q")
+    made.frombytes(np.ascontiguousarray(values, dtype=np.int64).tobytes())
+    return made
+
+
+def microseconds(seconds: Reals) -> Integers:
+    """Seconds as whole microseconds, rounded half to even."""
+    return np.rint(seconds * SECOND).astype(np.int64)
+
+
+def generator(seed: int, name: str) -> np.random.Generator:
+    """The numpy generator of a named stream.
+
+    Callers draw uniform numbers alone and transform them: numpy keeps those the same from version to version, while
+    its other distributions may change (NEP 19).
+    """
+    return np.random.Generator(np.random.PCG64(Streams(seed).number(name)))
+
+
+def job_means(duration_us: Integers, first: Integers) -> Reals:
+    """Mean task duration of each job, microseconds; every job has a task."""
+    return np.asarray(np.add.reduceat(duration_us, first[:-1]) / np.diff(first), dtype=np.float64)

@@ -1,0 +1,108 @@
+"""The placement constraint model of Sharma et al. (SoCC 2011), as the public Megha and PigeonC simulators use it.
+
+A task is of one of 4 types, drawn evenly; the type's weights give one of 10 statistical clusters, and the task needs
+each of 21 constraints independently with that cluster's frequency. A machine satisfies each constraint independently
+with the frequency counted over the published machines; all of them satisfy the last.
+
+Draws are made row by row from one stream, so that the first tasks of a trace, and the first machines of a cluster, get
+the same constraints however many follow: every architecture, and every shorter run, sees the same tasks.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError, suggestion
+from volery.core.trace import Trace
+from volery.workload.columns import Integers, Reals, column, generator
+
+MODELS: Final = ("none", "sharma2011")
+BATCH_ROWS: Final = 1 << 14
+"""Draws are made in batches of this many rows to bound memory (3 MB each); results do not depend on it."""
+
+
+class ConstraintModel(msgspec.Struct, frozen=True):
+    """The numbers of data/sharma2011.json; that file states where they come from.
+
+    Args:
+        task_frequency_percent: per statistical cluster and constraint, how many in 100 tasks need it.
+        cluster_weight_by_task_type: per task type, how often each statistical cluster occurs.
+        machine_frequency: per constraint, the share of machines that satisfy it.
+    """
+
+    provenance: dict[str, str]
+    task_frequency_percent: tuple[tuple[float, ...], ...]
+    cluster_weight_by_task_type: tuple[tuple[float, ...], ...]
+    machine_frequency: tuple[float, ...]
+
+
+@cache
+def sharma2011() -> ConstraintModel:
+    """The model that comes with the package."""
+    text = resources.files("volery.workload").joinpath("data/sharma2011.json").read_bytes()
+    return msgspec.json.decode(text, type=ConstraintModel)
+
+
+def check_model(model: str) -> None:
+    """Refuse an unknown constraint model.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if model not in MODELS:
+        raise InputError("constraints", f"{model!r} is not a constraint model{suggestion(model, MODELS)}")
+
+
+def constrain(trace: Trace, model: str, seed: int) -> Trace:
+    """The trace with constraints on its tasks, drawn from the stream `constraints/tasks` of the seed.
+
+    Args:
+        trace: the workload; constraints that it has are replaced.
+        model: `sharma2011`, or `none` to leave the trace as it is.
+        seed: of the run.
+
+    Raises:
+        InputError: the model is unknown.
+    """
+    check_model(model)
+    if model == "none":
+        return trace
+    return msgspec.structs.replace(trace, constraints=task_constraints(trace.task_count, seed))
+
+
+def task_constraints(task_count: int, seed: int) -> array[int]:
+    """Constraint bit sets of `task_count` tasks."""
+    model = sharma2011()
+    frequency = np.array(model.task_frequency_percent) / 100
+    weights = np.array(model.cluster_weight_by_task_type)
+    # the occurrence weights of a type sum to one up to rounding; the last bound is opened so that none is lost
+    bounds = np.cumsum(weights, axis=1)[:, :-1]
+    stream = generator(seed, "constraints/tasks")
+    made = array("q")
+    for low in range(0, task_count, BATCH_ROWS):
+        u = stream.random((min(BATCH_ROWS, task_count - low), 2 + frequency.shape[1]))
+        task_type = (u[:, 0] * len(weights)).astype(np.int64)
+        cluster = (u[:, 1:2] >= bounds[task_type]).sum(axis=1)
+        made.frombytes(_bit_sets(u[:, 2:], frequency[cluster]).tobytes())
+    return made
+
+
+def machine_constraints(machine_count: int, seed: int) -> array[int]:
+    """Constraint bit sets of `machine_count` machines, from the stream `constraints/machines`."""
+    frequency = np.array(sharma2011().machine_frequency)
+    stream = generator(seed, "constraints/machines")
+    return column(_bit_sets(stream.random((machine_count, len(frequency))), frequency))
+
+
+def _bit_sets(u: Reals, frequency: Reals) -> Integers:
+    """Bit k of a row is set with its frequency."""
+    packed = np.packbits(u < frequency, axis=1, bitorder="little")
+    wide = np.zeros((len(u), 8), dtype=np.uint8)
+    wide[:, : packed.shape[1]] = packed
+    return wide.view("<i8")[:, 0].astype(np.int64)

@@ -1,0 +1,243 @@
+"""What a workload asks of a cluster: sizes, durations, load, short and long jobs, and what is odd about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Cluster
+from volery.core.trace import Trace
+from volery.workload.columns import Integers, Reals, job_means, view
+from volery.workload.tr import Reading
+
+MEAN_TOLERANCE = 1e-3
+"""A row's mean may differ from that of its durations by this share of it: files hold it with few digits."""
+
+
+class JobClass(msgspec.Struct, frozen=True):
+    """The short or the long jobs of a trace; shares are of all jobs, tasks and task-seconds."""
+
+    jobs: int
+    tasks: int
+    task_seconds: float
+    job_share: float
+    task_share: float
+    work_share: float
+
+
+class Oddities(msgspec.Struct, frozen=True):
+    """What may surprise: each count says how often; what only the file can tell is None for other traces.
+
+    Args:
+        equal_arrivals: jobs that arrive together with the one before them.
+        zero_durations: tasks that take no time.
+        wrong_means: jobs whose stated mean differs from that of their durations by more than 0.1 %.
+        unsorted_rows: rows that arrive before the row above them (they are sorted on reading).
+        blank_lines: lines without a word (they are passed over).
+        first_arrival_s: the file's own earliest arrival; here it is 0.
+    """
+
+    equal_arrivals: int
+    zero_durations: int
+    wrong_means: int
+    unsorted_rows: int | None = None
+    blank_lines: int | None = None
+    first_arrival_s: float | None = None
+
+
+class ConstraintUse(msgspec.Struct, frozen=True):
+    """Placement constraints of the tasks, and whether the machines satisfy them.
+
+    Args:
+        constraints_per_task: on average.
+        unconstrained_tasks: tasks that run anywhere.
+        frequency: per constraint, the share of tasks that need it.
+        unsatisfiable_tasks: tasks that no machine of the cluster can run.
+        eligible_share: share of the machines that can run a task, averaged over tasks.
+    """
+
+    constraints_per_task: float
+    unconstrained_tasks: int
+    frequency: tuple[float, ...]
+    unsatisfiable_tasks: int
+    eligible_share: float
+
+
+class TraceDescription(msgspec.Struct, frozen=True):
+    """The figures of `volery trace describe`.
+
+    Args:
+        span_s: last arrival minus first.
+        load: task-seconds over what the slots could run during the span; None when all jobs arrive at once.
+        peak_demand: the most tasks that would run at once if each started on arrival.
+        short, long: by the estimate, which is long when above the cutoff; None without a cutoff.
+    """
+
+    name: str
+    digest: str
+    jobs: int
+    tasks: int
+    fanout_mean: float
+    fanout_max: int
+    duration_mean_s: float
+    duration_p50_s: float
+    duration_p99_s: float
+    duration_max_s: float
+    task_seconds: float
+    span_s: float
+    workers: int
+    load: float | None
+    peak_demand: int
+    cutoff_s: float | None
+    short: JobClass | None
+    long: JobClass | None
+    oddities: Oddities
+
+
+class LoadCurve(NamedTuple):
+    """Load over time in equal intervals.
+
+    Attributes:
+        time_s: where each interval begins; and where the last one ends.
+        arriving: per interval, work that arrives in it over what the slots can run in it.
+        running: per interval, the mean number of tasks that would run if each started on arrival, over the slots.
+    """
+
+    time_s: Reals
+    arriving: Reals
+    running: Reals
+
+
+def describe(
+    trace: Trace, workers: int, cutoff_s: float | None = None, reading: Reading | None = None
+) -> TraceDescription:
+    """The figures of a trace.
+
+    Args:
+        trace: the workload.
+        workers: slots that the load is taken over.
+        cutoff_s: jobs whose estimate is above it are long.
+        reading: what the reader noticed, if the trace came from a file.
+
+    Raises:
+        InputError: no workers, or a negative cutoff.
+    """
+    if workers < 1:
+        raise InputError("workers", f"{workers} workers cannot run anything; give at least 1")
+    if cutoff_s is not None and not 0 <= cutoff_s < float("inf"):
+        raise InputError("cutoff", f"{cutoff_s} is no cutoff; give seconds of at least 0")
+    first, duration_us = view(trace.first), view(trace.duration_us)
+    fanout = np.diff(first)
+    task_seconds = float(duration_us.sum(dtype=np.float64)) / SECOND
+    span_s = (trace.arrival_us[-1] - trace.arrival_us[0]) / SECOND
+    p50, p99 = (float(p) / SECOND for p in np.percentile(duration_us, (50, 99)))
+    is_long = view(trace.estimate_us) > round((cutoff_s or 0) * SECOND)
+    return TraceDescription(
+        name=trace.name,
+        digest=trace.digest(),
+        jobs=trace.job_count,
+        tasks=trace.task_count,
+        fanout_mean=trace.task_count / trace.job_count,
+        fanout_max=int(fanout.max()),
+        duration_mean_s=task_seconds / trace.task_count,
+        duration_p50_s=p50,
+        duration_p99_s=p99,
+        duration_max_s=int(duration_us.max()) / SECOND,
+        task_seconds=task_seconds,
+        span_s=span_s,
+        workers=workers,
+        load=task_seconds / (span_s * workers) if span_s else None,
+        peak_demand=_peak_demand(trace),
+        cutoff_s=cutoff_s,
+        short=None if cutoff_s is None else _job_class(trace, ~is_long),
+        long=None if cutoff_s is None else _job_class(trace, is_long),
+        oddities=_oddities(trace, reading),
+    )
+
+
+def _job_class(trace: Trace, member: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> JobClass:
+    first = view(trace.first)
+    work_s = np.add.reduceat(view(trace.duration_us), first[:-1]) / SECOND
+    jobs, tasks, work = int(member.sum()), int(np.diff(first)[member].sum()), float(work_s[member].sum())
+    whole = float(work_s.sum())
+    return JobClass(jobs, tasks, work, jobs / trace.job_count, tasks / trace.task_count, work / whole if whole else 0.0)
+
+
+def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
+    arrival_us, duration_us = view(trace.arrival_us), view(trace.duration_us)
+    means = job_means(duration_us, view(trace.first))
+    off = np.abs(view(trace.estimate_us) - means) > np.maximum(means * MEAN_TOLERANCE, 1)
+    return Oddities(
+        equal_arrivals=int(np.count_nonzero(np.diff(arrival_us) == 0)),
+        zero_durations=int(np.count_nonzero(duration_us == 0)),
+        wrong_means=int(np.count_nonzero(off)),
+        unsorted_rows=reading.unsorted_rows if reading else None,
+        blank_lines=reading.blank_lines if reading else None,
+        first_arrival_s=reading.first_arrival_s if reading else None,
+    )
+
+
+def describe_constraints(trace: Trace, cluster: Cluster) -> ConstraintUse | None:
+    """How the tasks' constraints fit the machines; None when no task has any."""
+    if not trace.constraints:
+        return None
+    masks, counts = np.unique(view(trace.constraints), return_counts=True)
+    machines, machine_counts = np.unique(np.array(cluster.constraints, dtype=np.int64), return_counts=True)
+    eligible = np.array([int(machine_counts[(machines & mask) == mask].sum()) for mask in masks.tolist()])
+    bits = 1 << np.arange(max(1, int(masks.max()).bit_length()), dtype=np.int64)
+    use = ((masks[:, None] & bits) != 0).T @ counts
+    tasks = trace.task_count
+    return ConstraintUse(
+        constraints_per_task=float(use.sum()) / tasks,
+        unconstrained_tasks=int(counts[masks == 0].sum()),
+        frequency=tuple(float(n) / tasks for n in use),
+        unsatisfiable_tasks=int(counts[eligible == 0].sum()),
+        eligible_share=float(eligible @ counts) / (tasks * len(cluster.constraints)),
+    )
+
+
+def _ends(trace: Trace) -> Integers:
+    """When tasks would end if each started on arrival, sorted."""
+    ends = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
+    ends += view(trace.duration_us)
+    ends.sort()
+    return ends
+
+
+def _peak_demand(trace: Trace) -> int:
+    """Demand only grows at an arrival, so the largest value after one is the peak."""
+    arrived = view(trace.first)[1:]
+    ended = np.searchsorted(_ends(trace), view(trace.arrival_us), side="right")
+    # jobs of one instant: those of zero length have ended before the last of them counts
+    return max(0, int((arrived - ended).max()))
+
+
+def load_curve(trace: Trace, workers: int, points: int = 200) -> LoadCurve:
+    """Load over the arrival span (or until the last task ends, if all jobs arrive at once), exact in each interval.
+
+    Args:
+        trace: the workload.
+        workers: slots that the load is taken over.
+        points: number of intervals.
+    """
+    ends = _ends(trace)
+    span_us = trace.arrival_us[-1] or int(ends[-1]) or SECOND
+    edges = np.linspace(0, span_us, points + 1)
+    arrival_us = view(trace.arrival_us).astype(np.float64)
+    tasks = np.diff(view(trace.first)).astype(np.float64)
+    work_us = np.add.reduceat(view(trace.duration_us), view(trace.first)[:-1])
+    arriving = np.histogram(arrival_us, edges, weights=work_us)[0]
+    done_us = _served_until(edges, arrival_us, tasks) - _served_until(edges, ends.astype(np.float64), None)
+    capacity_us = np.diff(edges) * workers
+    return LoadCurve(edges / SECOND, arriving / capacity_us, np.maximum(np.diff(done_us), 0) / capacity_us)
+
+
+def _served_until(edges: Reals, moments: Reals, weights: Reals | None) -> Reals:
+    """Per edge, the sum over earlier moments of the time since them."""
+    many = np.concatenate(([0.0], np.cumsum(weights) if weights is not None else np.arange(1.0, len(moments) + 1)))
+    total = np.concatenate(([0.0], np.cumsum(moments if weights is None else weights * moments)))
+    at = np.searchsorted(moments, edges, side="right")
+    return np.asarray(many[at] * edges - total[at])

@@ -1,0 +1,91 @@
+"""What the published simulators do to a trace before they run it, as switches; and the order of arrival."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError, suggestion
+from volery.core.model import SECOND
+from volery.core.trace import Trace
+from volery.workload.columns import Integers, column, view
+
+DEPHASE_US = 10_000
+"""How far the Eagle and Megha simulators move a job that arrives together with an earlier one (10 ms per job)."""
+
+
+def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
+    """The trace under the two switches.
+
+    Args:
+        trace: what was read or synthesised.
+        durations: `exact`, or `whole-seconds`: each duration loses its fraction of a second. The estimate stays the
+            row's mean, as in the Megha and Pigeon code; only Eagle's cuts that too.
+        arrivals: `exact`, or `dephased`: the second of several jobs with one arrival comes 10 ms later, the third
+            20 ms, and so on; response times count from the moved arrival.
+
+    Raises:
+        InputError: a switch has an unknown value.
+    """
+    if durations not in ("exact", "whole-seconds"):
+        known = suggestion(durations, ("exact", "whole-seconds"))
+        raise InputError("durations", f"{durations!r} is not a way to read durations{known}")
+    if arrivals not in ("exact", "dephased"):
+        raise InputError(
+            "arrivals", f"{arrivals!r} is not a way to read arrivals{suggestion(arrivals, ('exact', 'dephased'))}"
+        )
+    if durations == "whole-seconds":
+        trace = msgspec.structs.replace(trace, duration_us=column(view(trace.duration_us) // SECOND * SECOND))
+    if arrivals == "dephased":
+        trace = _dephased(trace)
+    return trace
+
+
+def _dephased(trace: Trace) -> Trace:
+    arrival_us = view(trace.arrival_us)
+    opens_group = np.concatenate(([True], np.diff(arrival_us) > 0))
+    number = np.arange(len(arrival_us))
+    place_in_group = number - np.maximum.accumulate(np.where(opens_group, number, 0))
+    moved = column(arrival_us + DEPHASE_US * place_in_group)
+    return in_order(msgspec.structs.replace(trace, arrival_us=moved))
+
+
+def in_order(trace: Trace) -> Trace:
+    """The same jobs in order of arrival; jobs that arrive together keep their order."""
+    arrival_us = view(trace.arrival_us)
+    if not (np.diff(arrival_us) < 0).any():
+        return trace
+    order = np.argsort(arrival_us, kind="stable")
+    first = view(trace.first)
+    sizes = np.diff(first)[order]
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    task_order = np.arange(starts[-1]) + np.repeat(first[:-1][order] - starts[:-1], sizes)
+
+    def picked(values: Integers, by: Integers) -> Integers:
+        return values[by] if len(values) else values
+
+    return msgspec.structs.replace(
+        trace,
+        arrival_us=column(arrival_us[order]),
+        first=column(starts),
+        duration_us=column(view(trace.duration_us)[task_order]),
+        estimate_us=column(view(trace.estimate_us)[order]),
+        constraints=column(picked(view(trace.constraints), task_order)),
+        user=tuple(trace.user[j] for j in order) if trace.user else (),
+    )
+
+
+def first_jobs(trace: Trace, job_count: int) -> Trace:
+    """The trace cut after `job_count` jobs (the whole of it, if it has no more)."""
+    if job_count >= trace.job_count:
+        return trace
+    tasks = trace.first[job_count]
+    return msgspec.structs.replace(
+        trace,
+        arrival_us=trace.arrival_us[:job_count],
+        first=trace.first[: job_count + 1],
+        duration_us=trace.duration_us[:tasks],
+        estimate_us=trace.estimate_us[:job_count],
+        constraints=trace.constraints[:tasks],
+        user=trace.user[:job_count],
+    )

@@ -1,0 +1,140 @@
+"""Synthetic workloads from a spec string: constant, Poisson, and a heavy-tailed mix of short and long jobs.
+
+A workload depends on its spec and seed alone. Its parts come from streams of their own, so that changing the load
+moves the arrivals and leaves the jobs as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from volery.core.errors import InputError, suggestion
+from volery.core.model import SECOND
+from volery.core.trace import Trace
+from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds
+from volery.workload.distributions import exponential, geometric, log_normal_factors
+from volery.workload.presets import PRESETS
+from volery.workload.spec import Spec
+
+TASKS_MAX = 100_000_000
+"""A trace of more tasks would need over 3 GB for its columns and the records of a run."""
+
+
+def is_spec(text: str) -> bool:
+    """Whether a text names a synthetic workload rather than a file."""
+    return text.partition(":")[0] in KINDS and ":" in text
+
+
+def synthesize(spec: str, seed: int = 0) -> Trace:
+    """Make the workload that a spec describes; its first job arrives at 0.
+
+    Args:
+        spec: `syn:TASKSxJOBS,...`, `poisson:...` or `mix:PRESET,...`; docs/reference/workloads.md lists the keys.
+        seed: of the run; the streams are `workload/...`.
+
+    Raises:
+        InputError: the spec is wrong; the message names the key.
+    """
+    kind = spec.partition(":")[0]
+    if not is_spec(spec):
+        raise InputError(spec, f"{kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}")
+    return KINDS[kind](spec, seed)
+
+
+def _constant(text: str, seed: int) -> Trace:  # noqa: ARG001 (every kind has the same signature)
+    """`syn`: equal jobs at equal distances, as the published syn_250, syn_500 and syn_1000."""
+    spec = Spec(text, ("duration", "interval"), word="TASKSxJOBS, for example syn:250x2000")
+    shape = re.fullmatch(r"([0-9]{1,12})x([0-9]{1,12})", spec.word)
+    if shape is None or not int(shape[1]) or not int(shape[2]):
+        raise InputError(text, f"{spec.word!r} is not TASKSxJOBS, for example syn:250x2000")
+    tasks, jobs = int(shape[1]), int(shape[2])
+    _check_size(text, tasks * jobs)
+    duration_us = round(spec.positive("duration", 1.0) * SECOND)
+    interval_us = round(spec.positive("interval", 1.0) * SECOND)
+    durations = np.full(tasks * jobs, duration_us, dtype=np.int64)
+    return _trace(text, np.arange(jobs) * interval_us, np.full(jobs, tasks), durations)
+
+
+def _poisson(text: str, seed: int) -> Trace:
+    """`poisson`: jobs arrive at random, tasks are exponential; the expected load on `workers` is `load`."""
+    spec = Spec(text, ("load", "workers", "fanout", "mean", "jobs"))
+    jobs = spec.count("jobs", 5_000)
+    sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
+    _check_size(text, int(sizes.sum()))
+    mean_s = spec.positive("mean", 1.0)
+    gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 1_000))
+    gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
+    durations = exponential(generator(seed, "workload/durations").random(int(sizes.sum()))) * mean_s
+    return _trace(text, _arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+
+
+def _fanouts(spec: Spec, u: Reals) -> tuple[Integers, float]:
+    """Tasks per job, and what is expected of them: `fanout=10`, `geometric:10` or `uniform:1-19`."""
+    text = spec.text_of("fanout", "10")
+    law, _, rest = text.partition(":")
+    if law.isdigit():
+        fixed = spec.parsed_count("fanout", text)
+        return np.full(len(u), fixed, dtype=np.int64), float(fixed)
+    if law == "geometric":
+        mean = float(rest) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", rest) else 0.0
+        if mean < 1:
+            raise spec.refusal("fanout", f"{text!r} needs a mean of at least 1; for example fanout=geometric:10")
+        return geometric(u, mean), mean
+    if law == "uniform":
+        bounds = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", rest)
+        if bounds is None or not 1 <= int(bounds[1]) <= int(bounds[2]):
+            raise spec.refusal("fanout", f"{text!r} needs bounds LOW-HIGH from 1; for example fanout=uniform:1-19")
+        low, high = int(bounds[1]), int(bounds[2])
+        return low + np.floor(u * (high - low + 1)).astype(np.int64), (low + high) / 2
+    known = suggestion(law, ("geometric", "uniform"))
+    raise spec.refusal("fanout", f"{text!r} is neither a number nor a law{known}; for example fanout=10")
+
+
+def _mix(text: str, seed: int) -> Trace:
+    """`mix`: short and long jobs with heavy tails, after published statistics; `load` holds exactly on `workers`."""
+    spec = Spec(text, ("jobs", "load", "workers"), word="PRESET, for example mix:google,load=0.8")
+    if spec.word not in PRESETS:
+        raise InputError(text, f"{spec.word!r} is not a preset{suggestion(spec.word, PRESETS)}")
+    preset, jobs = PRESETS[spec.word], spec.count("jobs", 2_000, least=2)
+    u = generator(seed, "workload/jobs").random((jobs, 3))
+    is_long = u[:, 0] < preset.long_share
+    sizes = np.where(is_long, preset.long_fanout.quantile(u[:, 1]), preset.short_fanout.quantile(u[:, 1]))
+    means = np.where(is_long, preset.long_duration.quantile(u[:, 2]), preset.short_duration.quantile(u[:, 2]))
+    tasks = int(sizes.sum())
+    _check_size(text, tasks)
+    v = generator(seed, "workload/durations").random((tasks, 2))
+    factors = log_normal_factors(v[:, 0], v[:, 1], preset.task_spread)
+    starts = np.cumsum(sizes) - sizes
+    # dividing by the job's own mean factor keeps its mean duration, and with it its class, as drawn
+    scale = means * sizes / np.add.reduceat(factors, starts)
+    durations = np.minimum(factors * np.repeat(scale, sizes), preset.duration_max_s)
+    gaps = exponential(generator(seed, "workload/arrivals").random(jobs))
+    span_s = float(durations.sum()) / (spec.positive("load", 0.8, most=100) * spec.count("workers", 10_000))
+    gaps *= span_s / gaps[1:].sum()
+    return _trace(text, _arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+
+
+def _arrivals(gaps_s: Reals) -> Integers:
+    """Arrivals from the gaps before each job; the first arrives at 0."""
+    at = np.cumsum(gaps_s)
+    return microseconds(at - at[0])
+
+
+def _check_size(text: str, tasks: int) -> None:
+    if tasks > TASKS_MAX:
+        raise InputError(
+            text, f"would have {tasks} tasks; at most {TASKS_MAX} are possible: ask for fewer jobs or tasks"
+        )
+
+
+def _trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: Integers) -> Trace:
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    estimate_us = np.rint(job_means(duration_us, first)).astype(np.int64)
+    return Trace(name, column(arrival_us), column(first), column(duration_us), column(estimate_us))
+
+
+KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {"syn": _constant, "poisson": _poisson, "mix": _mix}
