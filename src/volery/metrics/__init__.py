@@ -1,0 +1,35 @@
+"""Metrics: from the records of a run to what is reported about it (definitions: DESIGN.md section 6)."""
+
+from volery.metrics.allocation import AllocationTimes, allocation
+from volery.metrics.conflicts import conflicts_per_second
+from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
+from volery.metrics.difference import Difference, paired_difference
+from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
+from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation
+from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
+
+__all__ = [
+    "AllocationSummary",
+    "AllocationTimes",
+    "ClassSummary",
+    "ConstraintLoad",
+    "Difference",
+    "Distribution",
+    "JobTable",
+    "RunSummary",
+    "Slowdown",
+    "TotalLoad",
+    "allocation",
+    "busy_time_us",
+    "conflicts_per_second",
+    "constraint_load",
+    "distribution",
+    "job_table",
+    "mean_utilisation",
+    "paired_difference",
+    "slowdown",
+    "summarise",
+    "total_load",
+    "utilisation",
+]

@@ -1,0 +1,48 @@
+"""Columns of a trace or of records as numpy arrays that share their memory."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+
+import numpy as np
+import numpy.typing as npt
+
+from volery.core.trace import Trace
+
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+LOW_HALF = 0 if sys.byteorder == "little" else 1
+
+
+def view(column: array[int]) -> Longs:
+    """A column of 64-bit integers without a copy; it must not grow while the view lives."""
+    return np.asarray(column)
+
+
+def halves(column: array[int]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The low and the high 32 bits of a column of non-negative 64-bit integers, without a copy."""
+    words = view(column).view(np.uint32)
+    return words[LOW_HALF::2], words[1 - LOW_HALF :: 2]
+
+
+def tasks_per_job(trace: Trace) -> Longs:
+    """Number of tasks of each job."""
+    return np.diff(view(trace.first))
+
+
+def arrival_of_task_us(trace: Trace) -> Longs:
+    """Per task, when its job was submitted."""
+    return np.repeat(view(trace.arrival_us), tasks_per_job(trace))
+
+
+def largest_per_job(values: Longs, trace: Trace, otherwise: int) -> Longs:
+    """Per job, the largest of its tasks' values; `otherwise` for a job without tasks."""
+    largest = np.full(trace.job_count, otherwise, dtype=np.int64)
+    filled = tasks_per_job(trace) > 0
+    if filled.any():
+        # An empty job repeats its successor's first task, which reduceat would take for a job of one task.
+        largest[filled] = np.maximum.reduceat(values, view(trace.first)[:-1][filled])
+    return largest

@@ -1,0 +1,112 @@
+"""How much a workload asks of a cluster, before any scheduler has a say (Thiyyakat et al., IoT 2023, section 2.3).
+
+Tasks are taken to start when they arrive and to run without any delay. Tasks that no machine can run are left out:
+they never use a resource. The load of a second is the average over that second, exactly integrated, and the seconds
+counted are those from the one with the first arrival to the last in which a task is active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from volery.core.model import SECOND, Cluster
+from volery.core.trace import Trace
+from volery.metrics.columns import Flags, Floats, Longs, arrival_of_task_us, view
+from volery.metrics.occupancy import busy_time_us
+
+
+class ConstraintLoad(msgspec.Struct, frozen=True):
+    """Load of one constraint over the seconds of a workload: slots that tasks needing it use / slots that have it."""
+
+    constraint: int
+    mean: float
+    median: float
+    p95: float
+    p99: float
+
+
+class TotalLoad(msgspec.Struct, frozen=True):
+    """Load of the whole cluster over the seconds of a workload: slots in use / slots."""
+
+    mean: float
+    median: float
+    p95: float
+    p99: float
+
+
+def constraint_load(trace: Trace, cluster: Cluster) -> list[ConstraintLoad]:
+    """Load per constraint, for every constraint that a machine has (figures 2 to 4)."""
+    begin, end, needs = runnable_tasks(trace, cluster)
+    edges = whole_seconds(begin, end)
+    machine_bits, slots = np.array(cluster.constraints, dtype=np.int64), np.array(cluster.slots, dtype=np.int64)
+    loads = []
+    for constraint in range(int(machine_bits.max()).bit_length()):
+        having = int(slots[(machine_bits >> constraint) & 1 == 1].sum())
+        if having:
+            needing = (needs >> constraint) & 1 == 1
+            load = busy_time_us(begin[needing], end[needing], edges) / (np.diff(edges) * having)
+            loads.append(ConstraintLoad(constraint, *_statistics(load)))
+    return loads
+
+
+def total_load(trace: Trace, cluster: Cluster) -> TotalLoad:
+    """Load of the cluster as a whole (table 1)."""
+    begin, end, _ = runnable_tasks(trace, cluster)
+    edges = whole_seconds(begin, end)
+    return TotalLoad(*_statistics(busy_time_us(begin, end, edges) / (np.diff(edges) * cluster.slot_count)))
+
+
+def _statistics(load: Floats) -> tuple[float, float, float, float]:
+    median, p95, p99 = (float(p) for p in np.percentile(load, (50, 95, 99)))
+    return float(load.mean()), median, p95, p99
+
+
+def runnable_tasks(trace: Trace, cluster: Cluster) -> tuple[Longs, Longs, Longs]:
+    """Begin, end (in microseconds, without any delay) and constraints of the tasks that some machine can run."""
+    begin = arrival_of_task_us(trace)
+    end = begin + view(trace.duration_us)
+    needs = view(trace.constraints) if trace.constraints else np.zeros(trace.task_count, dtype=np.int64)
+    fits = satisfiable(needs, cluster)
+    return (begin, end, needs) if fits.all() else (begin[fits], end[fits], needs[fits])
+
+
+def satisfiable(needs: Longs, cluster: Cluster) -> Flags:
+    """Per task, whether some machine has all that it needs."""
+    machines = np.array(sorted(set(cluster.constraints)), dtype=np.int64)
+    distinct, kind = np.unique(needs, return_inverse=True)
+    fits = np.array([bool(((machines & need) == need).any()) for need in distinct], dtype=np.bool_)
+    return fits[kind]
+
+
+def whole_seconds(begin_us: Longs, end_us: Longs) -> Longs:
+    """Bounds of the seconds from the first begin to the last end; at least one second."""
+    if not begin_us.size:
+        return np.array([0, SECOND], dtype=np.int64)
+    first, last = int(begin_us.min()) // SECOND, -(-int(end_us.max()) // SECOND)
+    return np.arange(first, max(last, first + 1) + 1, dtype=np.int64) * SECOND
+
+
+def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> Iterator[tuple[int, Longs, Longs]]:
+    """Yield for each second its number, the kinds of the tasks that became active, and of those that ceased to be.
+
+    A task counts at the beginning of a second when it begins by then and ends later.
+    """
+    from_second, until_second = -(-begin_us // SECOND), -(-end_us // SECOND)
+    seen = until_second > from_second
+    came, came_kind = _in_order(from_second[seen], kind[seen])
+    went, went_kind = _in_order(until_second[seen], kind[seen])
+    if not came.size:
+        return
+    i = j = 0
+    for second in range(int(came[0]), int(went[-1])):
+        to_i, to_j = int(np.searchsorted(came, second, "right")), int(np.searchsorted(went, second, "right"))
+        yield second, came_kind[i:to_i], went_kind[j:to_j]
+        i, j = to_i, to_j
+
+
+def _in_order(seconds: Longs, kind: Longs) -> tuple[Longs, Longs]:
+    order = np.argsort(seconds, kind="stable")
+    return seconds[order], kind[order]

@@ -1,0 +1,74 @@
+"""Is it better, or was it chance? Differences between runs that share their random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from volery.core.streams import Streams
+
+SEEDS_MIN = 2
+"""With one seed nothing tells a difference from chance."""
+CONFIDENCE_PERCENT = 95
+
+ONE_SEED = "no difference shown: one seed cannot tell it from chance"
+SPANS_ZERO = "no difference shown: the interval spans zero"
+LOWER, HIGHER, IDENTICAL = "lower", "higher", "identical"
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The mean of a - b over seeds.
+
+    Args:
+        mean: of the differences, in the unit of what was compared.
+        low, high: its 95 % percentile-bootstrap interval.
+        seeds: number of pairs.
+        verdict: "lower" or "higher" (a against b, the interval excludes zero), "identical" (every pair is equal), or
+            "no difference shown: " and why.
+    """
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    verdict: str
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a can be said to be lower or higher than b."""
+        return self.verdict in (LOWER, HIGHER)
+
+
+def paired_difference(a: Sequence[float], b: Sequence[float], resamples: int = 10_000) -> Difference:
+    """Compare two quantities measured under the same seeds.
+
+    Args:
+        a, b: per seed, in the same order of seeds.
+        resamples: bootstrap samples, drawn from a fixed stream: the same input gives the same interval.
+
+    Raises:
+        ValueError: when the lengths differ or there is nothing to compare.
+    """
+    if len(a) != len(b) or not a:
+        raise ValueError(
+            f"paired differences need the same seeds on both sides, at least one; got {len(a)} and {len(b)}"
+        )
+    pairs = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    mean = float(pairs.mean())
+    if len(pairs) < SEEDS_MIN:
+        return Difference(mean, mean, mean, len(pairs), ONE_SEED)
+    generator = np.random.default_rng(Streams(0).number("metrics/bootstrap"))
+    means = pairs[generator.integers(0, len(pairs), size=(resamples, len(pairs)))].mean(axis=1)
+    tail = (100 - CONFIDENCE_PERCENT) / 2
+    low, high = (float(bound) for bound in np.percentile(means, (tail, 100 - tail)))
+    # Summation order may put the bounds of equal pairs a rounding error away from their mean.
+    low, high = min(low, mean), max(high, mean)
+    if not pairs.any():
+        verdict = IDENTICAL
+    elif low <= 0 <= high:
+        verdict = SPANS_ZERO
+    else:
+        verdict = LOWER if high < 0 else HIGHER
+    return Difference(mean, low, high, len(pairs), verdict)

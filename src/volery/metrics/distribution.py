@@ -1,0 +1,70 @@
+"""A distribution in seven numbers, and Pigeon's ratio of percentiles."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+class Distribution(msgspec.Struct, frozen=True):
+    """Count, mean, percentiles (linearly interpolated) and maximum, in the unit that the owner's name states.
+
+    With a count of zero all other numbers are zero and mean nothing.
+    """
+
+    count: int
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+class Slowdown(msgspec.Struct, frozen=True):
+    """Percentile of the JRT over the same percentile of the ideal JRT (Pigeon, SoCC 2019).
+
+    The percentiles are taken separately: it is a ratio of percentiles, not a percentile of ratios. A number is None
+    where the percentile of the ideal JRT is zero.
+    """
+
+    p50: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+
+
+EMPTY = Distribution(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def distribution(
+    values: npt.NDArray[np.int64] | npt.NDArray[np.float64], *, unit: float = 1.0, overwrite: bool = False
+) -> Distribution:
+    """Summarise values.
+
+    Args:
+        values: the sample.
+        unit: how many of the sample's units make one of the result's (1e6 turns microseconds into seconds).
+        overwrite: whether the order of `values` may be lost, which saves a copy.
+    """
+    if not values.size:
+        return EMPTY
+    mean, largest = float(values.mean()), float(values.max())
+    p50, p90, p95, p99 = (
+        float(p) / unit for p in np.percentile(values, PERCENTILES, method="linear", overwrite_input=overwrite)
+    )
+    return Distribution(int(values.size), mean / unit, p50, p90, p95, p99, largest / unit)
+
+
+def slowdown(jrt: Distribution, ideal: Distribution) -> Slowdown:
+    """The slowdown at each percentile of two distributions in the same unit."""
+
+    def ratio(measured: float, best: float) -> float | None:
+        return measured / best if best > 0 else None
+
+    return Slowdown(
+        ratio(jrt.p50, ideal.p50), ratio(jrt.p90, ideal.p90), ratio(jrt.p95, ideal.p95), ratio(jrt.p99, ideal.p99)
+    )

@@ -1,0 +1,207 @@
+"""One run in one JSON-able record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from volery.core.model import SECOND, Cluster
+from volery.core.records import Records
+from volery.metrics.allocation import allocation_parts
+from volery.metrics.columns import Flags
+from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
+from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.occupancy import mean_utilisation
+
+MESSAGES = "messages"
+"""The counter in which the driver adds up what components sent each other."""
+
+
+class ClassSummary(msgspec.Struct, frozen=True):
+    """The short or the long jobs of a run.
+
+    Args:
+        jobs: how many of them were measured (ran a task and were answered).
+        delay_s: JRT - ideal JRT.
+        jrt_s: submission to answer.
+        ideal_s: the longest task.
+        slowdown: ratio of percentiles, JRT over ideal (no unit).
+        slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
+    """
+
+    jobs: int
+    delay_s: Distribution
+    jrt_s: Distribution
+    ideal_s: Distribution
+    slowdown: Slowdown
+    slowdown_per_job: Distribution
+
+
+class AllocationSummary(msgspec.Struct, frozen=True):
+    """Allocation time per task that started, in seconds; the means of the parts sum to the mean of the total."""
+
+    total: Distribution
+    framework_queueing: Distribution
+    processing: Distribution
+    worker_queueing: Distribution
+    communication: Distribution
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One architecture, under one seed.
+
+    Args:
+        label: what reports call runs that differ in the seed alone; empty: architecture and parameters.
+        architecture: its registry name.
+        parameters: its parameters.
+        seed: of all random streams.
+        trace: name of the trace.
+        workers, slots: size of the cluster.
+        cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
+        jobs, tasks: in the trace.
+        unsatisfiable_tasks: tasks that fit no machine and never ran.
+        delay_s: JRT - ideal JRT of the jobs that ran a task and were answered (the count may be below `jobs`).
+        short, long: the same and more by class; None without a cutoff or without such a job.
+        jrt_s: submission to answer.
+        worker_jrt_s: submission to the last finish at a worker.
+        ideal_s: the longest task of a job.
+        slowdown: ratio of percentiles, JRT over ideal (no unit).
+        slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
+        allocation_s: task arrival to task start, and where it went.
+        utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1).
+        makespan_s: first submit to last answer or finish.
+        messages: sent between components (to and from the submitter not among them).
+        messages_per_task: messages / tasks.
+        counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
+        digest: SHA-256 of the records.
+        wall_s, cpu_s: real and processor time of the run itself.
+        tasks_per_cpu_s: tasks / cpu_s.
+        peak_rss_mb: largest resident memory of the process that ran it, in MB.
+    """
+
+    architecture: str
+    parameters: dict[str, Any]
+    seed: int
+    jobs: int
+    tasks: int
+    unsatisfiable_tasks: int
+    delay_s: Distribution
+    short: ClassSummary | None
+    long: ClassSummary | None
+    jrt_s: Distribution
+    worker_jrt_s: Distribution
+    ideal_s: Distribution
+    slowdown: Slowdown
+    slowdown_per_job: Distribution
+    allocation_s: AllocationSummary
+    utilisation_mean: float
+    makespan_s: float
+    messages: int
+    messages_per_task: float
+    counters: dict[str, float]
+    digest: str
+    wall_s: float
+    cpu_s: float
+    tasks_per_cpu_s: float
+    peak_rss_mb: float
+    trace: str = ""
+    workers: int = 0
+    slots: int = 0
+    cutoff_s: float | None = None
+    label: str = ""
+
+
+def summarise(
+    records: Records,
+    cluster: Cluster,
+    *,
+    architecture: str,
+    parameters: Mapping[str, Any],
+    seed: int,
+    cutoff_us: int | None,
+    wall_s: float,
+    cpu_s: float,
+    peak_rss_mb: float,
+    label: str = "",
+) -> RunSummary:
+    """Boil a run down to what is reported about it.
+
+    Args:
+        records: of the run.
+        cluster: that it ran on.
+        cutoff_us: the largest estimate of a short job; None when classes are not told apart.
+        architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
+    """
+    table = job_table(records, cutoff_us)
+    everything = _class_summary(table, table.measured)
+    classes = cutoff_us is not None
+    tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
+    return RunSummary(
+        label=label,
+        architecture=architecture,
+        parameters=dict(parameters),
+        seed=seed,
+        trace=records.trace.name,
+        workers=len(cluster.slots),
+        slots=cluster.slot_count,
+        cutoff_s=None if cutoff_us is None else cutoff_us / SECOND,
+        jobs=records.trace.job_count,
+        tasks=tasks,
+        unsatisfiable_tasks=int(table.unsatisfiable.sum()),
+        delay_s=everything.delay_s,
+        short=_class_or_none(table, table.measured & table.is_short) if classes else None,
+        long=_class_or_none(table, table.measured & ~table.is_short) if classes else None,
+        jrt_s=everything.jrt_s,
+        worker_jrt_s=distribution(table.worker_jrt_us[table.worker_jrt_us >= 0], unit=SECOND, overwrite=True),
+        ideal_s=everything.ideal_s,
+        slowdown=everything.slowdown,
+        slowdown_per_job=everything.slowdown_per_job,
+        allocation_s=AllocationSummary(
+            **{name: distribution(part, unit=SECOND, overwrite=True) for name, part in allocation_parts(records)}
+        ),
+        utilisation_mean=mean_utilisation(records, cluster),
+        makespan_s=_makespan_s(table),
+        messages=message_count,
+        messages_per_task=message_count / tasks if tasks else 0.0,
+        counters=_counters(records),
+        digest=records.digest(),
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        tasks_per_cpu_s=tasks / cpu_s if cpu_s > 0 else 0.0,
+        peak_rss_mb=peak_rss_mb,
+    )
+
+
+def _class_or_none(table: JobTable, members: Flags) -> ClassSummary | None:
+    return _class_summary(table, members) if members.any() else None
+
+
+def _class_summary(table: JobTable, members: Flags) -> ClassSummary:
+    jrt_us, ideal_us = table.jrt_us[members], table.ideal_us[members]
+    runs = ideal_us > 0
+    per_job = distribution(jrt_us[runs] / ideal_us[runs], overwrite=True)
+    jrt = distribution(jrt_us, unit=SECOND, overwrite=True)
+    ideal = distribution(ideal_us, unit=SECOND, overwrite=True)
+    delay = distribution(table.delay_us[members], unit=SECOND, overwrite=True)
+    return ClassSummary(int(members.sum()), delay, jrt, ideal, slowdown(jrt, ideal), per_job)
+
+
+def _makespan_s(table: JobTable) -> float:
+    ends = table.submit_us + np.maximum(np.maximum(table.jrt_us, table.worker_jrt_us), 0)
+    return float(ends.max() - table.submit_us[0]) / SECOND if ends.size else 0.0
+
+
+def _counters(records: Records) -> dict[str, float]:
+    counters: dict[str, float] = {name: float(value) for name, value in records.counters.items() if name != MESSAGES}
+    if records.lost:
+        counters["attempts_lost"] = float(len(records.lost))
+    for name, tally in records.tallies.items():
+        counters[f"{name}_count"] = float(tally.count)
+        counters[f"{name}_mean"] = tally.total / tally.count if tally.count else 0.0
+        counters[f"{name}_max"] = float(tally.largest)
+    if records.rejections:
+        counters["submissions_rejected"] = float(records.rejections)
+    return dict(sorted(counters.items()))
