@@ -1,0 +1,164 @@
+"""`volery trace describe` and `volery trace synth`: look at a workload before running it, or write one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from volery.cli.output import print_json, table_width
+
+if TYPE_CHECKING:
+    from volery.workload.description import ConstraintUse, JobClass, LoadCurve, TraceDescription
+
+SPARKLINE_POINTS = 60
+
+trace_app = typer.Typer(help="Look at a workload, or write a synthetic one.", no_args_is_help=True)
+
+
+@trace_app.command("describe")
+def describe_trace(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|SPEC", help="A .tr file (plain or .gz), or syn:/poisson:/mix:...")
+    ],
+    workers: Annotated[int, typer.Option(help="Workers that the load is taken over.")] = 10_000,
+    cutoff: Annotated[
+        float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")
+    ] = None,
+    constraints: Annotated[str, typer.Option(help="Draw placement constraints: none or sharma2011.")] = "none",
+    machines: Annotated[
+        Path | None, typer.Option(help="CSV of machine constraints, c0, c1 ..; with --constraints.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
+    jobs: Annotated[int | None, typer.Option(help="Only the first so many jobs.")] = None,
+    durations: Annotated[str, typer.Option(help="exact, or whole-seconds as published simulators cut them.")] = "exact",
+    arrivals: Annotated[str, typer.Option(help="exact, or dephased: equal arrivals 10 ms apart.")] = "exact",
+    picture: Annotated[Path | None, typer.Option(help="Write the load curve as .png, .svg or .pdf.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print jobs, tasks, fanout, durations, span, load, the short/long split and oddities of a workload."""
+    from volery.workload import constrain, describe, load_cluster, load_curve, load_workload
+    from volery.workload.description import describe_constraints
+    from volery.workload.picture import draw_load_curve
+
+    cluster = load_cluster(workers, constraints=constraints, machines=machines, seed=seed)
+    trace, reading = load_workload(source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs)
+    described = describe(trace, workers, cutoff, reading)
+    use = describe_constraints(constrain(trace, constraints, seed), cluster)
+    if picture is not None:
+        draw_load_curve(load_curve(trace, workers), f"{trace.name} on {workers:,} workers", picture)
+    if as_json:
+        content: dict[str, Any] = msgspec.to_builtins(described)
+        print_json(content | {"constraints": use, "picture": None if picture is None else str(picture)})
+        return
+    _print_description(described, use, load_curve(trace, workers, SPARKLINE_POINTS))
+    if picture is not None:
+        typer.echo(f"picture: {picture}")
+
+
+@trace_app.command("synth")
+def synthesise_trace(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="For example syn:250x2000 or mix:google,jobs=500.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .tr file to write; .gz compresses it.")],
+    seed: Annotated[int, typer.Option(help="Of the random streams.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write a synthetic workload as a .tr file; reading it back gives the same workload."""
+    from volery.workload import synthesize, write_tr
+
+    trace = synthesize(spec, seed)
+    write_tr(trace, output, force=force)
+    if as_json:
+        counts = {"jobs": trace.job_count, "tasks": trace.task_count}
+        print_json({"file": str(output), "spec": spec, "seed": seed, **counts, "digest": trace.digest()})
+        return
+    typer.echo(f"{output}: {trace.job_count:,} jobs, {trace.task_count:,} tasks, digest {trace.digest()[:16]}")
+
+
+def _print_description(described: TraceDescription, use: ConstraintUse | None, curve: LoadCurve) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from volery.workload.picture import sparkline
+
+    table = Table(title=described.name, show_header=False, title_justify="left")
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    sections = [_size_rows(described), _class_rows(described), _oddity_rows(described), _constraint_rows(use)]
+    for rows in filter(None, sections):
+        table.add_section()
+        for name, shown in rows:
+            table.add_row(name, shown)
+    Console(width=table_width()).print(table)
+    peak = float(curve.running.max())
+    typer.echo(f"running load, 0 to {curve.time_s[-1]:,.0f} s, if every task started on arrival; peak {peak:.1%}:")
+    typer.echo(f"|{sparkline(curve)}|")
+
+
+def _rounded(seconds: float) -> str:
+    """Four digits, without an exponent where durations are long."""
+    return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.4g}"
+
+
+def _exact(seconds: float) -> str:
+    """To the microsecond, without zeros at the end."""
+    return f"{seconds:,.6f}".rstrip("0").rstrip(".")
+
+
+def _size_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    d = described
+    load = "none: all jobs arrive at once" if d.load is None else f"{d.load:.4f}"
+    return [
+        ("jobs", f"{d.jobs:,}"),
+        ("tasks", f"{d.tasks:,}"),
+        ("tasks per job, mean", f"{d.fanout_mean:,.2f}"),
+        ("tasks per job, max", f"{d.fanout_max:,}"),
+        ("task duration, mean (s)", _rounded(d.duration_mean_s)),
+        ("task duration, p50 (s)", _rounded(d.duration_p50_s)),
+        ("task duration, p99 (s)", _rounded(d.duration_p99_s)),
+        ("task duration, max (s)", _exact(d.duration_max_s)),
+        ("work (task-seconds)", f"{d.task_seconds:,.0f}"),
+        ("span of arrivals (s)", _exact(d.span_s)),
+        (f"load at {d.workers:,} workers", load),
+        ("peak demand (slots)", f"{d.peak_demand:,}"),
+    ]
+
+
+def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    if described.short is None or described.long is None:
+        return []
+
+    def shown(part: JobClass) -> str:
+        return f"{part.jobs:,} ({part.job_share:.1%}) with {part.work_share:.1%} of the work"
+
+    cutoff = f"{_exact(described.cutoff_s or 0)} s"
+    return [(f"short jobs (up to {cutoff})", shown(described.short)), ("long jobs", shown(described.long))]
+
+
+def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    odd = described.oddities
+    counts = [
+        ("jobs that arrive with the one before", odd.equal_arrivals),
+        ("tasks of zero duration", odd.zero_durations),
+        ("means that disagree with the durations", odd.wrong_means),
+        ("rows not in order of arrival (sorted)", odd.unsorted_rows),
+        ("blank lines (passed over)", odd.blank_lines),
+    ]
+    rows = [(name, f"{count:,}") for name, count in counts if count]
+    if odd.first_arrival_s:
+        rows.append(("first arrival in the file (s), here 0", _exact(odd.first_arrival_s)))
+    return rows
+
+
+def _constraint_rows(use: ConstraintUse | None) -> list[tuple[str, str]]:
+    if use is None:
+        return []
+    return [
+        ("constraints per task, mean", f"{use.constraints_per_task:.3f}"),
+        ("tasks without constraints", f"{use.unconstrained_tasks:,}"),
+        ("machines that can run a task, mean", f"{use.eligible_share:.1%}"),
+        ("tasks that no machine can run", f"{use.unsatisfiable_tasks:,}"),
+    ]
