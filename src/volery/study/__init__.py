@@ -3,7 +3,7 @@
 from volery.study.compare import compare, compare_spec
 from volery.study.differences import StudyDifference
 from volery.study.file import read_study, study_from_tables
-from volery.study.keeper import Results
+from volery.study.keeper import Results, load_results, write_results_report
 from volery.study.lab import run_study
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import LostRunError, Watcher
@@ -31,9 +31,11 @@ __all__ = [
     "compare",
     "compare_spec",
     "execute",
+    "load_results",
     "plan",
     "read_study",
     "run_study",
     "study_from_tables",
     "verify",
+    "write_results_report",
 ]

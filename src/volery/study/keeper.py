@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 
 import volery
+from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.study.differences import StudyDifference, differences
-from volery.study.plan import PlannedRun, code_digest, in_table_order, inputs_key
+from volery.study.plan import PlannedRun, code_digest, in_table_order, inputs_key, outline
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
-from volery.study.spec import StudySpec
+from volery.study.spec import RunSpec, StudySpec
 from volery.study.tables import write_constraint_load, write_tables
 
 
@@ -47,52 +48,99 @@ class Keeper:
     """Holds what is finished, in memory and in the folder."""
 
     def __init__(
-        self, study: StudySpec, planned: Sequence[PlannedRun], folder: Path | None, force: bool, command: str
+        self,
+        manifest: Manifest,
+        planned: Sequence[PlannedRun],
+        folder: ResultsFolder | None,
+        done: dict[str, StoredRun],
     ) -> None:
-        self.study = study
-        self.planned = in_table_order(planned, study)
-        self.done: dict[str, StoredRun] = {}
-        self.folder = None if folder is None else ResultsFolder(folder)
-        self.manifest = new_manifest(study, len(planned), command)
-        if self.folder is not None:
-            earlier = self.folder.open(study, force)
-            if earlier is not None:
-                self.manifest = msgspec.structs.replace(self.manifest, created=earlier.created, command=earlier.command)
-            for run in self.planned:
-                found = self.folder.finished(run.key)
-                if found is not None:
-                    self.done[run.key] = _relabelled(found, run)
-            write_json(self.folder.path / MANIFEST, self.current_manifest())
-        self.reused = len(self.done)
+        self.study = manifest.config
+        self.planned = in_table_order(planned, self.study)
+        self.folder = folder
+        self.manifest = manifest
+        self.done = done
+        self.reused = len(done)
+
+    @classmethod
+    def begin(
+        cls, study: StudySpec, planned: Sequence[PlannedRun], path: Path | None, force: bool, command: str
+    ) -> Keeper:
+        """Begin a study, or go on with one that its folder holds.
+
+        Raises:
+            InputError: when the folder cannot be used (see `ResultsFolder.open`).
+        """
+        manifest = new_manifest(study, len(planned), command)
+        if path is None:
+            return cls(manifest, planned, None, {})
+        folder = ResultsFolder(path)
+        earlier = folder.open(study, force)
+        if earlier is not None:
+            manifest = msgspec.structs.replace(manifest, created=earlier.created, command=earlier.command)
+        return cls(manifest, planned, folder, _stored(folder, planned))
+
+    @classmethod
+    def reopen(cls, path: Path) -> Keeper:
+        """What a folder holds, whether or not its inputs and the code that made it are still there.
+
+        Raises:
+            InputError: when it is no results folder, or a finished run in it is missing or damaged.
+        """
+        folder = ResultsFolder(path)
+        manifest = folder.manifest()
+        keys = {(line.label, line.seed): line.key for line in manifest.runs}
+        planned = [
+            msgspec.structs.replace(run, key=keys.get((run.spec.label, run.spec.seed), ""))
+            for run in outline(manifest.config)
+        ]
+        done = _stored(folder, [run for run in planned if run.key])
+        lost = next((line for line in manifest.runs if line.key not in done), None)
+        if lost is not None:
+            raise InputError(
+                str(path), f"the run {lost.label!r} with seed {lost.seed} is missing or damaged; run the study again"
+            )
+        return cls(manifest, planned, folder, done)
 
     def add(self, run: PlannedRun, outcome: Outcome) -> None:
         """Keep a finished run; in a folder it is safe when this returns."""
-        outcome.summary = msgspec.structs.replace(outcome.summary, label=run.spec.label)
         if self.folder is None:
-            self.done[run.key] = StoredRun(run.key, run.spec.label, outcome.summary, outcome.trace)
+            self.done[run.key] = StoredRun(run.key, outcome.summary, outcome.trace)
             return
-        self.done[run.key] = self.folder.write_run(run.key, run.spec.label, outcome)
-        write_json(self.folder.path / MANIFEST, self.current_manifest())
+        self.done[run.key] = self.folder.write_run(run.key, outcome)
+        self.write_manifest()
 
-    def close(self, whole: bool) -> None:
-        """Write what is derived from the finished runs."""
+    def write_tables(self) -> None:
+        """Write what is derived from the finished runs alone."""
         if self.folder is None or not self.done:
             return
-        write_json(self.folder.path / MANIFEST, self.current_manifest())
+        self.write_manifest()
         results = self.results()
         write_json(self.folder.path / SUMMARY, {"runs": results.runs, "differences": results.differences})
-        finished = [run for run in self.planned if run.key in self.done]
-        write_tables(self.folder, finished)
-        if whole:
-            write_constraint_load(self.folder, finished)
-            self.folder.forget_others({key for run in self.planned for key in (run.key, inputs_key(run.spec))})
-            from volery.report.html import write_report
+        write_tables(self.folder, [run for run, _ in self._finished()])
 
-            write_report(self.folder.path)
+    def complete(self) -> None:
+        """All runs are finished: write the rest, and forget what belongs to no run of the study."""
+        if self.folder is None:
+            return
+        write_constraint_load(self.folder, self.planned)
+        self.folder.forget_others({key for run in self.planned for key in (run.key, inputs_key(run.spec))})
+        self.write_report()
+
+    def write_report(self) -> Path:
+        """Write report.html.
+
+        Raises:
+            ValueError: when nothing is kept on disk.
+        """
+        from volery.report.html import write_report
+
+        if self.folder is None:
+            raise ValueError("a study without a folder has no report")
+        return write_report(self.folder.path)
 
     def results(self) -> Results:
         """What is finished, in the order of the tables."""
-        finished = [(run, self.done[run.key]) for run in self.planned if run.key in self.done]
+        finished = self._finished()
         settings: dict[int, dict[str, list[RunSummary]]] = {}
         for run, stored in finished:
             settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
@@ -106,9 +154,18 @@ class Keeper:
             None if self.folder is None else self.folder.path,
         )
 
-    def current_manifest(self) -> Manifest:
-        """The manifest with the runs that are finished now."""
-        finished = [(run, self.done[run.key]) for run in self.planned if run.key in self.done]
+    def _finished(self) -> list[tuple[PlannedRun, StoredRun]]:
+        """The finished runs under the names of this study: another may have called an equal run otherwise."""
+        found = [(run, self.done[run.key]) for run in self.planned if run.key in self.done]
+        return [
+            (run, msgspec.structs.replace(stored, summary=_named(stored.summary, run.spec))) for run, stored in found
+        ]
+
+    def write_manifest(self) -> None:
+        """Write the manifest with the runs that are finished now."""
+        if self.folder is None:
+            return
+        finished = self._finished()
         lines = tuple(
             FinishedRun(
                 run.key,
@@ -121,13 +178,17 @@ class Keeper:
             )
             for run, stored in finished
         )
-        return msgspec.structs.replace(self.manifest, trace=finished[0][1].trace if finished else None, runs=lines)
+        trace = finished[0][1].trace if finished else None
+        write_json(self.folder.path / MANIFEST, msgspec.structs.replace(self.manifest, trace=trace, runs=lines))
 
 
-def _relabelled(stored: StoredRun, run: PlannedRun) -> StoredRun:
-    """A run that an earlier study called otherwise."""
-    summary = msgspec.structs.replace(stored.summary, label=run.spec.label, parameters=run.spec.parameters)
-    return StoredRun(run.key, run.spec.label, summary, stored.trace)
+def _stored(folder: ResultsFolder, planned: Sequence[PlannedRun]) -> dict[str, StoredRun]:
+    found = ((run, folder.finished(run.key)) for run in planned)
+    return {run.key: stored for run, stored in found if stored is not None}
+
+
+def _named(summary: RunSummary, spec: RunSpec) -> RunSummary:
+    return msgspec.structs.replace(summary, label=spec.label, parameters=spec.parameters)
 
 
 def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:
@@ -152,3 +213,26 @@ def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:
         seeds=study.seeds,
         planned=planned,
     )
+
+
+def load_results(path: Path) -> Results:
+    """What a results folder holds, finished or not.
+
+    Raises:
+        InputError: when it is no results folder, or damaged.
+    """
+    keep = Keeper.reopen(path)
+    return keep.results()
+
+
+def write_results_report(path: Path) -> Path:
+    """Write report.html of a results folder, and before it whatever it is derived from; the path of the report.
+
+    Raises:
+        InputError: when it is no results folder, is damaged or cannot be written, or no run in it has finished.
+    """
+    keep = Keeper.reopen(path)
+    if not keep.done:
+        raise InputError(str(path), "no run of this study has finished; there is nothing to report")
+    keep.write_tables()
+    return keep.write_report()

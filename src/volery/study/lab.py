@@ -42,9 +42,10 @@ def run_study(
     if processes < 1:
         raise InputError("processes", f"expected a number >= 1, not {processes}")
     planned = plan(study)
-    keep = Keeper(study, planned, folder, force, command)
-    waiting = [run for run in planned if run.key not in keep.done]
+    keep = Keeper.begin(study, planned, folder, force, command)
+    waiting = list({run.key: run for run in planned if run.key not in keep.done}.values())
     _rehearse(waiting)
+    keep.write_manifest()
     interrupted = False
     try:
         with closing(each_outcome(waiting, processes, watcher)) as outcomes:
@@ -53,7 +54,12 @@ def run_study(
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        keep.close(whole=not interrupted and len(keep.done) == len({run.key for run in planned}))
+        keep.write_tables()
+    if not interrupted:
+        try:
+            keep.complete()
+        except KeyboardInterrupt:
+            interrupted = True
     results = keep.results()
     results.interrupted = interrupted
     return results

@@ -40,22 +40,31 @@ class PlannedRun(msgspec.Struct, frozen=True):
 
 
 def plan(study: StudySpec) -> list[PlannedRun]:
-    """Every run of the study, in the order in which they are run: runs that share their inputs stand together.
+    """Every run of the study with its key, in the order in which they are run.
 
     Raises:
         InputError: for an unknown architecture or parameter, or a file that cannot be read.
+    """
+    return [msgspec.structs.replace(run, key=run_key(run.spec)) for run in outline(study)]
+
+
+def outline(study: StudySpec) -> list[PlannedRun]:
+    """Every run of the study, without keys (no file is read); runs that share their inputs stand together.
+
+    Raises:
+        InputError: for an unknown architecture or parameter.
     """
     varying = study.varying()
     runs = []
     for point, setting in enumerate(study.settings()):
         chosen = [(choice, complete_parameters(choice, setting)) for choice in study.architectures]
+        where = point_label(setting, varying)
+        values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
         for seed in study.seeds:
             for choice, parameters in chosen:
-                where = point_label(setting, varying)
                 label = f"{choice.label} [{where}]" if where else choice.label
-                values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
                 spec = RunSpec(**values, architecture=choice.name, parameters=parameters, seed=seed, label=label)
-                runs.append(PlannedRun(run_key(spec), spec, choice, point))
+                runs.append(PlannedRun("", spec, choice, point))
     return runs
 
 

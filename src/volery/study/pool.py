@@ -24,6 +24,9 @@ class LostRunError(RuntimeError):
 class Watcher(Protocol):
     """Whoever wants to know how far the runs are."""
 
+    def expected(self, run_count: int) -> None:
+        """So many runs will be run."""
+
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""
 
@@ -46,6 +49,8 @@ def each_outcome(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | 
         InputError: when a run's input is wrong.
         LostRunError: when a run's process died.
     """
+    if watcher is not None:
+        watcher.expected(len(runs))
     if processes <= 1:
         yield from _here(runs, watcher)
     else:

@@ -79,7 +79,6 @@ class StoredRun(msgspec.Struct, frozen=True):
     """The JSON part of a finished run."""
 
     key: str
-    label: str
     summary: RunSummary
     trace: TraceFacts
 
@@ -107,7 +106,7 @@ class ResultsFolder:
                 if not force:
                     raise
             if earlier is not None and earlier.config != study:
-                if not force:
+                if earlier.runs and not force:
                     raise InputError(
                         place,
                         f"holds the results of another study ({earlier.config.name!r}); give another folder, or "
@@ -164,11 +163,11 @@ class ResultsFolder:
             return None
         return run if run.key == key else None
 
-    def write_run(self, key: str, label: str, outcome: Outcome) -> StoredRun:
+    def write_run(self, key: str, outcome: Outcome) -> StoredRun:
         """Store a finished run; its JSON comes last, so that a run that has one is whole."""
         import numpy as np
 
-        stored = StoredRun(key, label, outcome.summary, outcome.trace)
+        stored = StoredRun(key, outcome.summary, outcome.trace)
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
         with replacing(self._run_path(key).with_suffix(".npz")) as unfinished, unfinished.open("wb") as stream:

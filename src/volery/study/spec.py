@@ -212,4 +212,4 @@ def _written(value: Any) -> str:
 def is_synthetic(name: str) -> bool:
     """Whether the name has the form of a synthetic workload, KIND:..."""
     kind, colon, _ = name.partition(":")
-    return bool(colon) and kind.isalpha()
+    return bool(colon) and len(kind) > 1 and kind.isalnum()

@@ -1,0 +1,83 @@
+"""`volery architectures`: what there is to compare, and what it can be told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from volery.cli.options import AsJson
+from volery.cli.output import print_json, table_width
+
+if TYPE_CHECKING:
+    from volery.core.component import Architecture
+
+
+def show_architectures(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of them, with its parameters.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the architectures, or describe one with its parameters, defaults and source."""
+    from volery import architectures
+
+    if name is None:
+        entries = [architectures.lookup(known) for known in architectures.names()]
+        if as_json:
+            print_json([{"name": entry.name, "summary": entry.summary, "source": entry.source} for entry in entries])
+        else:
+            _print_list(entries)
+    elif as_json:
+        print_json(_described(architectures.lookup(name)))
+    else:
+        _print_one(architectures.lookup(name))
+
+
+def _described(entry: Architecture) -> dict[str, Any]:
+    from volery import architectures
+
+    return {
+        "name": entry.name,
+        "summary": entry.summary,
+        "source": entry.source,
+        "hops": entry.hops,
+        "tolerates": sorted(entry.tolerates),
+        "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
+        "stages": {
+            stage.value: {"method": found.method, "extent": found.extent, "how": found.how}
+            for stage, found in entry.stages.items()
+        },
+    }
+
+
+def _print_list(entries: list[Architecture]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("name", "summary", "source")
+    for entry in entries:
+        table.add_row(Text(entry.name, "bold"), Text(entry.summary), Text(entry.source))
+    Console(width=table_width()).print(table)
+    typer.echo("volery architectures NAME describes one with its parameters.")
+
+
+def _print_one(entry: Architecture) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from volery import architectures
+
+    console = Console(width=table_width())
+    console.print(Text(entry.name, "bold"), Text(entry.summary), sep=": ")
+    console.print(Text(f"source:    {entry.source}"))
+    console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
+    console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+    table = Table("parameter", "values", "default", "meaning")
+    for parameter in architectures.parameters(entry):
+        default = "none" if parameter.default is None else str(parameter.default)
+        table.add_row(Text(parameter.name, "bold"), Text(parameter.type), Text(default), Text(parameter.description))
+    console.print(table)

@@ -1,0 +1,73 @@
+"""`volery`: the commands, and how they end. Status 0: done; 1: a check failed; 2: the input is wrong; 130: Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+import volery
+from volery.cli.architectures import show_architectures
+from volery.cli.compare import compare
+from volery.cli.demo import demo
+from volery.cli.output import print_error
+from volery.cli.run import run
+from volery.cli.show import report, show
+from volery.cli.trace import trace_app
+from volery.cli.verify import verify
+from volery.core.errors import InputError
+
+LAB, TRUST = "The lab", "Trust"
+
+app = typer.Typer(
+    name="volery",
+    help="A laboratory for datacenter schedulers: run architectures on one workload, and see which is better.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("compare", rich_help_panel=LAB)(compare)
+app.command("run", rich_help_panel=LAB)(run)
+app.command("show", rich_help_panel=LAB)(show)
+app.command("report", rich_help_panel=LAB)(report)
+app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
+app.command("architectures", rich_help_panel=LAB)(show_architectures)
+app.command("demo", rich_help_panel=LAB)(demo)
+app.command("verify", rich_help_panel=TRUST)(verify)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"volery {volery.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """A laboratory for datacenter schedulers: run architectures on one workload, and see which is better."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and leave with its status; what the user can mend is told without a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=words, prog_name="volery")
+    except InputError as error:
+        print_error(error.place, error.problem, as_json="--json" in words)
+        sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read our output has stopped; there is nothing to tell, and nothing more to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

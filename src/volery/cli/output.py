@@ -1,0 +1,89 @@
+"""What every command prints the same way: JSON, errors, the table of a study's results."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+if TYPE_CHECKING:
+    from volery.study import Results
+
+INTERRUPTED = 130
+TABLE_WIDTH = 132
+"""Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
+
+
+def print_json(content: Any) -> None:
+    """One indented JSON document on standard output."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(content), indent=2).decode())
+
+
+def print_error(place: str, problem: str, as_json: bool) -> None:
+    """`error: place: problem` on standard error, and as JSON on standard output where that was asked for."""
+    typer.echo(f"error: {place}: {problem}", err=True)
+    if as_json:
+        print_json({"error": {"place": place, "problem": problem}})
+
+
+def table_width() -> int | None:
+    """None where the terminal knows its own width."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else TABLE_WIDTH
+
+
+def print_results(results: Results, as_json: bool) -> None:
+    """The table of a study and where its results are, then leave with status 130 if Ctrl-C cut it short."""
+    if as_json:
+        content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
+        content |= {"planned": results.planned, "interrupted": results.interrupted}
+        print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
+    else:
+        print_tables(results)
+        for line in _closing_lines(results):
+            typer.echo(line)
+    if results.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def print_tables(results: Results) -> None:
+    """The runs and their differences, for reading."""
+    from rich.console import Console
+
+    from volery.report import tables
+
+    console = Console(width=table_width())
+    if not results.runs:
+        console.print("No run has finished.")
+        return
+    for renderable in tables.study_tables(results.runs):
+        console.print(renderable)
+
+
+def _closing_lines(results: Results) -> list[str]:
+    folder = results.folder
+    lines = []
+    if results.interrupted or len(results.runs) < results.planned:
+        lines.append(
+            f"{len(results.runs)} of {results.planned} runs are finished"
+            + ("; interrupted." if results.interrupted else ".")
+        )
+    if folder is None:
+        if not results.interrupted:
+            lines.append("Nothing was kept; give -o DIR to keep results, a report and a digest of every run.")
+        return lines
+    name = shlex.quote(str(folder))
+    if results.reused and not results.interrupted:
+        lines.append(f"{results.reused} of {results.planned} runs were finished already.")
+    lines.append(f"results: {folder}")
+    report = folder / "report.html"
+    if report.exists():
+        lines.append(f"report:  {report}")
+    if len(results.runs) < results.planned:
+        lines.append("The same command goes on where it stopped.")
+    else:
+        lines.append(f"check:   volery verify {name}")
+    return lines

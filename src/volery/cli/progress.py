@@ -1,0 +1,102 @@
+"""Live progress on standard error: one line per run that is running, and one for all of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from volery.core.model import SECOND
+
+if TYPE_CHECKING:
+    from volery.sim import Progress as SimProgress
+    from volery.study import Outcome, PlannedRun, TraceFacts
+
+LABEL_WIDTH = 44
+
+
+class _Remaining(ProgressColumn):
+    """How long it will take, judged by the share that is done; a run is no steadier than that."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        """The time left as m:ss, or a blank before anything is known."""
+        if not task.completed or task.total is None or task.elapsed is None:
+            return Text("ETA -:--")
+        left = round(task.elapsed * (task.total - task.completed) / task.completed)
+        return Text(f"ETA {left // 60}:{left % 60:02d}")
+
+
+class LiveProgress:
+    """A watcher of runs that draws on the terminal; silent where there is none or when told so.
+
+    It is a context manager: the lines vanish when it closes, and what stays is the table.
+    """
+
+    def __init__(self, silent: bool) -> None:
+        self._display = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}"),
+            _Remaining(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=silent or not sys.stderr.isatty(),
+        )
+        self._lines: dict[tuple[str, int], TaskID] = {}
+        self._began: dict[tuple[str, int], float] = {}
+        self._all = self._display.add_task("all runs", total=None, state="")
+
+    def __enter__(self) -> LiveProgress:
+        """Begin to draw."""
+        self._display.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop drawing."""
+        self._display.stop()
+
+    def expected(self, run_count: int) -> None:
+        """So many runs will be run."""
+        self._display.update(self._all, total=run_count, state=f"0/{run_count}")
+
+    def started(self, run: PlannedRun) -> None:
+        """A run begins to read its input."""
+        label = f"{run.spec.label}, seed {run.spec.seed}"
+        if len(label) > LABEL_WIDTH:
+            label = label[: LABEL_WIDTH - 1] + "…"
+        self._lines[_name(run)] = self._display.add_task(label, total=None, state="reading the workload")
+
+    def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
+        """A run has read its input."""
+        self._began[_name(run)] = time.monotonic()
+        self._display.reset(self._lines[_name(run)], total=facts.jobs, state=f"0/{facts.jobs} jobs")
+
+    def moved(self, run: PlannedRun, progress: SimProgress) -> None:
+        """A run is so far."""
+        line = self._lines[_name(run)]
+        rate = progress.tasks_finished / max(time.monotonic() - self._began[_name(run)], 1e-3)
+        total = self._display.tasks[self._display.task_ids.index(line)].total or 0
+        state = f"{progress.jobs_done:,}/{total:,.0f} jobs, "
+        state += f"{progress.now_us / SECOND:,.0f} s simulated, {rate:,.0f} tasks/s"
+        self._display.update(line, completed=progress.jobs_done, state=state)
+
+    def ended(self, run: PlannedRun, outcome: Outcome) -> None:  # noqa: ARG002 - the table shows the outcome
+        """A run is finished."""
+        self._display.remove_task(self._lines.pop(_name(run)))
+        self._display.advance(self._all)
+        done = self._display.tasks[0]
+        self._display.update(self._all, state=f"{done.completed:.0f}/{done.total or 0:.0f} runs")
+
+
+def _name(run: PlannedRun) -> tuple[str, int]:
+    return run.spec.label, run.spec.seed

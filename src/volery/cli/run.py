@@ -1,0 +1,24 @@
+"""`volery run`: a study from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from volery.cli.compare import run_and_print
+from volery.cli.options import AsJson, Force, KeepIn, Processes
+
+
+def run(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
+    output: KeepIn = None,
+    processes: Processes = 1,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study from a file: architectures x settings x seeds; what is finished is not run again."""
+    from volery.study import read_study
+
+    run_and_print(read_study(study), output, processes, force, as_json)

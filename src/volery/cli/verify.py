@@ -1,0 +1,71 @@
+"""`volery verify`: whether the results in a folder come out again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from volery.cli.options import AsJson, Folder, Processes
+from volery.cli.output import print_json, table_width
+from volery.cli.progress import LiveProgress
+
+if TYPE_CHECKING:
+    from volery.study import Verification
+
+SHOWN_DIGITS = 16
+
+
+def verify(folder: Folder, processes: Processes = 1, as_json: AsJson = False) -> None:
+    """Run everything in a results folder again and compare the digests; status 1 where one differs."""
+    from volery.study import verify as verify_folder
+
+    with LiveProgress(silent=as_json) as watcher:
+        verification = verify_folder(folder, processes=processes, watcher=watcher)
+    if as_json:
+        print_json(
+            {
+                "agrees": verification.agrees,
+                "same_code": verification.same_code,
+                "planned": verification.planned,
+                "runs": [
+                    {"label": run.label, "seed": run.seed, "recorded": run.recorded, "found": run.found}
+                    | {"agrees": run.agrees, "same_input": run.same_input}
+                    for run in verification.runs
+                ],
+            }
+        )
+    else:
+        _print_table(verification)
+    if not verification.agrees:
+        raise typer.Exit(1)
+
+
+def _print_table(verification: Verification) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Digests", title_justify="left")
+    for heading in ("run", "recorded", "found now", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for run in verification.runs:
+        verdict = "agrees" if run.agrees else ("DIFFERS" if run.same_input else "DIFFERS: the input is another")
+        width = SHOWN_DIGITS if run.agrees else None
+        table.add_row(
+            Text(f"{run.label}, seed {run.seed}"),
+            run.recorded[:width],
+            run.found[:width],
+            Text(verdict, "green" if run.agrees else "bold red"),
+        )
+    Console(width=table_width()).print(table)
+    wrong = sum(not run.agrees for run in verification.runs)
+    typer.echo(
+        f"{wrong} of {len(verification.runs)} runs differ."
+        if wrong
+        else f"All {len(verification.runs)} runs come out as recorded."
+    )
+    if len(verification.runs) < verification.planned:
+        typer.echo(f"The study has {verification.planned} runs; the others have not finished yet.")
+    if not verification.same_code:
+        typer.echo("The code that results depend on is not the code that made them.")
