@@ -1,7 +1,7 @@
 """Metrics: from the records of a run to what is reported about it (definitions: DESIGN.md section 6)."""
 
 from volery.metrics.allocation import AllocationTimes, allocation
-from volery.metrics.conflicts import conflicts_per_second
+from volery.metrics.conflicts import Conflicts, conflicts_per_second
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
 from volery.metrics.difference import Difference, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
@@ -13,6 +13,7 @@ __all__ = [
     "AllocationSummary",
     "AllocationTimes",
     "ClassSummary",
+    "Conflicts",
     "ConstraintLoad",
     "Difference",
     "Distribution",

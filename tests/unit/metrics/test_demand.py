@@ -63,22 +63,37 @@ class TestLoad:
 class TestConflicts:
     def test_two_tasks_that_need_the_one_special_machine_conflict(self) -> None:
         cluster = Cluster((1, 0, 0), (1, 1, 1))
-        seconds, conflicts = conflicts_per_second(trace_of((3, 2, 1), (4, 2, 1), (4, 1, 0)), cluster)
-        assert seconds.tolist() == [3, 4, 5]
-        assert conflicts.tolist() == [0, 1, 0]
+        found = conflicts_per_second(trace_of((3, 2, 1), (4, 2, 1), (4, 1, 0)), cluster)
+        assert found.second.tolist() == [3, 4, 5]
+        assert found.waiting.tolist() == [0, 1, 0]
+        # In second 4 the third task draws the special machine, too, once in three times.
+        assert found.collisions.tolist() == pytest.approx([0, 1 + 1 / 3, 0], abs=1e-6)
 
     def test_a_task_switches_to_another_machine_when_that_helps(self) -> None:
         cluster = Cluster((0b01, 0b11), (1, 1))
-        _, conflicts = conflicts_per_second(trace_of((0, 3, 0b01), (1, 2, 0b01), (2, 1, 0b10)), cluster)
-        assert conflicts.tolist() == [0, 0, 1]
-        _, conflicts = conflicts_per_second(trace_of((0, 3, 0b01), (1, 2, 0b10)), cluster)
-        assert conflicts.tolist() == [0, 0, 0]
+        found = conflicts_per_second(trace_of((0, 3, 0b01), (1, 2, 0b01), (2, 1, 0b10)), cluster)
+        assert found.waiting.tolist() == [0, 0, 1]
+        found = conflicts_per_second(trace_of((0, 3, 0b01), (1, 2, 0b10)), cluster)
+        assert found.waiting.tolist() == [0, 0, 0]
+        assert found.collisions.tolist() == pytest.approx([0, 0.5, 0.5], abs=1e-6)
 
     def test_unsatisfiable_tasks_are_no_conflicts(self) -> None:
-        assert conflicts_per_second(trace_of((0, 1, 0b10)), Cluster((1,), (1,)))[1].size == 0
+        assert conflicts_per_second(trace_of((0, 1, 0b10)), Cluster((1,), (1,))).second.size == 0
 
     def test_a_machine_with_two_slots_runs_two(self) -> None:
-        assert conflicts_per_second(trace_of((0, 1, 1), (0, 1, 1), (0, 1, 1)), Cluster((1,), (2,)))[1].tolist() == [1]
+        found = conflicts_per_second(trace_of((0, 1, 1), (0, 1, 1), (0, 1, 1)), Cluster((1,), (2,)))
+        assert found.waiting.tolist() == [1]
+        assert found.collisions.tolist() == pytest.approx([3 - 2 * (1 - 0.5**3)])
+
+    def test_expected_collisions_agree_with_drawing(self) -> None:
+        random = np.random.default_rng(2)
+        machines = random.integers(0, 8, 60)
+        needs = random.integers(0, 8, 40)
+        cluster = Cluster(tuple(machines.tolist()), (1,) * 60)
+        expected = conflicts_per_second(trace_of(*[(0, 1, int(need)) for need in needs]), cluster).collisions[0]
+        fitting = [np.flatnonzero((machines & need) == need) for need in needs]
+        drawn = [len(needs) - len({int(random.choice(slots)) for slots in fitting}) for _ in range(2000)]
+        assert expected == pytest.approx(np.mean(drawn), abs=0.2)
 
     @settings(max_examples=150, deadline=None)
     @given(
