@@ -1,0 +1,104 @@
+"""Keys: everything that a result depends on, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from volery.core.errors import InputError
+from volery.study.compare import compare_spec
+from volery.study.plan import code_digest, in_table_order, plan, run_key
+from volery.study.spec import RunSpec, StudySpec
+
+BASE: dict[str, Any] = {"architecture": "megha", "trace": "syn:5x6", "workers": 50}
+
+
+def key(**changes: Any) -> str:
+    return run_key(RunSpec(**(BASE | changes)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"architecture": "central"},
+        {"parameters": {"gms": 2}},
+        {"seed": 1},
+        {"trace": "syn:5x7"},
+        {"workers": 51},
+        {"slots": 2},
+        {"constraints": "sharma2011"},
+        {"jobs": 3},
+        {"durations": "whole-seconds"},
+        {"arrivals": "dephased"},
+        {"cutoff_s": 1.0},
+        {"delay_us": 501},
+        {"jitter_us": 1},
+        {"links": {"lm:node": 1}},
+        {"costs": {"gm": 1}},
+    ],
+)
+def test_a_key_changes_with_what_a_result_depends_on(change: dict[str, Any]) -> None:
+    assert key(**change) != key()
+
+
+def test_a_key_ignores_names_and_spelled_out_defaults() -> None:
+    assert key(label="another name") == key()
+    assert key(parameters={"gms": "5"}) == key(parameters={"gms": 5}) == key()
+
+
+def test_a_drawn_population_counts_only_where_one_is_drawn() -> None:
+    assert key(population=7) == key()
+    drawn = {"constraints": "sharma2011"}
+    assert key(population=7, **drawn) != key(**drawn) == key(population=0, **drawn)
+
+
+def test_a_trace_counts_by_content_not_by_name(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.tr", tmp_path / "b.tr"
+    first.write_text("0 1 1 1\n")
+    second.write_text("0 1 1 1\n")
+    assert key(trace=str(first)) == key(trace=str(second))
+    second.write_text("0 1 1 2\n")
+    assert key(trace=str(first)) != key(trace=str(second))
+
+
+def test_a_trace_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        key(trace=str(tmp_path / "gone.tr"))
+
+
+def test_the_code_digest_is_stable_and_covers_foreign_code() -> None:
+    assert code_digest() == code_digest(None)
+    assert code_digest(test_the_code_digest_is_stable_and_covers_foreign_code) != code_digest()
+
+
+def a_study(**changes: Any) -> StudySpec:
+    setting = {"trace": "syn:5x6", "workers": 50} | changes
+    return compare_spec(("megha", "central"), setting, 2)
+
+
+def test_runs_that_share_inputs_stand_together_and_tables_are_by_architecture() -> None:
+    study = a_study()
+    runs = plan(study)
+    assert [(run.spec.architecture, run.spec.seed) for run in runs] == [
+        ("megha", 0), ("central", 0), ("megha", 1), ("central", 1),
+    ]  # fmt: skip
+    assert [(run.spec.architecture, run.spec.seed) for run in in_table_order(runs, study)] == [
+        ("megha", 0), ("megha", 1), ("central", 0), ("central", 1),
+    ]  # fmt: skip
+
+
+def test_names_are_checked_with_a_suggestion() -> None:
+    with pytest.raises(InputError, match="did you mean 'megha'"):
+        plan(compare_spec(("mega",), {"trace": "syn:5x6", "workers": 50}, 1))
+    with pytest.raises(InputError, match="did you mean 'gms'"):
+        plan(compare_spec(("megha:gmz=1",), {"trace": "syn:5x6", "workers": 50}, 1))
+
+
+def test_the_cutoff_goes_to_architectures_that_take_one_unless_they_were_given_theirs() -> None:
+    study = compare_spec(
+        ("megha", "pigeon", "pigeon:cutoff_s=7"), {"trace": "syn:5x6", "workers": 50, "cutoff_s": 3.0}, 1
+    )
+    assert [run.spec.parameters for run in plan(study)] == [{}, {"cutoff_s": 3.0}, {"cutoff_s": "7"}]
+    assert {run.spec.cutoff_s for run in plan(study)} == {3.0}
