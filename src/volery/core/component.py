@@ -24,18 +24,19 @@ class UnknownMessageError(TypeError):
     """A component was handed an event that its `receives` table does not list."""
 
 
-class _Receives(dict[type, Handler]):
-    """A table of handlers in which a type that is not listed raises by name."""
+def _door(role: str, handlers: Mapping[type, Handler]) -> Callable[..., None]:
+    """The `handle` of one class, with its table at hand: the hottest call of every run."""
 
-    def __init__(self, role: str, handlers: Mapping[type, Handler]) -> None:
-        super().__init__(handlers)
-        self._role = role
+    def handle(self: Component, event: Event, source: Address, now: Time) -> None:
+        try:
+            handler = handlers[type(event)]
+        except KeyError:
+            known = ", ".join(sorted(t.__name__ for t in handlers))
+            raise UnknownMessageError(f"{role} does not receive {type(event).__name__}; it receives {known}") from None
+        handler(self, event, source, now)
 
-    def __missing__(self, event_type: type) -> Handler:
-        raise UnknownMessageError(
-            f"{self._role} does not receive {event_type.__name__}; it receives "
-            + ", ".join(sorted(t.__name__ for t in self))
-        )
+    handle.__doc__ = Component.handle.__doc__
+    return handle
 
 
 class Component:
@@ -47,15 +48,17 @@ class Component:
 
     __slots__ = ("_port",)
     receives: ClassVar[Mapping[type, Handler]] = {}
+    overrides_handle: ClassVar[bool] = False
     _port: Port
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Bind the table's entries to this class's own methods."""
+        """Bind the table's entries to this class's own methods, and the door to the table."""
         super().__init_subclass__(**kwargs)
-        cls.receives = _Receives(
-            cls.__name__,
-            {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()},
-        )
+        cls.receives = {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
+        if not cls.overrides_handle:
+            cls.overrides_handle = "handle" in cls.__dict__
+            if not cls.overrides_handle:
+                cls.handle = _door(cls.__name__, cls.receives)  # type: ignore[method-assign]  # same signature
 
     def bind(self, port: Port) -> None:
         """Give the component its port; the driver does this once, before `start`."""
@@ -66,7 +69,7 @@ class Component:
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """The only door. It runs alone and to the end; an unknown message raises `UnknownMessageError`."""
-        self.receives[type(event)](self, event, source, now)
+        raise UnknownMessageError(f"{type(self).__name__} receives nothing, got {event!r} from {source} at {now} us")
 
     def check(self) -> None:
         """Raise AssertionError on a broken invariant; tests call it after every event."""

@@ -25,26 +25,32 @@ class BrokenRule(AssertionError):  # noqa: N818 - it states what a design did, l
     """A design asked for what must never happen: a slot taken twice, a constraint ignored, a task run twice."""
 
 
-class Routes(dict[Address, tuple[Lane, "Deliver"]]):
+class Routes:
     """Where a role's messages go: the lane and the receiver's door, resolved once per receiver."""
 
+    __slots__ = ("_resolve", "known")
+
     def __init__(self, resolve: Callable[[Address], tuple[Lane, Deliver]]) -> None:
-        super().__init__()
+        self.known: dict[Address, tuple[Lane, Deliver]] = {}
         self._resolve = resolve
 
-    def __missing__(self, to: Address) -> tuple[Lane, Deliver]:
-        route = self[to] = self._resolve(to)
+    def to(self, address: Address) -> tuple[Lane, Deliver]:
+        """The route to a receiver."""
+        route = self.known.get(address)
+        if route is None:
+            route = self.known[address] = self._resolve(address)
         return route
 
 
 class LabPort:
     """The lab's port: effects apply at once. A port that stands on a machine may launch."""
 
-    __slots__ = ("_kernel", "_routes", "_timers", "address", "deliver", "idle", "lacks", "machine")
+    __slots__ = ("_kernel", "_known_routes", "_routes", "_timers", "address", "deliver", "idle", "lacks", "machine")
 
     def __init__(self, kernel: Kernel, address: Address, routes: Routes, deliver: Deliver) -> None:
         self._kernel = kernel
         self._routes = routes
+        self._known_routes = routes.known
         self._timers: dict[Key, object] | None = None
         self.address = address
         self.deliver = deliver
@@ -54,7 +60,10 @@ class LabPort:
 
     def send(self, to: Address, message: Message) -> None:
         """Put the message on the lane of its link."""
-        lane, deliver = self._routes[to]
+        try:
+            lane, deliver = self._known_routes[to]
+        except KeyError:
+            lane, deliver = self._routes.to(to)
         lane.sent.append((deliver, message, self.address, self._kernel.path))
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:

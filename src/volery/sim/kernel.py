@@ -82,7 +82,7 @@ class Submitter:
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay."""
-        lane, deliver = self._kernel.routes_of(SUBMITTER)[self._entry(job)]
+        lane, deliver = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
         for message in self._kernel.trace.submission(job):
             lane.sent.append((deliver, message, SUBMITTER, 0))
             self.message_count += 1

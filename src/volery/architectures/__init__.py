@@ -1,0 +1,94 @@
+"""One module or folder per published design. The registry of all of them; other packages add theirs by entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from volery.architectures.megha import CENTRAL, MEGHA
+from volery.core.component import Architecture
+from volery.core.errors import InputError, suggestion
+
+GROUP = "volery.architectures"
+REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in (MEGHA, CENTRAL)}
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter of an architecture, as users see it."""
+
+    name: str
+    type: str
+    default: Any
+    description: str
+
+
+def registry() -> dict[str, Architecture]:
+    """Ours and those of other packages (entry point group `volery.architectures`), by name."""
+    found = dict(REGISTRY)
+    for point in entry_points(group=GROUP):
+        if point.name not in found:
+            architecture = point.load()
+            if not isinstance(architecture, Architecture):
+                raise InputError(f"entry point {point.value}", "does not name a volery.core.component.Architecture")
+            found[point.name] = architecture
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """All known names."""
+    return tuple(registry())
+
+
+def lookup(name: str) -> Architecture:
+    """The architecture of that name.
+
+    Raises:
+        InputError: with a suggestion, when there is none.
+    """
+    found = registry()
+    if name not in found:
+        raise InputError("architecture", f"there is no {name!r}" + suggestion(name, found))
+    return found[name]
+
+
+def parameters(architecture: Architecture) -> list[Parameter]:
+    """The parameters with their types, defaults and descriptions."""
+    hints = get_type_hints(type(architecture.defaults), include_extras=True)
+    found = []
+    for field in architecture.defaults.__struct_fields__:
+        hint, description = hints[field], ""
+        if get_origin(hint) is Annotated:
+            hint, *extras = get_args(hint)
+            description = next((e.description or "" for e in extras if isinstance(e, msgspec.Meta)), "")
+        choices = get_args(hint)
+        shown = " | ".join(str(c) for c in choices) if choices and all(isinstance(c, str) for c in choices) else None
+        found.append(
+            Parameter(
+                field, shown or getattr(hint, "__name__", str(hint)), getattr(architecture.defaults, field), description
+            )
+        )
+    return found
+
+
+def configure(architecture: Architecture, given: Mapping[str, Any]) -> msgspec.Struct:
+    """The architecture's configuration with some parameters set; strings are read as the parameter's type.
+
+    Raises:
+        InputError: for an unknown parameter (with a suggestion) or a value that does not fit.
+    """
+    known = architecture.defaults.__struct_fields__
+    for name in given:
+        if name not in known:
+            raise InputError(f"{architecture.name}:{name}", "there is no such parameter" + suggestion(name, known))
+    defaults = msgspec.to_builtins(architecture.defaults)
+    for name, value in given.items():
+        try:
+            msgspec.convert({**defaults, name: value}, type(architecture.defaults), strict=False)
+        except msgspec.ValidationError as error:
+            problem = str(error).split(" - at")[0]
+            raise InputError(f"{architecture.name}:{name}", f"{value!r} does not fit: {problem}") from None
+    config: msgspec.Struct = msgspec.convert({**defaults, **given}, type(architecture.defaults), strict=False)
+    return config

@@ -1,0 +1,119 @@
+"""Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
+
+Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
+Flow     Submit > Request > (valid) Launch > Completed > Completed | (invalid) Inconsistency > Request ...; Update.
+Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
+         for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
+         every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
+         before "available"). Resources, repartition and user fairness of the 2021 version are not here. docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.layout import Layout
+from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
+from volery.architectures.megha.messages import MESSAGES
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.model import Cluster
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.match import MatchPolicy
+
+
+class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Megha."""
+
+    gms: Annotated[int, msgspec.Meta(ge=1, description="Global Masters; partitions per Local Master")] = 5
+    lms: Annotated[int, msgspec.Meta(ge=1, description="Local Masters; clusters")] = 5
+    match: Annotated[MatchPolicy, msgspec.Meta(description="which suitable worker is taken (section 4.3)")] = "random"
+    heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="period of updates to the GMs, seconds")] = 5.0
+    batch_max: Annotated[int, msgspec.Meta(ge=1, description="placements per request to a Local Master")] = 100
+    updates: Annotated[Updates, msgspec.Meta(description="what an update carries (section 4.4)")] = "deltas"
+    completion_notice: Annotated[
+        CompletionNotice, msgspec.Meta(description="own completions: notice once, or again in the next update (4.4)")
+    ] = "once"
+    eager_retry: Annotated[
+        bool, msgspec.Meta(description="place a refused task at once; false: the published code")
+    ] = True
+    queue_max: Annotated[
+        int, msgspec.Meta(ge=0, description="tasks waiting at a GM before jobs are refused; 0: no limit")
+    ] = 0
+
+
+def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: more partitions than machines.
+    """
+    layout = Layout(cluster, config.gms, config.lms)
+    heartbeat_us = round(config.heartbeat_s * 1_000_000)
+    components: dict[str, Component] = {}
+    for gm in range(config.gms):
+        address = f"gm/{gm}"
+        components[address] = GlobalMaster(
+            gm,
+            layout,
+            match=config.match,
+            batch_max=config.batch_max,
+            eager_retry=config.eager_retry,
+            queue_max=config.queue_max,
+            stream=streams.of(address),
+        )
+    for lm in range(config.lms):
+        components[f"lm/{lm}"] = LocalMaster(
+            lm,
+            layout,
+            heartbeat_us=heartbeat_us,
+            updates=config.updates,
+            completion_notice=config.completion_notice,
+        )
+    machines: dict[str, int] = {}
+    for machine, partition in zip(layout.machine_of, layout.partition_of, strict=True):
+        address = f"node/{machine}"
+        if address not in machines:
+            machines[address] = machine
+            components[address] = Node(partition // config.gms)
+    return Deployment(components, machines, lambda job: f"gm/{job % config.gms}", {("node", "lm"): 0})
+
+
+STAGES = {
+    Stage.J1: Realisation("GlobalMaster.on_submit"),
+    Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
+    Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
+    Stage.J6: Realisation("GlobalMaster.on_completed", "full", "JobDone after the last task"),
+    Stage.T2: Realisation("GlobalMaster._offer", "full", "first come first served among the tasks that fit"),
+    Stage.T3: Realisation("GlobalMaster._place"),
+    Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
+    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T7: Realisation("LocalMaster.on_completed"),
+    Stage.R1: Realisation("GlobalMaster.on_update", "full", "the GM's view of all clusters"),
+    Stage.R3: Realisation("GlobalMaster._place", "full", "constraint bit vectors"),
+    Stage.R4: Realisation("GlobalMaster._place", "full", "availability bit vector"),
+    Stage.R5: Realisation("GlobalMaster._place", "full", "random or minimum constraints"),
+}
+
+MEGHA = Architecture(
+    name="megha",
+    summary="federated: Global Masters match on a stale view, Local Masters validate",
+    source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
+    defaults=MeghaConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=3,
+    tolerates=frozenset({"duplication"}),
+)
+
+CENTRAL = msgspec.structs.replace(
+    MEGHA,
+    name="central",
+    summary="Megha with one Global Master and one Local Master: a central scheduler",
+    source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
+    defaults=MeghaConfig(gms=1, lms=1),
+)

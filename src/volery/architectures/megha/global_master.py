@@ -1,0 +1,216 @@
+"""Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from volery.architectures.megha.layout import Layout
+from volery.architectures.megha.messages import Completed, Inconsistency, Request, Update
+from volery.core.component import Component
+from volery.core.events import Counted, Measured, MoreTasks, Submit
+from volery.core.model import Address, Task, TaskId, Time
+from volery.policies.jobs import JobLedger
+from volery.policies.match import MatchPolicy, bytes_vector, positions, uniform_position
+from volery.policies.queueing import ConstraintQueue
+
+
+class GlobalMaster(Component):
+    """Searches internal partitions before external ones, and asks the Local Master before it believes itself.
+
+    Args:
+        gm: its number.
+        layout: of the cluster.
+        match: which suitable unit of a partition is taken.
+        batch_max: placements per request.
+        eager_retry: place a task whose placement was invalid at once; otherwise it waits at the head of the queue for
+            the next unit that becomes free (the published code).
+        queue_max: see `JobLedger`.
+        stream: of random choices.
+    """
+
+    __slots__ = (
+        "_batch_max", "_by_fewest", "_cursor", "_eager_retry", "_free", "_gm", "_heard", "_jobs", "_layout", "_lms",
+        "_orders", "_placed", "_queue", "_queue_max", "_requests", "_stream",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        gm: int,
+        layout: Layout,
+        *,
+        match: MatchPolicy,
+        batch_max: int,
+        eager_retry: bool,
+        queue_max: int,
+        stream: Random,
+    ) -> None:
+        self._gm = gm
+        self._layout = layout
+        self._lms = [f"lm/{lm}" for lm in range(layout.lm_count)]
+        self._orders = layout.search_orders(gm)
+        self._by_fewest = match == "min-constraints"
+        self._batch_max = batch_max
+        self._eager_retry = eager_retry
+        self._queue_max = queue_max
+        self._stream = stream
+        self._free = [layout.whole(p) for p in range(len(layout.size))]
+        self._cursor = gm % layout.lm_count
+        self._queue = ConstraintQueue()
+        self._placed: dict[TaskId, tuple[Task, int]] = {}
+        self._requests = [0] * layout.lm_count
+        self._heard = dict.fromkeys(self._lms, 0)
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send, self._queue_max)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Schedule a job's tasks; those that fit nowhere now wait, those that fit no machine are reported."""
+        self._port.observe(Measured("queued_tasks", len(self._queue)))
+        self._schedule(self._jobs.admit(message, source, len(self._queue)))
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Schedule a further chunk."""
+        self._schedule(self._jobs.more(message))
+
+    def _schedule(self, tasks: Sequence[Task]) -> None:
+        for task in self._place(tasks):
+            if self._satisfiable(task.constraints):
+                self._queue.push(task)
+            else:
+                self._jobs.unsatisfiable(task.job)
+
+    def _satisfiable(self, mask: int) -> bool:
+        return any(matches[mask] for matches in self._layout.matches)
+
+    def _place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request; return what fits nowhere in the view.
+
+        One loop without calls per task: this is the hottest code of the design.
+        """
+        free, layout, cursor, placed = self._free, self._layout, self._cursor, self._placed
+        bits = layout.bits
+        matches, first_unit, size, gm_count = layout.matches, layout.first_unit, layout.size, layout.gm_count
+        random, by_fewest, orders = self._stream.random, self._by_fewest, self._orders
+        batches: dict[int, tuple[list[Task], list[int]]] = {}
+        unplaced: list[Task] = []
+        external = 0
+        for task in tasks:
+            mask = task.constraints
+            internal, beyond = orders[cursor]
+            for partition in internal:
+                candidates = free[partition]
+                if candidates and (candidates := candidates & matches[partition][mask]):
+                    break
+            else:
+                for partition in beyond:
+                    candidates = free[partition]
+                    if candidates and (candidates := candidates & matches[partition][mask]):
+                        external += 1
+                        break
+                else:
+                    unplaced.append(task)
+                    continue
+            if by_fewest:
+                position = (candidates & -candidates).bit_length() - 1
+            else:
+                position = int(random() * size[partition])
+                if not candidates & bits[position]:
+                    position = uniform_position(candidates, size[partition], random)
+            free[partition] ^= bits[position]
+            unit = first_unit[partition] + position
+            placed[task.id] = (task, unit)
+            lm = partition // gm_count
+            cursor = lm + 1 if lm + 1 < layout.lm_count else 0
+            batch = batches.get(lm)
+            if batch is None:
+                batch = batches[lm] = ([], [])
+            batch[0].append(task)
+            batch[1].append(unit)
+        self._cursor = cursor
+        for lm, (batch_tasks, units) in batches.items():
+            self._request(lm, batch_tasks, units)
+        if external:
+            self._port.observe(Counted("external_placements", external))
+        return unplaced
+
+    def _request(self, lm: int, tasks: Sequence[Task], units: Sequence[int]) -> None:
+        for at in range(0, len(tasks), self._batch_max):
+            number = self._requests[lm] = self._requests[lm] + 1
+            chunk = slice(at, at + self._batch_max)
+            self._port.send(self._lms[lm], Request(number, tuple(tasks[chunk]), tuple(units[chunk])))
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """A task of ours has ended: give its unit to the first queued task that fits, else mark it free."""
+        placed = self._placed.pop(message.task, None)
+        if placed is None:
+            return
+        task, unit = placed
+        self._free[self._layout.partition_of[unit]] |= self._layout.bit_of[unit]
+        if self._queue:
+            self._offer((unit,))
+        self._jobs.finished(task.job)
+
+    def _offer(self, units: Iterable[int]) -> None:
+        """Give units of one Local Master, as far as they are free in the view, to the first queued tasks that fit."""
+        layout, tasks, taken = self._layout, [], []
+        for unit in units:
+            partition, bit = layout.partition_of[unit], layout.bit_of[unit]
+            if self._free[partition] & bit:
+                task = self._queue.pop_fitting(layout.constraints_of[unit])
+                if task is not None:
+                    self._free[partition] ^= bit
+                    self._placed[task.id] = (task, unit)
+                    tasks.append(task)
+                    taken.append(unit)
+        if tasks:
+            self._request(layout.partition_of[taken[0]] // layout.gm_count, tasks, taken)
+
+    def on_update(self, message: Update, source: Address, now: Time) -> None:
+        """Take over what a Local Master says about its cluster, and use what has become free."""
+        freed = self._learn(message, source)
+        if self._queue:
+            self._offer(freed)
+
+    def _learn(self, update: Update, source: Address) -> list[int]:
+        """Change the view and return the units that became free; an older update than the last heard is stale."""
+        if update.number <= self._heard[source]:
+            return []
+        self._heard[source] = update.number
+        self._port.observe(Counted("updates"))
+        freed_units = []
+        for change in update.changes:
+            freed, partition = bytes_vector(change.freed), change.partition
+            kept = 0 if update.snapshot else self._free[partition] & ~bytes_vector(change.taken)
+            self._free[partition] = kept | freed
+            if self._queue:
+                first = self._layout.first_unit[partition]
+                freed_units += [first + position for position in positions(freed)]
+        return freed_units
+
+    def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
+        """Learn what is true there, then try the refused tasks again, before all others."""
+        refused = [self._placed.pop(task)[0] for task in message.tasks if task in self._placed]
+        self._port.observe(Counted("inconsistencies", len(refused)))
+        freed = self._learn(message.update, source)
+        waiting = self._place(refused) if self._eager_retry else refused
+        for task in reversed(waiting):
+            self._queue.push_front(task)
+        if self._queue:
+            self._offer(freed)
+
+    def check(self) -> None:
+        """While tasks wait, no unit that they could use is free in the view (unless refused tasks wait by design)."""
+        for mask in () if not self._eager_retry else self._queue.masks():
+            for partition, matches in enumerate(self._layout.matches):
+                assert not self._free[partition] & matches[mask], f"a free unit of {partition} fits a queued task"
+        assert len(self._jobs) or not (self._placed or self._queue), "tasks without an open job"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Completed: on_completed,
+        Update: on_update,
+        Inconsistency: on_inconsistency,
+    }

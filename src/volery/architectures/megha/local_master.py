@@ -1,0 +1,179 @@
+"""Megha's Local Master and its nodes: the truth about one cluster, validation, launches and updates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from volery.architectures.megha.layout import Layout
+from volery.architectures.megha.messages import Change, Completed, Inconsistency, Launch, Request, Update
+from volery.core.component import Component
+from volery.core.events import Counted, TaskFinished, TimerFired
+from volery.core.model import Address, TaskId, Time
+from volery.policies.match import vector_bytes
+
+Updates = Literal["deltas", "snapshots"]
+CompletionNotice = Literal["once", "twice"]
+
+
+class LocalMaster(Component):
+    """Validates placements against the exact state and tells every GM what it cannot know.
+
+    Per GM it keeps what that GM has been told. The difference from the truth is the next delta, so that a unit which
+    was taken and freed between two updates is never mentioned, and the last state of every unit wins. With completion
+    notice "once" a GM's own completions count as told (section 4.4); with "twice" they are repeated in the next
+    update, the cause of inconsistencies that section 4.4 describes.
+
+    Args:
+        lm: its number.
+        layout: of the cluster.
+        heartbeat_us: period of the updates; none is sent that says nothing.
+        updates: deltas, or the full state in each update as in the first Megha.
+        completion_notice: see above.
+    """
+
+    __slots__ = (
+        "_armed",
+        "_busy",
+        "_completion_twice",
+        "_gms",
+        "_heartbeat_us",
+        "_launches",
+        "_layout",
+        "_owned",
+        "_partitions",
+        "_repeat",
+        "_seen",
+        "_snapshots",
+        "_told",
+        "_updates",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        lm: int,
+        layout: Layout,
+        *,
+        heartbeat_us: Time,
+        updates: Updates,
+        completion_notice: CompletionNotice,
+    ) -> None:
+        self._layout = layout
+        self._partitions = layout.partitions_of_lm(lm)
+        self._gms = [f"gm/{gm}" for gm in range(layout.gm_count)]
+        self._heartbeat_us = heartbeat_us
+        self._snapshots = updates == "snapshots"
+        self._completion_twice = completion_notice == "twice"
+        self._busy = [0] * len(layout.size)
+        self._told = {gm: [0] * len(layout.size) for gm in self._gms}
+        self._repeat = {gm: [0] * len(layout.size) for gm in self._gms}
+        self._owned: dict[TaskId, tuple[int, Address]] = {}
+        self._seen = dict.fromkeys(self._gms, 0)
+        self._updates = dict.fromkeys(self._gms, 0)
+        self._launches = 0
+        self._armed = False
+
+    def on_request(self, message: Request, source: Address, now: Time) -> None:
+        """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
+        if message.number <= self._seen[source]:
+            return
+        self._seen[source] = message.number
+        layout, busy, told, owned = self._layout, self._busy, self._told[source], self._owned
+        partition_of, bit_of, node_of = layout.partition_of, layout.bit_of, layout.node_of
+        send, number = self._port.send, self._launches
+        refused = []
+        for task, unit in zip(message.tasks, message.units, strict=True):
+            partition, bit = partition_of[unit], bit_of[unit]
+            taken = busy[partition]
+            told[partition] |= bit
+            if taken & bit:
+                refused.append(task.id)
+            else:
+                busy[partition] = taken | bit
+                owned[task.id] = (unit, source)
+                number += 1
+                send(node_of[unit], Launch(number, task))
+        self._launches = number
+        if refused:
+            self._port.send(source, Inconsistency(tuple(refused), self._update(source)))
+        if not self._armed:
+            self._arm(now)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Free the unit and pass the notice on to the GM that owns the task."""
+        owned = self._owned.pop(message.task, None)
+        if owned is None:
+            return
+        unit, gm = owned
+        partition, bit = self._layout.partition_of[unit], self._layout.bit_of[unit]
+        self._busy[partition] ^= bit
+        self._told[gm][partition] ^= bit
+        if self._completion_twice:
+            self._repeat[gm][partition] |= bit
+        self._port.send(gm, message)
+        if not self._armed:
+            self._arm(now)
+
+    def _arm(self, now: Time) -> None:
+        """Set the heartbeat to the next multiple of its period."""
+        self._armed = True
+        self._port.set_timer("heartbeat", (now // self._heartbeat_us + 1) * self._heartbeat_us)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Heartbeat: every GM that lacks news gets an update; silence until something happens again."""
+        self._armed = False
+        for gm in self._gms:
+            update = self._update(gm)
+            if update.changes:
+                self._port.send(gm, update)
+
+    def _update(self, gm: Address) -> Update:
+        busy, told, repeat, layout = self._busy, self._told[gm], self._repeat[gm], self._layout
+        changes, entry_count = [], 0
+        stale = any(told[p] != busy[p] or repeat[p] for p in self._partitions)
+        for partition in self._partitions if stale else ():
+            taken = busy[partition] & ~told[partition]
+            freed = (told[partition] | repeat[partition]) & ~busy[partition]
+            if self._snapshots:
+                freed, taken = layout.whole(partition) & ~busy[partition], 0
+            if taken or freed or self._snapshots:
+                changes.append(Change(partition, vector_bytes(freed), vector_bytes(taken)))
+                entry_count += layout.size[partition] if self._snapshots else (freed | taken).bit_count()
+            told[partition], repeat[partition] = busy[partition], 0
+        self._port.observe(Counted("update_entries", entry_count))
+        self._updates[gm] += 1
+        return Update(self._updates[gm], self._snapshots, tuple(changes))
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Request: on_request,
+        Completed: on_completed,
+        TimerFired: on_timer,
+    }
+
+    def check(self) -> None:
+        """A unit is busy exactly when a task owns it."""
+        busy = [0] * len(self._busy)
+        for unit, _ in self._owned.values():
+            busy[self._layout.partition_of[unit]] ^= self._layout.bit_of[unit]
+        assert busy == self._busy, "units without a task, or tasks that share a unit"
+
+
+class Node(Component):
+    """One worker machine: launches what it is told to, once, and reports the end."""
+
+    __slots__ = ("_launched", "_lm")
+
+    def __init__(self, lm: int) -> None:
+        self._lm = f"lm/{lm}"
+        self._launched = 0
+
+    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
+        """Start the task; a repeated or overtaken launch is ignored."""
+        if message.number > self._launched:
+            self._launched = message.number
+            self._port.launch(message.task, 0)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Report to the Local Master."""
+        self._port.send(self._lm, Completed(event.task.id))
+
+    receives = {Launch: on_launch, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base class

@@ -1,0 +1,56 @@
+"""What Global Masters, Local Masters and nodes of Megha say to each other.
+
+A unit is a worker slot; units are numbered over the whole cluster. Numbers count the messages of one link, so that a
+repeated or stale message is recognised.
+"""
+
+from __future__ import annotations
+
+from volery.core.model import Message, Task, TaskId
+
+
+class Request(Message, frozen=True):
+    """GM > LM: place these tasks on these units (validated one by one, at most `batch_max` of them)."""
+
+    number: int
+    tasks: tuple[Task, ...]
+    units: tuple[int, ...]
+
+
+class Launch(Message, frozen=True):
+    """LM > node: run the task."""
+
+    number: int
+    task: Task
+
+
+class Completed(Message, frozen=True):
+    """Node > LM > owning GM: the task has finished and its unit is free."""
+
+    task: TaskId
+
+
+class Change(Message, frozen=True):
+    """What changed in one partition: bit vectors over its positions."""
+
+    partition: int
+    freed: bytes
+    taken: bytes
+
+
+class Update(Message, frozen=True):
+    """LM > GM: changes since the last update, or the whole state where `snapshot` is set (then freed = all free)."""
+
+    number: int
+    snapshot: bool
+    changes: tuple[Change, ...]
+
+
+class Inconsistency(Message, frozen=True):
+    """LM > GM: these placements were invalid; the update rides along."""
+
+    tasks: tuple[TaskId, ...]
+    update: Update
+
+
+MESSAGES: frozenset[type[Message]] = frozenset({Request, Launch, Completed, Change, Update, Inconsistency})

@@ -1,0 +1,1 @@
+"""Decisions as pure functions and small classes, shared by the designs."""

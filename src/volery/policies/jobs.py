@@ -1,0 +1,80 @@
+"""The scheduler's side of the submitter's protocol: who submitted what, and when it is all done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Submit
+from volery.core.model import Address, JobId, Message, Task, Time
+
+Send = Callable[[Address, Message], None]
+
+RETRY_AFTER_US: Time = 1_000_000
+
+
+class JobLedger:
+    """Counts tasks down per job and answers the submitter; submitting a known job again starts nothing twice.
+
+    Args:
+        send: the owner's port.
+        queue_max: refuse jobs while more tasks than this would wait; 0 = never.
+    """
+
+    __slots__ = ("_done", "_queue_max", "_received", "_remaining", "_send", "_submitter", "_unsatisfiable")
+
+    def __init__(self, send: Send, queue_max: int = 0) -> None:
+        self._send = send
+        self._queue_max = queue_max
+        self._remaining: dict[JobId, int] = {}
+        self._received: dict[JobId, int] = {}
+        self._submitter: dict[JobId, Address] = {}
+        self._unsatisfiable: dict[JobId, int] = {}
+        self._done: dict[JobId, int] = {}
+
+    def __len__(self) -> int:
+        """How many jobs are open."""
+        return len(self._remaining)
+
+    def admit(self, message: Submit, source: Address, queued: int) -> tuple[Task, ...]:
+        """Answer a submission and return the tasks to schedule now: none when it is refused, known or empty."""
+        job = message.job
+        if job.id in self._done:
+            self._send(source, JobAccepted(job.id))
+            self._send(source, JobDone(job.id, self._done[job.id]))
+            return ()
+        if job.id in self._remaining:
+            self._send(source, JobAccepted(job.id))
+            return ()
+        if self._queue_max and queued + job.task_count > self._queue_max:
+            self._send(source, JobRejected(job.id, "the queue is full", RETRY_AFTER_US))
+            return ()
+        self._send(source, JobAccepted(job.id))
+        self._remaining[job.id] = job.task_count
+        self._received[job.id] = len(job.tasks)
+        self._submitter[job.id] = source
+        if not job.task_count:
+            self._close(job.id)
+        return job.tasks
+
+    def more(self, message: MoreTasks) -> tuple[Task, ...]:
+        """The tasks of a further chunk that are new; a repeated chunk brings none."""
+        if self._received.get(message.job) != message.first:
+            return ()
+        self._received[message.job] += len(message.tasks)
+        return message.tasks
+
+    def finished(self, job: JobId) -> None:
+        """One task of the job has finished; the last one answers the submitter."""
+        remaining = self._remaining[job] = self._remaining[job] - 1
+        if not remaining:
+            self._close(job)
+
+    def unsatisfiable(self, job: JobId) -> None:
+        """One task of the job fits no machine: it will never run and is reported."""
+        self._unsatisfiable[job] = self._unsatisfiable.get(job, 0) + 1
+        self.finished(job)
+
+    def _close(self, job: JobId) -> None:
+        del self._remaining[job], self._received[job]
+        unsatisfiable = self._done[job] = self._unsatisfiable.pop(job, 0)
+        self._send(self._submitter.pop(job), JobDone(job, unsatisfiable))

@@ -1,0 +1,101 @@
+"""Constraint matching with bit vectors (Thiyyakat et al., IoT 2023, section 4.3, algorithm 1).
+
+A partition numbers its units (worker slots) 0, 1, 2 ... by position. A vector is a Python integer with one bit per
+position; suitable units are the AND of the availability vector with one vector per constraint. Positions are sorted
+by the number of constraints that the machine meets, so that the lowest set bit is the choice of the
+minimum-constraints policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+MatchPolicy = Literal["random", "min-constraints"]
+
+TABLE_BITS: Final = 7
+"""A table per group of 7 constraints turns a 21-constraint match into 3 look-ups and 2 ANDs."""
+MEMO_MAX: Final = 1024
+"""Vectors kept per partition: the frequent constraint sets; more would only cost memory."""
+TRIES: Final = 6
+
+
+class Matches(dict[int, int]):
+    """Constraint set -> vector of the units that satisfy it: a pure function of the cluster, shared inside a build."""
+
+    __slots__ = ("_tables", "every")
+
+    def __init__(self, constraints: Sequence[int]) -> None:
+        super().__init__()
+        self.every = (1 << len(constraints)) - 1
+        having = [0] * max((mask.bit_length() for mask in constraints), default=0)
+        for position, mask in enumerate(constraints):
+            bit = 1 << position
+            while mask:
+                lowest = mask & -mask
+                having[lowest.bit_length() - 1] |= bit
+                mask ^= lowest
+        self._tables = [self._table(having[k : k + TABLE_BITS]) for k in range(0, len(having), TABLE_BITS)]
+
+    def _table(self, having: list[int]) -> list[int]:
+        table = [self.every]
+        for vector in having:
+            table += [entry & vector for entry in table]
+        return table
+
+    def __missing__(self, mask: int) -> int:
+        vector, rest = self.every, mask
+        for table in self._tables:
+            part = rest & ((1 << TABLE_BITS) - 1)
+            vector &= table[part] if part < len(table) else 0
+            rest >>= TABLE_BITS
+        if rest:
+            vector = 0
+        if len(self) < MEMO_MAX:
+            self[mask] = vector
+        return vector
+
+
+def fewest_constraints_first(machines: Sequence[int], constraints: Sequence[int]) -> list[int]:
+    """Machines in the order in which the minimum-constraints policy prefers them; ties keep the machines' order."""
+    return sorted(machines, key=lambda machine: constraints[machine].bit_count())
+
+
+def uniform_position(vector: int, size: int, random: Callable[[], float]) -> int:
+    """The position of one set bit, each with the same probability.
+
+    A few draws over all positions hit at once where the vector is dense; where they miss, the set bits are few enough
+    to be counted through. Both ways are uniform, so the mixture is.
+
+    Args:
+        vector: not 0.
+        size: number of positions.
+        random: uniform on [0, 1).
+    """
+    for _ in range(TRIES):
+        position = int(random() * size)
+        if vector >> position & 1:
+            return position
+    for _ in range(int(random() * vector.bit_count())):
+        vector &= vector - 1
+    return (vector & -vector).bit_length() - 1
+
+
+def positions(vector: int) -> list[int]:
+    """The positions of all set bits, lowest first."""
+    found = []
+    while vector:
+        lowest = vector & -vector
+        found.append(lowest.bit_length() - 1)
+        vector ^= lowest
+    return found
+
+
+def vector_bytes(vector: int) -> bytes:
+    """A vector as it travels in a message."""
+    return vector.to_bytes((vector.bit_length() + 7) // 8, "little")
+
+
+def bytes_vector(data: bytes) -> int:
+    """A vector as it came in a message."""
+    return int.from_bytes(data, "little")
