@@ -29,15 +29,18 @@ def draw_load_curve(curve: LoadCurve, title: str, path: Path) -> None:
         figure = Figure(figsize=(9, 4), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        axes.stairs(curve.arriving * 100, time, fill=True, color="#c8d8e8", label="arriving work")
+        # a burst of work may be twenty times what the slots can run; it must not flatten what runs
+        top = 130 * max(1.0, float(curve.running.max()))
+        cut = " (cut off at the top)" if float(curve.arriving.max()) * 100 > top else ""
+        axes.stairs(curve.arriving * 100, time, fill=True, color="#c8d8e8", label=f"arriving work{cut}")
         axes.stairs(curve.running * 100, time, color="#1f4e79", label="running, if every task started on arrival")
         axes.axhline(100, color="#b03030", linewidth=1, linestyle="--", label="all slots busy")
         axes.set_xlabel("time since the first arrival (h)" if hours else "time since the first arrival (s)")
         axes.set_ylabel("load (% of the slots)")
         axes.set_title(title)
         axes.set_xlim(0, time[-1])
-        axes.set_ylim(bottom=0)
-        axes.legend(loc="upper left", frameon=False)
+        axes.set_ylim(0, top)
+        figure.legend(loc="outside lower center", ncols=3, frameon=False)
         dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
         try:
             figure.savefig(path, dpi=120, metadata=dated[path.suffix.removeprefix(".")])

@@ -100,10 +100,16 @@ def _mix(text: str, seed: int) -> Trace:
     if spec.word not in PRESETS:
         raise InputError(text, f"{spec.word!r} is not a preset{suggestion(spec.word, PRESETS)}")
     preset, jobs = PRESETS[spec.word], spec.count("jobs", 2_000, least=2)
-    u = generator(seed, "workload/jobs").random((jobs, 3))
-    is_long = u[:, 0] < preset.long_share
-    sizes = np.where(is_long, preset.long_fanout.quantile(u[:, 1]), preset.short_fanout.quantile(u[:, 1]))
-    means = np.where(is_long, preset.long_duration.quantile(u[:, 2]), preset.short_duration.quantile(u[:, 2]))
+    u = generator(seed, "workload/jobs").random((jobs, 5))
+    is_long = _ranks(u[:, 0]) < max(1, round(preset.long_share * jobs))
+    sizes, means = np.zeros(jobs, dtype=np.int64), np.zeros(jobs)
+    classes = (
+        (~is_long, preset.short_fanout, preset.short_duration),
+        (is_long, preset.long_fanout, preset.long_duration),
+    )
+    for member, fanout, duration in classes:
+        sizes[member] = fanout.quantile(_stratified(u[member, 1], u[member, 2]))
+        means[member] = duration.quantile(_stratified(u[member, 3], u[member, 4]))
     tasks = int(sizes.sum())
     _check_size(text, tasks)
     v = generator(seed, "workload/durations").random((tasks, 2))
@@ -116,6 +122,19 @@ def _mix(text: str, seed: int) -> Trace:
     span_s = float(durations.sum()) / (spec.positive("load", 0.8, most=100) * spec.count("workers", 10_000))
     gaps *= span_s / gaps[1:].sum()
     return _trace(text, _arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+
+
+def _ranks(u: Reals) -> Integers:
+    """Per draw, how many are smaller."""
+    return np.argsort(np.argsort(u, kind="stable"), kind="stable")
+
+
+def _stratified(u: Reals, v: Reals) -> Reals:
+    """One share from each of as many equal strata as there are draws, in random order.
+
+    Heavy tails need it: with independent draws the mean fanout of 10,000 jobs often misses its expectation by a third.
+    """
+    return np.asarray((_ranks(u) + v) / len(u))
 
 
 def _arrivals(gaps_s: Reals) -> Integers:
