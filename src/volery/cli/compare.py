@@ -29,7 +29,7 @@ def compare(
     architectures: Annotated[
         list[str],
         typer.Argument(
-            metavar="ARCH[:PARAMETER=VALUE,...]...",
+            metavar="ARCH[:PARAMETER=VALUE,...]",
             help="Registry names, see `volery architectures`; the others are compared with the first.",
             show_default=False,
         ),

@@ -62,6 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except InputError as error:
         print_error(error.place, error.problem, as_json="--json" in words)
         sys.exit(2)
+    except RuntimeError as error:
+        from volery.study import LostRunError
+
+        if not isinstance(error, LostRunError):
+            raise
+        print_error("run", str(error), as_json="--json" in words)
+        sys.exit(1)
     except BrokenPipeError:
         # Whoever read our output has stopped; there is nothing to tell, and nothing more to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

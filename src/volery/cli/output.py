@@ -53,14 +53,13 @@ def print_tables(results: Results) -> None:
     """The runs and their differences, for reading."""
     from rich.console import Console
 
-    from volery.report import tables
+    from volery.report.tables import print_comparison
 
     console = Console(width=table_width())
     if not results.runs:
         console.print("No run has finished.")
         return
-    for renderable in tables.study_tables(results.runs):
-        console.print(renderable)
+    print_comparison(console, results.runs, results.differences)
 
 
 def _closing_lines(results: Results) -> list[str]:

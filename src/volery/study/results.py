@@ -203,11 +203,17 @@ class ResultsFolder:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to be written beside `path`; it takes its place when all went well, and vanishes otherwise."""
+    """A file to be written beside `path`; it takes its place when all went well, and vanishes otherwise.
+
+    Raises:
+        InputError: when it cannot be written, for example because the disk is full.
+    """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield unfinished
         unfinished.replace(path)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror or error}") from error
     finally:
         unfinished.unlink(missing_ok=True)
 
