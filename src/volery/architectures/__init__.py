@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from volery.architectures.megha import CENTRAL, MEGHA
+from volery.architectures.oracle import ORACLE
+from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 
 GROUP = "volery.architectures"
-REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in (MEGHA, CENTRAL)}
+REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in (MEGHA, CENTRAL, ORACLE, PIGEON, PIGEONC)}
 
 
 class Parameter(msgspec.Struct, frozen=True):
@@ -64,12 +66,12 @@ def parameters(architecture: Architecture) -> list[Parameter]:
             hint, *extras = get_args(hint)
             description = next((e.description or "" for e in extras if isinstance(e, msgspec.Meta)), "")
         choices = get_args(hint)
-        shown = " | ".join(str(c) for c in choices) if choices and all(isinstance(c, str) for c in choices) else None
-        found.append(
-            Parameter(
-                field, shown or getattr(hint, "__name__", str(hint)), getattr(architecture.defaults, field), description
-            )
-        )
+        shown: str = getattr(hint, "__name__", str(hint))
+        if get_origin(hint) is Literal:
+            shown = " | ".join(str(choice) for choice in choices)
+        elif choices:
+            shown = str(hint)
+        found.append(Parameter(field, shown, getattr(architecture.defaults, field), description))
     return found
 
 

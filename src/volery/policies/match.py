@@ -17,7 +17,9 @@ TABLE_BITS: Final = 7
 """A table per group of 7 constraints turns a 21-constraint match into 3 look-ups and 2 ANDs."""
 MEMO_MAX: Final = 1024
 """Vectors kept per partition: the frequent constraint sets; more would only cost memory."""
-TRIES: Final = 6
+TRIES: Final = 4
+WORD: Final = 30
+"""Bits of a one-digit Python integer."""
 
 
 class Matches(dict[int, int]):
@@ -64,8 +66,8 @@ def fewest_constraints_first(machines: Sequence[int], constraints: Sequence[int]
 def uniform_position(vector: int, size: int, random: Callable[[], float]) -> int:
     """The position of one set bit, each with the same probability.
 
-    A few draws over all positions hit at once where the vector is dense; where they miss, the set bits are few enough
-    to be counted through. Both ways are uniform, so the mixture is.
+    A few draws over all positions hit at once where the vector is dense; where they miss, the set bits are
+    counted through. Both ways are uniform, so the mixture is.
 
     Args:
         vector: not 0.
@@ -76,9 +78,25 @@ def uniform_position(vector: int, size: int, random: Callable[[], float]) -> int
         position = int(random() * size)
         if vector >> position & 1:
             return position
-    for _ in range(int(random() * vector.bit_count())):
+    return nth_position(vector, int(random() * vector.bit_count()))
+
+
+def nth_position(vector: int, nth: int) -> int:
+    """The position of the set bit that has `nth` set bits below it, by halving: linear in the words of the vector."""
+    base = 0
+    while (width := vector.bit_length()) > WORD:
+        half = width >> 1
+        low = vector & ((1 << half) - 1)
+        below = low.bit_count()
+        if nth < below:
+            vector = low
+        else:
+            nth -= below
+            vector >>= half
+            base += half
+    for _ in range(nth):
         vector &= vector - 1
-    return (vector & -vector).bit_length() - 1
+    return base + (vector & -vector).bit_length() - 1
 
 
 def positions(vector: int) -> list[int]:

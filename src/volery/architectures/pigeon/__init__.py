@@ -1,0 +1,134 @@
+"""Pigeon: hierarchical federated scheduling with job-oblivious distribution (Wang et al., SoCC 2019), and PigeonC.
+
+Roles    Distributor (many, share nothing), Master (one per group), Node (one per machine).
+Flow     Submit > GroupTasks > Launch > Completed (to the distributor) and Completed (to the master, an idle notice).
+Deviates Idle lists are bit vectors: which of several equal idle workers runs a task changes no result. Jobs go to
+         distributors round robin (the code: at random). A job of more than 4,096 tasks is dealt chunk by chunk. Masters
+         do not fail over (section 6.1 of the paper). PigeonC, the constraint-aware version of Thiyyakat et al. (IoT
+         2023, section 4.2), is a preset. See docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from volery.architectures.pigeon.distributor import Distribution, Distributor
+from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
+from volery.architectures.pigeon.master import Master, Node, WeightCounting
+from volery.architectures.pigeon.messages import MESSAGES
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.model import Cluster
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.match import MatchPolicy
+
+
+class PigeonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Pigeon and PigeonC."""
+
+    distributors: Annotated[int, msgspec.Meta(ge=1, description="distributors (schedulers)")] = 10
+    groups: Annotated[
+        int, msgspec.Meta(ge=0, description="groups, each under a master; 0: one per 100 workers (section 4)")
+    ] = 0
+    group_sizes: Annotated[
+        tuple[int, ...],
+        msgspec.Meta(description="machines per group, for unequal groups weighted by power (section 6.2)"),
+    ] = ()
+    reserved: Annotated[int, msgspec.Meta(ge=0, description="workers per group that run short tasks only")] = 9
+    weight: Annotated[
+        int, msgspec.Meta(ge=0, description="W: one of W dispatches is long while long tasks wait; 0: infinite")
+    ] = 20
+    weight_counting: Annotated[
+        WeightCounting, msgspec.Meta(description="published-code: weight + 1 short ones pass, and all are counted")
+    ] = "paper"
+    cutoff_s: Annotated[
+        float, msgspec.Meta(ge=0, description="jobs with at most this mean task duration are short, seconds")
+    ] = 1129.532
+    distribution: Annotated[
+        Distribution, msgspec.Meta(description="even with random remainder, or weighted by suitable workers")
+    ] = "even"
+    match: Annotated[MatchPolicy, msgspec.Meta(description="which suitable worker is taken")] = "random"
+    constraint_counting: Annotated[
+        ConstraintCounting,
+        msgspec.Meta(description="published-code: weak workers count as strong ones, as in PigeonC's public code"),
+    ] = "exact"
+
+
+GROUP_WORKERS = 100
+
+
+def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: groups that the cluster cannot be cut into.
+    """
+    group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
+    groups = divide(cluster, group_count, config.group_sizes, config.reserved)
+    supply = Supply(groups, config.constraint_counting)
+    components: dict[str, Component] = {}
+    machines: dict[str, int] = {}
+    for number in range(config.distributors):
+        address = f"distributor/{number}"
+        components[address] = Distributor(
+            supply,
+            distribution=config.distribution,
+            cutoff_us=round(config.cutoff_s * 1_000_000),
+            stream=streams.of(address),
+        )
+    for number, group in enumerate(groups):
+        master = f"master/{number}"
+        components[master] = Master(
+            group,
+            weight=config.weight,
+            weight_counting=config.weight_counting,
+            match=config.match,
+            stream=streams.of(master),
+        )
+        for address, machine in zip(group.node_of, group.machines, strict=True):
+            if address not in machines:
+                machines[address] = machine
+                components[address] = Node(master)
+    return Deployment(components, machines, lambda job: f"distributor/{job % config.distributors}")
+
+
+STAGES = {
+    Stage.J1: Realisation("Distributor.on_submit"),
+    Stage.J4: Realisation("Distributor.on_submit", "full", "distributors in parallel"),
+    Stage.J6: Realisation("Distributor.on_completed", "full", "JobDone after the last result"),
+    Stage.T2: Realisation("Master._next", "full", "two weighted fair queues"),
+    Stage.T3: Realisation("Distributor._distribute"),
+    Stage.M2: Realisation("Distributor._distribute", "full", "distributors over masters"),
+    Stage.M5: Realisation("Distributor._distribute", "full", "even with random remainder, or weighted by supply"),
+    Stage.M6: Realisation("Master.on_group_tasks"),
+    Stage.T4: Realisation("Master._launch"),
+    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T7: Realisation("Master.on_completed", "full", "idle notice"),
+    Stage.R1: Realisation("Master.on_completed", "full", "idle workers of the group"),
+    Stage.R2: Realisation("Master.on_group_tasks", "partial", "reserved workers run short tasks only"),
+    Stage.R3: Realisation("Master.on_group_tasks", "full", "constraint bit vectors (PigeonC)"),
+    Stage.R4: Realisation("Master.on_group_tasks", "full", "idle vector"),
+    Stage.R5: Realisation("Master.on_group_tasks", "full", "random or minimum constraints"),
+}
+
+PIGEON = Architecture(
+    name="pigeon",
+    summary="federated: distributors deal tasks evenly to masters, each master serves two weighted fair queues",
+    source="Wang, Li, Agrawal, Ren: Pigeon, SoCC 2019, sections 2 and 6.2",
+    defaults=PigeonConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=3,
+    tolerates=frozenset({"duplication"}),
+)
+
+PIGEONC = msgspec.structs.replace(
+    PIGEON,
+    name="pigeonc",
+    summary="constraint-aware Pigeon: masters drawn by the number of suitable workers, no reserved workers",
+    source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4.2",
+    defaults=PigeonConfig(reserved=0, distribution="supply"),
+)

@@ -1,0 +1,114 @@
+"""Pigeon's distributor: hands the tasks of a job to the masters at once, without knowing their load."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from random import Random
+from typing import Literal
+
+from volery.architectures.pigeon.groups import Supply
+from volery.architectures.pigeon.messages import Completed, GroupTasks
+from volery.core.component import Component
+from volery.core.events import MoreTasks, Submit
+from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.policies.jobs import JobLedger
+
+Distribution = Literal["even", "supply"]
+
+
+class Distributor(Component):
+    """Splits jobs over groups and counts their results.
+
+    Args:
+        supply: what each group can run.
+        distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
+            draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
+            all tasks where groups are unequal, are always drawn.
+        cutoff_us: jobs whose estimate is at most this are short.
+        stream: of random choices.
+    """
+
+    __slots__ = ("_cutoff_us", "_even", "_jobs", "_masters", "_numbers", "_outstanding", "_stream", "_supply")
+
+    def __init__(self, supply: Supply, *, distribution: Distribution, cutoff_us: Time, stream: Random) -> None:
+        self._supply = supply
+        totals = supply.cumulative(0, True)
+        equal = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
+        self._even = distribution == "even" and equal
+        self._cutoff_us = cutoff_us
+        self._stream = stream
+        self._masters = [f"master/{group}" for group in range(supply.group_count)]
+        self._numbers = [0] * supply.group_count
+        self._outstanding: dict[TaskId, JobId] = {}
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Distribute a job; tasks that fit no worker are reported and the others run."""
+        tasks = self._jobs.admit(message, source, 0)
+        self._distribute(tasks, message.job.estimate_us <= self._cutoff_us)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Distribute a further chunk."""
+        tasks = self._jobs.more(message)
+        if tasks:
+            self._distribute(tasks, tasks[0].estimate_us <= self._cutoff_us)
+
+    def _distribute(self, tasks: Sequence[Task], short: bool) -> None:
+        shares: dict[int, list[Task]] = {}
+        if self._even:
+            plain = [task for task in tasks if not task.constraints]
+            self._deal(plain, shares)
+            tasks = [task for task in tasks if task.constraints] if len(plain) < len(tasks) else ()
+        self._draw(tasks, short, shares)
+        outstanding = self._outstanding
+        for group in sorted(shares):
+            share = tuple(shares[group])
+            for task in share:
+                outstanding[task.id] = task.job
+            number = self._numbers[group] = self._numbers[group] + 1
+            self._port.send(self._masters[group], GroupTasks(number, short, share))
+
+    def _deal(self, tasks: Sequence[Task], shares: dict[int, list[Task]]) -> None:
+        """Every master gets as many, the remainder goes to distinct random masters (Pigeon, section 2.2)."""
+        group_count = self._supply.group_count
+        dealt = len(tasks) - len(tasks) % group_count
+        for group in range(group_count if dealt else 0):
+            shares[group] = list(tasks[group:dealt:group_count])
+        chosen = self._stream.sample(range(group_count), len(tasks) - dealt)
+        for group, task in zip(chosen, tasks[dealt:], strict=True):
+            shares.setdefault(group, []).append(task)
+
+    def _draw(self, tasks: Sequence[Task], short: bool, shares: dict[int, list[Task]]) -> None:
+        """A weighted random master for each task (PigeonC, section 4.2; unequal groups, Pigeon section 6.2)."""
+        random, cumulative = self._stream.random, self._supply.cumulative
+        for task in tasks:
+            totals = cumulative(task.constraints, short)
+            if not totals[-1]:
+                self._jobs.unsatisfiable(task.job)
+                continue
+            group = bisect_right(totals, random() * totals[-1])
+            share = shares.get(group)
+            if share is None:
+                shares[group] = [task]
+            else:
+                share.append(task)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Count the result; a repeated one is ignored."""
+        job = self._outstanding.pop(message.task, None)
+        if job is not None:
+            self._jobs.finished(job)
+
+    def check(self) -> None:
+        """Every outstanding task belongs to an open job."""
+        assert len(self._jobs) or not self._outstanding, "tasks without an open job"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Completed: on_completed,
+    }

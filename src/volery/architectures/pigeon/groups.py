@@ -1,0 +1,135 @@
+"""How Pigeon divides the cluster into groups, and what distributors know of each group's supply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
+
+import numpy as np
+
+from volery.core.errors import InputError
+from volery.core.model import Cluster, split_evenly
+from volery.policies.match import Matches, fewest_constraints_first
+
+ConstraintCounting = Literal["exact", "published-code"]
+
+MEMO_MAX = 4096
+"""Weights kept for distinct constraint sets, about half a kilobyte each at 100 groups."""
+
+
+class Group:
+    """The units of one group, machines with few constraints first.
+
+    Attributes:
+        reserved: vector of the units that run short tasks only.
+        constraints, node_of: per unit.
+        matches: constraint set -> vector of units.
+    """
+
+    def __init__(self, cluster: Cluster, machines: Sequence[int], reserved: int) -> None:
+        in_order = list(machines)
+        kept_for_short = set(in_order[:reserved])
+        self.machines: list[int] = []
+        self.constraints: list[int] = []
+        self.reserved = 0
+        for machine in fewest_constraints_first(in_order, cluster.constraints):
+            for _ in range(cluster.slots[machine]):
+                if machine in kept_for_short:
+                    self.reserved |= 1 << len(self.machines)
+                self.machines.append(machine)
+                self.constraints.append(cluster.constraints[machine])
+        self.in_order = [cluster.constraints[m] for m in in_order for _ in range(cluster.slots[m])]
+        self.node_of = [f"node/{machine}" for machine in self.machines]
+        self.matches = Matches(self.constraints)
+
+
+def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reserved: int) -> list[Group]:
+    """Cut the cluster into groups of consecutive machines.
+
+    Args:
+        cluster: machines in order.
+        group_count: equal groups, where no sizes are given.
+        group_sizes: machines per group, for unequal groups; they must add up to all machines.
+        reserved: machines per group for short tasks only.
+
+    Raises:
+        InputError: more groups than machines, sizes that do not add up, or a group with nothing but reserved machines.
+    """
+    machine_count = len(cluster.constraints)
+    if group_sizes:
+        if sum(group_sizes) != machine_count or min(group_sizes) < 1:
+            raise InputError(
+                "pigeon:group_sizes",
+                f"the sizes {tuple(group_sizes)} add up to {sum(group_sizes)}, but there are {machine_count} workers; "
+                "give positive sizes that add up",
+            )
+        ends = list(accumulate(group_sizes))
+        ranges = [range(end - size, end) for end, size in zip(ends, group_sizes, strict=True)]
+    elif group_count > machine_count:
+        raise InputError(
+            "pigeon:groups", f"{group_count} groups are more than {machine_count} workers; lower groups or add workers"
+        )
+    else:
+        ranges = split_evenly(machine_count, group_count)
+    smallest = min(len(machines) for machines in ranges)
+    if reserved >= smallest:
+        raise InputError(
+            "pigeon:reserved",
+            f"{reserved} reserved workers leave none for long tasks in a group of {smallest}; lower reserved",
+        )
+    return [Group(cluster, machines, reserved) for machines in ranges]
+
+
+class Supply:
+    """Per constraint set, how many units of each group satisfy it: the weights of PigeonC's random choice of a master.
+
+    With counting "published-code" a group's units are merged as the public code of PigeonC merges them: in machine
+    order, a unit whose constraints are contained in sets already listed counts for every one of those sets and not for
+    its own, so that weak units count as strong ones. A pure function of the groups, shared inside one build.
+    """
+
+    def __init__(self, groups: Sequence[Group], counting: ConstraintCounting) -> None:
+        sets: list[int] = []
+        counts: list[int] = []
+        long_counts: list[int] = []
+        starts: list[int] = []
+        for group in groups:
+            starts.append(len(sets))
+            if counting == "exact":
+                sets += group.constraints
+                counts += [1] * len(group.constraints)
+                long_counts += [1 - (group.reserved >> unit & 1) for unit in range(len(group.constraints))]
+            else:
+                listed = published_occurrences(group.in_order)
+                sets += listed
+                counts += listed.values()
+                long_counts += listed.values()
+        self._sets = np.array(sets, dtype=np.int64)
+        self._counts = np.array([long_counts, counts], dtype=np.int64)
+        self._starts = np.array(starts)
+        self._memo: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
+        self.group_count = len(groups)
+
+    def cumulative(self, mask: int, short: bool) -> list[int]:
+        """Running totals over groups of the units that satisfy the set; long tasks may not use reserved units."""
+        memo = self._memo[short]
+        totals = memo.get(mask)
+        if totals is None:
+            fitting = np.where((self._sets & mask) == mask, self._counts[int(short)], 0)
+            totals = np.add.reduceat(fitting, self._starts).cumsum().tolist()
+            if len(memo) < MEMO_MAX:
+                memo[mask] = totals
+        return totals
+
+
+def published_occurrences(constraints: Sequence[int]) -> dict[int, int]:
+    """Occurrences of constraint sets as the public code counts them (distributor set-up of PigeonC's simulator)."""
+    listed: dict[int, int] = {}
+    for mask in constraints:
+        containing = [known for known in listed if mask & ~known == 0]
+        for known in containing:
+            listed[known] += 1
+        if not containing:
+            listed[mask] = 1
+    return listed

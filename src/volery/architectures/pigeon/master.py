@@ -1,0 +1,155 @@
+"""Pigeon's master and its nodes: a central scheduler per group, with two weighted fair queues and reserved workers."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Literal
+
+from volery.architectures.pigeon.groups import Group
+from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch
+from volery.core.component import Component
+from volery.core.events import Measured, TaskFinished
+from volery.core.model import Address, Task, TaskId, Time
+from volery.policies.match import MatchPolicy, positions, uniform_position
+from volery.policies.queueing import ConstraintQueue
+
+WeightCounting = Literal["paper", "published-code"]
+
+
+class Master(Component):
+    """Runs tasks of its group on idle workers, short ones first, and lets no long one starve.
+
+    A short task takes a low-priority worker, then a reserved one, else it joins the high-priority queue; a long task
+    takes a low-priority worker or joins the low-priority queue. An idle reserved worker serves short tasks only. An
+    idle low-priority worker serves one long task after weight - 1 short ones (Pigeon, section 2.2); a task that does
+    not fit it is passed over (PigeonC, section 4.2).
+
+    Args:
+        group: its workers.
+        weight: W; 0 = infinite: long tasks wait until no short one does.
+        weight_counting: "published-code" lets weight + 1 short tasks pass and counts while no long one waits, too.
+        match: which suitable worker is taken.
+        stream: of random choices.
+    """
+
+    __slots__ = (
+        "_by_fewest", "_count_all", "_free", "_group", "_high", "_launches", "_low", "_owned", "_owners",
+        "_passed", "_passes_max", "_seen", "_stream",
+    )  # fmt: skip
+
+    def __init__(
+        self, group: Group, *, weight: int, weight_counting: WeightCounting, match: MatchPolicy, stream: Random
+    ) -> None:
+        self._group = group
+        self._free = group.matches.every
+        self._high = ConstraintQueue()
+        self._low = ConstraintQueue()
+        self._owned: dict[TaskId, int] = {}
+        self._owners: dict[TaskId, Address] = {}
+        self._count_all = weight_counting == "published-code"
+        self._passes_max = (weight + 1 if self._count_all else weight - 1) if weight else 1 << 62
+        self._passed = 0
+        self._by_fewest = match == "min-constraints"
+        self._stream = stream
+        self._seen: dict[Address, int] = {}
+        self._launches = 0
+
+    def on_group_tasks(self, message: GroupTasks, source: Address, now: Time) -> None:
+        """Launch what fits an idle worker now, queue the rest."""
+        if message.number <= self._seen.get(source, 0):
+            return
+        self._seen[source] = message.number
+        group = self._group
+        matches, reserved, short = group.matches, group.reserved, message.short
+        queue = self._high if short else self._low
+        if queue:
+            self._port.observe(Measured("queued_tasks", len(self._high) + len(self._low)))
+        for task in message.tasks:
+            candidates = self._free and self._free & matches[task.constraints]
+            if reserved:
+                candidates = candidates & ~reserved or (candidates if short else 0)
+            if not candidates:
+                queue.push(task)
+                self._owners[task.id] = source
+                continue
+            if self._by_fewest:
+                unit = (candidates & -candidates).bit_length() - 1
+            else:
+                unit = uniform_position(candidates, len(group.constraints), self._stream.random)
+            self._free ^= 1 << unit
+            self._launch(task, unit, source)
+
+    def _launch(self, task: Task, unit: int, distributor: Address) -> None:
+        self._owned[task.id] = unit
+        self._launches += 1
+        self._port.send(self._group.node_of[unit], Launch(self._launches, task, distributor))
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """A worker is idle: give it the next task that it may run."""
+        unit = self._owned.pop(message.task, None)
+        if unit is None:
+            return
+        task = self._next(unit) if self._high or self._low else None
+        if task is None:
+            self._free |= 1 << unit
+        else:
+            self._launch(task, unit, self._owners.pop(task.id))
+
+    def _next(self, unit: int) -> Task | None:
+        offered = self._group.constraints[unit]
+        if self._group.reserved >> unit & 1:
+            task = self._high.pop_fitting(offered)
+            if task is not None and self._count_all:
+                self._passed += 1
+            return task
+        long_waits = bool(self._low)
+        if self._high and (not long_waits or self._passed < self._passes_max):
+            task = self._high.pop_fitting(offered)
+            if task is not None:
+                self._passed += long_waits or self._count_all
+                return task
+        if long_waits:
+            task = self._low.pop_fitting(offered)
+            if task is not None:
+                self._passed = 0
+                return task
+        return self._high.pop_fitting(offered) if self._high else None
+
+    def check(self) -> None:
+        """A unit is free or owned; no idle unit fits a waiting task that it may run (work conservation)."""
+        busy = 0
+        for unit in self._owned.values():
+            assert not busy >> unit & 1, f"unit {unit} has two tasks"
+            busy |= 1 << unit
+        assert busy ^ self._free == self._group.matches.every, "units neither free nor owned"
+        for queue, usable in ((self._high, self._free), (self._low, self._free & ~self._group.reserved)):
+            for mask in queue.masks():
+                assert not usable & self._group.matches[mask], f"idle {positions(usable)} while {mask:#x} waits"
+
+    receives = {GroupTasks: on_group_tasks, Completed: on_completed}  # noqa: RUF012 - replaced by the base class
+
+
+class Node(Component):
+    """One worker machine: launches what it is told to, once, and reports the end to distributor and master."""
+
+    __slots__ = ("_distributors", "_launched", "_master")
+
+    def __init__(self, master: Address) -> None:
+        self._master = master
+        self._launched = 0
+        self._distributors: dict[TaskId, Address] = {}
+
+    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
+        """Start the task; a repeated or overtaken launch is ignored."""
+        if message.number > self._launched:
+            self._launched = message.number
+            self._distributors[message.task.id] = message.distributor
+            self._port.launch(message.task, 0)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Tell the distributor the result and the master that a worker is idle."""
+        completed = Completed(event.task.id)
+        self._port.send(self._distributors.pop(event.task.id), completed)
+        self._port.send(self._master, completed)
+
+    receives = {Launch: on_launch, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base class
