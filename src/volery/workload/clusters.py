@@ -11,6 +11,7 @@ from volery.workload.files import numbered_lines
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
+BITS = frozenset("01")
 
 
 def load_cluster(
@@ -73,11 +74,11 @@ def read_machines(path: Path, at_most: int | None = None) -> list[int]:
             continue
         if len(words) != width:
             raise InputError(f"{path}:{number}", f"has {len(words)} fields where the header has {width}; mend the row")
-        bits = "".join([words[place] for place in places])
-        if len(bits) != len(places) or bits.strip("01"):
-            at, wrong = next((k, words[p]) for k, p in enumerate(places) if words[p] not in ("0", "1"))
+        bits = [words[place] for place in places]
+        if not BITS.issuperset(bits):
+            at, wrong = next((k, bit) for k, bit in enumerate(bits) if bit not in BITS)
             raise InputError(f"{path}:{number}", f"column c{at} holds {wrong[:40]!r}; write 0 or 1")
-        population.append(int(bits[::-1], 2))
+        population.append(int("".join(reversed(bits)), 2))
         if len(population) == at_most:
             break
     if not population:

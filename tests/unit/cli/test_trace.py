@@ -1,0 +1,111 @@
+"""`volery trace`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from volery.cli.trace import trace_app
+from volery.core.errors import InputError
+from volery.workload import read_tr, synthesize
+
+
+def told(*words: str | Path) -> str:
+    outcome = CliRunner().invoke(trace_app, [str(word) for word in words], catch_exceptions=False)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome.output
+
+
+def refused(*words: str | Path) -> str:
+    outcome = CliRunner().invoke(trace_app, [str(word) for word in words])
+    assert isinstance(outcome.exception, InputError), outcome.output
+    return str(outcome.exception)
+
+
+def test_describe_prints_the_figures_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "small.tr"
+    path.write_text("1000 2 3 2 4\n1005 1 10 10\n1005 3 1.333333 1 1 2\n")
+    text = told("describe", path, "--workers", "2", "--cutoff", "3.5")
+    lines = {
+        line.split("│")[1].strip(): line.split("│")[2].strip() for line in text.splitlines() if line.count("│") == 3
+    }
+    assert "small" in text.splitlines()[0]
+    assert (lines["jobs"], lines["tasks"], lines["load at 2 workers"]) == ("3", "6", "2.0000")
+    assert lines["short jobs (up to 3.5 s)"] == "2 (66.7%) with 50.0% of the work"
+    assert lines["jobs that arrive with the one before"] == "1"
+    assert lines["first arrival in the file (s), here 0"] == "1,000"
+    assert "rows not in order of arrival (sorted)" not in lines, "an oddity that is not there is not listed"
+    assert text.splitlines()[-1].startswith("|")
+
+
+def test_describe_as_json_holds_every_figure(tmp_path: Path) -> None:
+    content = json.loads(told("describe", "syn:10x20", "--workers", "100", "--constraints", "sharma2011", "--json"))
+    assert (content["jobs"], content["tasks"], content["peak_demand"]) == (20, 200, 10)
+    assert content["load"] == pytest.approx(200 / 1_900)
+    assert content["digest"] == synthesize("syn:10x20").digest()
+    assert len(content["constraints"]["frequency"]) <= 21
+    assert content["oddities"]["zero_durations"] == 0
+    assert content["picture"] is None
+
+
+def test_describe_takes_machines_from_a_file(tmp_path: Path) -> None:
+    """No machine meets anything, so exactly the unconstrained tasks can run."""
+    path = tmp_path / "m.csv"
+    path.write_text("c0,c1\n0,0\n0,0\n")
+    words = ("describe", "syn:10x20", "--workers", "2", "--constraints", "sharma2011", "--machines", path)
+    use = json.loads(told(*words, "--json"))["constraints"]
+    assert use["unsatisfiable_tasks"] == 200 - use["unconstrained_tasks"]
+    assert "tasks that no machine can run" in told(*words)
+
+
+def test_describe_reads_as_the_published_simulators_do_when_asked() -> None:
+    words = (
+        "describe",
+        "syn:1x4,duration=1.5,interval=0.0000001",
+        "--durations",
+        "whole-seconds",
+        "--arrivals",
+        "dephased",
+    )
+    content = json.loads(told(*words, "--jobs", "3", "--json"))
+    assert (content["jobs"], content["task_seconds"], content["span_s"]) == (3, 3.0, 0.02)
+
+
+def test_describe_draws_where_it_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "load.svg"
+    assert f"picture: {path}" in told("describe", "syn:2x9", "--picture", path)
+    assert path.read_text().startswith("<?xml")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_synth_writes_what_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "p.tr.gz"
+    text = told("synth", "poisson:jobs=30,fanout=geometric:3", "-o", path, "--seed", "5")
+    digest = synthesize("poisson:jobs=30,fanout=geometric:3", 5).digest()
+    assert read_tr(path).digest() == digest
+    assert digest[:16] in text
+    assert "30 jobs" in text
+
+
+def test_synth_replaces_a_file_only_when_forced(tmp_path: Path) -> None:
+    path = tmp_path / "s.tr"
+    told("synth", "syn:1x2", "-o", path)
+    assert "--force" in refused("synth", "syn:1x3", "-o", path)
+    assert read_tr(path).job_count == 2
+    content = json.loads(told("synth", "syn:1x3", "-o", path, "--force", "--json"))
+    assert content["jobs"] == read_tr(path).job_count == 3
+    assert content["digest"] == read_tr(path).digest()
+
+
+def test_wrong_words_are_refused_with_their_place(tmp_path: Path) -> None:
+    assert refused("describe", tmp_path / "absent.tr").startswith(f"{tmp_path / 'absent.tr'}: no such file")
+    assert refused("describe", "syn:1x1", "--workers", "0").startswith("workers: ")
+    assert refused("describe", "syn:1x1", "--cutoff", "-1").startswith("cutoff: ")
+    assert refused("describe", "syn:1x1", "--constraints", "sharma").startswith("constraints: ")
+    assert refused("describe", "syn:1x1", "--durations", "exactly").startswith("durations: ")
+    assert refused("describe", "syn:1x1", "--picture", tmp_path / "a.gif").startswith(str(tmp_path))
+    assert refused("synth", "poisson:load=much", "-o", tmp_path / "x.tr").startswith("poisson:load: ")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,97 @@
+"""Cluster descriptions."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from volery.core.errors import InputError
+from volery.workload import load_cluster
+from volery.workload.clusters import read_machines
+
+
+def machine_file(folder: Path, text: str) -> Path:
+    path = folder / "machines.csv"
+    path.write_text(text)
+    return path
+
+
+def test_a_plain_cluster_has_equal_workers_without_constraints() -> None:
+    cluster = load_cluster(3, slots=2)
+    assert cluster.constraints == (0, 0, 0)
+    assert cluster.slots == (2, 2, 2)
+    assert cluster.name == "3 workers"
+
+
+def test_a_drawn_population_follows_the_seed_and_grows_at_its_end() -> None:
+    small, large = (
+        load_cluster(20, constraints="sharma2011", seed=9),
+        load_cluster(50, constraints="sharma2011", seed=9),
+    )
+    assert large.constraints[:20] == small.constraints
+    assert load_cluster(20, constraints="sharma2011", seed=10).constraints != small.constraints
+
+
+def test_a_csv_file_gives_bit_k_for_column_ck(tmp_path: Path) -> None:
+    path = machine_file(tmp_path, "machine,c1,c0,rack,c2\n0,1,0,r1,0\n1,0,1,r1,1\r\n\n2, 1 ,1,r2,1\n")
+    assert read_machines(path) == [0b010, 0b101, 0b111]
+    assert load_cluster(2, machines=path).constraints == (0b010, 0b101)
+
+
+def test_a_compressed_csv_file_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv.gz"
+    path.write_bytes(gzip.compress(b"c0\n1\n0\n"))
+    assert load_cluster(2, machines=path).constraints == (1, 0)
+
+
+def test_fewer_workers_take_the_first_rows_and_read_no_further(tmp_path: Path) -> None:
+    path = machine_file(tmp_path, "c0\n1\n1\nbroken\n")
+    assert load_cluster(2, machines=path).constraints == (1, 1)
+
+
+def test_more_workers_than_rows_are_refused_with_the_fix(tmp_path: Path) -> None:
+    path = machine_file(tmp_path, "c0\n1\n1\n")
+    with pytest.raises(InputError, match="holds 2 machines, fewer than the 3 workers; give --workers 2"):
+        load_cluster(3, machines=path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "complaint"),
+    [
+        ("c0,c1\n1,0\n1,2\n", 3, "column c1 holds '2'; write 0 or 1"),
+        ("c0,c1\n1,\n", 2, "column c1 holds ''"),
+        ("c0,c1\n11,\n", 2, "column c0 holds '11'"),
+        ("c0,c1\n01,1\n", 2, "column c0 holds '01'"),
+        ("c0,c1\nyes,1\n", 2, "column c0 holds 'yes'"),
+        ("c0,c1\n1\n", 2, "has 1 fields where the header has 2"),
+        ("c0,c2\n1,1\n", 1, "without gaps, at most 63 of them; found c0, c2"),
+        ("machine,rack\n0,1\n", 1, "found none"),
+        (",".join(f"c{k}" for k in range(64)) + "\n", 1, "at most 63"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_line(tmp_path: Path, text: str, line: int, complaint: str) -> None:
+    path = machine_file(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        load_cluster(1, machines=path) if line < 3 else load_cluster(2, machines=path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert complaint in str(caught.value)
+
+
+def test_a_file_without_machines_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no machine"):
+        load_cluster(1, machines=machine_file(tmp_path, "c0,c1\n"))
+    with pytest.raises(InputError, match="no such file"):
+        load_cluster(1, machines=tmp_path / "absent.csv")
+
+
+@pytest.mark.parametrize("workers", [0, -3, 10**9])
+def test_impossible_numbers_of_workers_are_refused(workers: int) -> None:
+    with pytest.raises(InputError, match=f"workers: {workers} workers cannot run anything; give from 1 to"):
+        load_cluster(workers)
+
+
+def test_impossible_numbers_of_slots_are_refused() -> None:
+    with pytest.raises(InputError, match="slots: 0 slots per worker"):
+        load_cluster(1, slots=0)
