@@ -92,7 +92,7 @@ def test_an_unknown_model_is_refused_with_a_suggestion() -> None:
 
 
 def test_few_tasks_fit_no_machine_and_they_are_counted() -> None:
-    """The published population leaves about one task in 10,000 without a machine."""
+    """The published population leaves about one task in 25,000 without a machine."""
     trace = constrain(synthesize("syn:200x1000"), "sharma2011", 4)
     use = describe_constraints(trace, load_cluster(10_000, constraints="sharma2011", seed=4))
     assert use is not None
