@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from volery.study import Outcome, PlannedRun, TraceFacts
 
 LABEL_WIDTH = 44
+REDRAWS_PER_S = 4
+"""Drawing takes time from a run in the same process."""
 
 
 class _Remaining(ProgressColumn):
@@ -48,10 +50,14 @@ class LiveProgress:
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
+            refresh_per_second=REDRAWS_PER_S,
             disable=silent or not sys.stderr.isatty(),
         )
         self._lines: dict[tuple[str, int], TaskID] = {}
         self._began: dict[tuple[str, int], float] = {}
+        self._jobs: dict[tuple[str, int], int] = {}
+        self._shares: dict[tuple[str, int], float] = {}
+        self._finished = self._expected = 0
         self._all = self._display.add_task("all runs", total=None, state="")
 
     def __enter__(self) -> LiveProgress:
@@ -67,7 +73,8 @@ class LiveProgress:
 
     def expected(self, run_count: int) -> None:
         """So many runs will be run."""
-        self._display.update(self._all, total=run_count, state=f"0/{run_count}")
+        self._expected = run_count
+        self._display.update(self._all, total=run_count, state=f"0/{run_count} runs")
 
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""
@@ -79,23 +86,29 @@ class LiveProgress:
     def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
         """A run has read its input."""
         self._began[_name(run)] = time.monotonic()
-        self._display.reset(self._lines[_name(run)], total=facts.jobs, state=f"0/{facts.jobs} jobs")
+        self._jobs[_name(run)] = facts.jobs
+        self._display.reset(self._lines[_name(run)], total=facts.jobs, state=f"0/{facts.jobs:,} jobs")
 
     def moved(self, run: PlannedRun, progress: SimProgress) -> None:
         """A run is so far."""
-        line = self._lines[_name(run)]
+        jobs = self._jobs[_name(run)]
         rate = progress.tasks_finished / max(time.monotonic() - self._began[_name(run)], 1e-3)
-        total = self._display.tasks[self._display.task_ids.index(line)].total or 0
-        state = f"{progress.jobs_done:,}/{total:,.0f} jobs, "
+        state = f"{progress.jobs_done:,}/{jobs:,} jobs, "
         state += f"{progress.now_us / SECOND:,.0f} s simulated, {rate:,.0f} tasks/s"
-        self._display.update(line, completed=progress.jobs_done, state=state)
+        self._display.update(self._lines[_name(run)], completed=progress.jobs_done, state=state)
+        self._shares[_name(run)] = progress.jobs_done / max(jobs, 1)
+        self._draw_all()
 
     def ended(self, run: PlannedRun, outcome: Outcome) -> None:  # noqa: ARG002 - the table shows the outcome
         """A run is finished."""
         self._display.remove_task(self._lines.pop(_name(run)))
-        self._display.advance(self._all)
-        done = self._display.tasks[0]
-        self._display.update(self._all, state=f"{done.completed:.0f}/{done.total or 0:.0f} runs")
+        self._shares.pop(_name(run), None)
+        self._finished += 1
+        self._draw_all()
+
+    def _draw_all(self) -> None:
+        done = self._finished + sum(self._shares.values())
+        self._display.update(self._all, completed=done, state=f"{self._finished}/{self._expected} runs")
 
 
 def _name(run: PlannedRun) -> tuple[str, int]:
