@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import resource
 import sys
 import time
@@ -140,6 +141,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     Raises:
         InputError: when the run's input is wrong.
     """
+    gc.collect()  # a run is full of cycles: the one before would count into this one's peak
     _forget_peak()
     inputs = read_inputs(run)
     if watch is not None:
