@@ -1,0 +1,102 @@
+"""Small pieces of a page; everything that comes from outside is escaped here."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from volery.report.plots import GRID, INK, PALETTE
+
+THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)"} | {c: f"var(--c{i})" for i, c in enumerate(PALETTE)}
+_COLOUR: Final = re.compile(r"#[0-9a-f]{6}\b")
+_STYLED: Final = re.compile(r' (?:style|fill|stroke)="[^"]*"')
+_ID: Final = re.compile(r' id="([^"]*)"')
+_REFERENCE: Final = re.compile(r'(url\(#|href="#)([^")]*)')
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Cells of a table row as text, and its CSS class."""
+
+    cells: Sequence[str]
+    kind: str = ""
+
+
+def escaped(text: object) -> str:
+    """Text as it may stand in a page."""
+    return html.escape(str(text))
+
+
+def breakable(text: str) -> str:
+    """Text as it may stand in a page, with places to break it where a label reads well."""
+    return re.sub(r"([:,=_/])(?=\w)", r"\1<wbr>", escaped(text))
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph of plain text."""
+    return f"<p{_class(kind)}>{escaped(text)}</p>"
+
+
+def code(text: str) -> str:
+    """Something typed or printed, on lines of its own."""
+    return f"<pre><code>{escaped(text)}</code></pre>"
+
+
+def definitions(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and what they are; a pair without text is left out."""
+    return "<dl>" + "".join(f"<dt>{escaped(n)}</dt><dd>{escaped(t)}</dd>" for n, t in pairs if t) + "</dl>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Row], *, text_columns: int = 1) -> str:
+    """A table that scrolls sideways where the screen is narrow; the first columns hold text, the others numbers."""
+    kinds = ["text label"] + ["text"] * (text_columns - 1) + [""] * (len(heads) - text_columns)
+    head = "".join(
+        f"<th{_class(kind.split(' ')[0])}>{breakable(name)}</th>" for kind, name in zip(kinds, heads, strict=True)
+    )
+    body = "".join(
+        f"<tr{_class(row.kind)}>"
+        + "".join(
+            f"<td{_class(kind)}>{breakable(cell) if kind else escaped(cell)}</td>"
+            for kind, cell in zip(kinds, row.cells, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def figure(svg: str, name: str, caption: str) -> str:
+    """A picture that follows the page's colours, with its caption.
+
+    Args:
+        svg: from `volery.report.plots`.
+        name: unlike that of any other picture of the page: it keeps their inner references apart.
+        caption: also read out in place of the picture.
+    """
+    used = {found.group(2) for found in _REFERENCE.finditer(svg)}
+    svg = _ID.sub(lambda found: f' id="{name}-{found.group(1)}"' if found.group(1) in used else "", svg)
+    svg = _REFERENCE.sub(lambda found: f"{found.group(1)}{name}-{found.group(2)}", svg)
+    svg = _STYLED.sub(lambda found: _COLOUR.sub(lambda c: THEMED.get(c.group(), c.group()), found.group()), svg)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(?::\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r'<svg width="[^"]*" height="[^"]*"|<svg height="[^"]*" width="[^"]*"', "<svg", svg)
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{escaped(caption)}"', 1)
+    return f"<figure>{svg}<figcaption>{escaped(caption)}</figcaption></figure>"
+
+
+def section(title: str, *parts: str) -> str:
+    """A part of the page under a heading; nothing when it is empty."""
+    body = "\n".join(part for part in parts if part)
+    return f"<section><h2>{escaped(title)}</h2>\n{body}</section>" if body else ""
+
+
+def folded(title: str, body: str) -> str:
+    """Something that a reader opens when needed."""
+    return f"<details><summary>{escaped(title)}</summary>{body}</details>"
+
+
+def _class(kind: str) -> str:
+    return f' class="{escaped(kind)}"' if kind else ""

@@ -1,0 +1,207 @@
+"""Reads a results folder as far as a report needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError
+from volery.metrics import ConstraintLoad, Difference, RunSummary
+from volery.metrics.columns import Floats
+from volery.report.plots import Curve, Series
+
+MANIFEST, SUMMARY, JOBS, UTILISATION = "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet"
+CONSTRAINT_LOAD = "constraint_load.parquet"
+AGAIN = "run the study again with the same output folder: finished runs are kept"
+
+Kind = TypeVar("Kind")
+
+
+class RunLine(msgspec.Struct, frozen=True):
+    """A finished run, as the manifest lists it."""
+
+    key: str
+    architecture: str
+    seed: int
+    digest: str
+    label: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was run, as far as a report tells it."""
+
+    volery_version: str
+    python: str
+    created: str
+    command: str = ""
+    config: dict[str, Any] = {}
+    trace: dict[str, Any] | None = None
+    cluster: dict[str, Any] = {}
+    seeds: list[int] = []
+    planned: int = 0
+    runs: list[RunLine] = []
+
+
+class StoredDifference(msgspec.Struct, frozen=True):
+    """A paired difference between two groups of runs (see `volery.report.groups.Compared`)."""
+
+    a: str
+    b: str
+    jobs: str
+    quantity: str
+    unit: str
+    a_mean: float
+    b_mean: float
+    difference: Difference
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The measures of all finished runs."""
+
+    runs: list[RunSummary]
+    differences: list[StoredDifference] = []
+
+
+class LoadTable(msgspec.Struct, frozen=True):
+    """Load per constraint of one workload on one cluster, averaged over what was drawn under each seed."""
+
+    title: str
+    loads: list[ConstraintLoad]
+
+
+class Results(msgspec.Struct, frozen=True):
+    """A results folder in memory.
+
+    Args:
+        delays_s: class of jobs ("all", "short", "long") -> label -> delays per seed.
+        curves: label -> utilisation over time per seed.
+    """
+
+    path: Path
+    manifest: Manifest
+    summary: Summary
+    delays_s: dict[str, dict[str, Series]]
+    curves: dict[str, Curve]
+    loads: list[LoadTable]
+
+
+def read_results(folder: Path) -> Results:
+    """Read a results folder.
+
+    Raises:
+        InputError: naming the file that is missing or damaged, and what to do about it.
+    """
+    if not folder.is_dir():
+        raise InputError(str(folder), "is no folder; give the output folder of `volery compare` or `volery run`")
+    manifest = _json(folder / MANIFEST, Manifest)
+    summary = _json(folder / SUMMARY, Summary)
+    if not summary.runs:
+        raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
+    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder))
+
+
+def _json(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        raise InputError(str(path), f"is missing, so this is no complete results folder; {AGAIN}") from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror}); mend its permissions") from None
+    except msgspec.DecodeError as error:
+        raise InputError(str(path), f"is damaged or of another version of volery ({error}); {AGAIN}") from None
+
+
+def _columns(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
+    """Columns of a Parquet file: numpy arrays, and lists for text."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            missing = [name for name in names if name not in file.schema_arrow.names]
+            if missing:
+                raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
+            table = file.read(columns=list(names))
+    except FileNotFoundError:
+        raise InputError(str(path), f"is missing; {AGAIN}") from None
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}") from None
+    return {name: table.column(name).to_numpy() for name in names}
+
+
+def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
+    """Label -> masks of its rows, one per seed, in order of first appearance."""
+    found: dict[str, list[Any]] = {}
+    labels, seeds = columns["label"], columns["seed"]
+    for label in dict.fromkeys(labels.tolist()):
+        rows = labels == label
+        found[label] = [rows & (seeds == seed) for seed in np.unique(seeds[rows])]
+    return found
+
+
+def _delays(folder: Path) -> dict[str, dict[str, Series]]:
+    columns = _columns(folder / JOBS, ("label", "seed", "delay_s", "is_short"))
+    delay, short = columns["delay_s"].astype(np.float64), columns["is_short"].astype(np.bool_)
+    measured = delay >= 0  # jobs without a delay carry a negative mark, or none at all (NaN)
+    found: dict[str, dict[str, Series]] = {}
+    for jobs, chosen in (("all", measured), ("short", measured & short), ("long", measured & ~short)):
+        found[jobs] = {}
+        for label, masks in _by_label_and_seed(columns).items():
+            per_seed = tuple(delay[mask & chosen] for mask in masks)
+            found[jobs][label] = Series(label, tuple(sample for sample in per_seed if sample.size))
+    return found
+
+
+def _curves(folder: Path) -> dict[str, Curve]:
+    columns = _columns(folder / UTILISATION, ("label", "seed", "time_s", "utilisation"))
+    times, values = columns["time_s"].astype(np.float64), columns["utilisation"].astype(np.float64)
+    return {
+        label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
+        for label, masks in _by_label_and_seed(columns).items()
+    }
+
+
+def _loads(folder: Path) -> list[LoadTable]:
+    path = folder / CONSTRAINT_LOAD
+    if not path.exists():
+        return []
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        present = parquet.read_schema(path).names
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            str(path), f"is damaged ({str(error).partition(chr(10))[0]}); delete it, then {AGAIN}"
+        ) from None
+    columns = _columns(path, ("constraint", "mean", "median", "p95", "p99", *({"trace", "workers"} & set(present))))
+    rows = len(columns["constraint"])
+    settings = [
+        " on ".join(
+            part
+            for part in (
+                str(columns["trace"][i]) if "trace" in columns else "",
+                f"{int(columns['workers'][i]):,} workers" if "workers" in columns else "",
+            )
+            if part
+        )
+        for i in range(rows)
+    ]
+    return [
+        LoadTable(title, _mean_loads(columns, np.array([setting == title for setting in settings])))
+        for title in dict.fromkeys(settings)
+    ]
+
+
+def _mean_loads(columns: dict[str, Any], rows: Any) -> list[ConstraintLoad]:
+    numbers = columns["constraint"][rows].astype(np.int64)
+    statistics: dict[str, Floats] = {name: columns[name][rows] for name in ("mean", "median", "p95", "p99")}
+    return [
+        ConstraintLoad(int(c), *(float(values[numbers == c].mean()) for values in statistics.values()))
+        for c in np.unique(numbers)
+    ]

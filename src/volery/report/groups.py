@@ -1,0 +1,90 @@
+"""Runs that differ in the seed alone belong together; what is said about a group is the mean over its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from volery.metrics import ClassSummary, Difference, Distribution, RunSummary
+
+JobClass = Literal["all", "short", "long"]
+CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
+
+
+class Compared(Protocol):
+    """What a study says about one quantity of two groups (read-only).
+
+    a and b are labels; jobs is "all", "short" or "long"; unit is "s", or empty for a fraction; a_mean and b_mean are
+    means over the seeds, and the difference is that of a - b.
+    """
+
+    @property
+    def a(self) -> str: ...  # noqa: D102 - the class says what it is
+    @property
+    def b(self) -> str: ...  # noqa: D102
+    @property
+    def jobs(self) -> str: ...  # noqa: D102
+    @property
+    def quantity(self) -> str: ...  # noqa: D102
+    @property
+    def unit(self) -> str: ...  # noqa: D102
+    @property
+    def a_mean(self) -> float: ...  # noqa: D102
+    @property
+    def b_mean(self) -> float: ...  # noqa: D102
+    @property
+    def difference(self) -> Difference: ...  # noqa: D102
+
+
+class RunGroup(msgspec.Struct, frozen=True):
+    """Runs under one label, in order of their seeds."""
+
+    label: str
+    runs: tuple[RunSummary, ...]
+
+    def mean(self, quantity: Callable[[RunSummary], float]) -> float:
+        """The mean of a quantity over the seeds."""
+        return sum(quantity(run) for run in self.runs) / len(self.runs)
+
+    def members(self, jobs: JobClass) -> list[RunSummary | ClassSummary]:
+        """What is known of a class of jobs, per seed that has such a job that was measured."""
+        found = (run if jobs == "all" else run.short if jobs == "short" else run.long for run in self.runs)
+        return [summary for summary in found if summary is not None and summary.delay_s.count]
+
+    def delay_s(self, jobs: JobClass) -> Distribution | None:
+        """The delay of a class of jobs, each statistic averaged over the seeds; None where there is none."""
+        return mean_distribution([summary.delay_s for summary in self.members(jobs)])
+
+    def classes(self) -> Iterator[JobClass]:
+        """All, and short and long where both occur."""
+        yield "all"
+        if self.members("short") and self.members("long"):
+            yield "short"
+            yield "long"
+
+
+def mean_distribution(distributions: Sequence[Distribution]) -> Distribution | None:
+    """Each statistic averaged (the count is the sum); None when there is nothing to average."""
+    if not distributions:
+        return None
+    averages = {
+        name: sum(getattr(d, name) for d in distributions) / len(distributions)
+        for name in ("mean", "p50", "p90", "p95", "p99", "max")
+    }
+    return Distribution(count=sum(d.count for d in distributions), **averages)
+
+
+def label_of(run: RunSummary) -> str:
+    """What a run is called: its label, or architecture and parameters."""
+    given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
+    return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
+
+
+def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:
+    """Gather the runs that share a label, in order of first appearance."""
+    members: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        members.setdefault(label_of(run), []).append(run)
+    return [RunGroup(label, tuple(sorted(found, key=lambda run: run.seed))) for label, found in members.items()]

@@ -1,0 +1,308 @@
+"""The report of a study: one HTML file that needs nothing else, neither network nor scripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from volery.core.errors import InputError
+from volery.metrics import AllocationSummary, RunSummary
+from volery.report import plots
+from volery.report.elements import Row, code, definitions, escaped, figure, folded, paragraph, section, table
+from volery.report.folder import Manifest, Results, read_results
+from volery.report.groups import Compared, JobClass, RunGroup, group_runs
+from volery.report.tables import STATISTICS, notes
+from volery.report.units import MINUS, NOTHING, digits, duration, percent
+from volery.report.verdict import amount, caution, headline, interval, reading, signed
+
+REPORT = "report.html"
+PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
+    ("communication", lambda a: a.communication.mean),
+    ("processing", lambda a: a.processing.mean),
+    ("worker queueing", lambda a: a.worker_queueing.mean),
+    ("framework queueing", lambda a: a.framework_queueing.mean),
+)
+FIGURES_MAX = 12
+"""Settings with pictures of their own; the tables hold all."""
+CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
+
+
+def write_report(folder: Path) -> Path:
+    """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
+
+    Raises:
+        InputError: when a file of the folder is missing or damaged, or the report cannot be written.
+    """
+    page = render(read_results(folder))
+    path = folder / REPORT
+    unfinished = folder / f".{REPORT}.{os.getpid()}"
+    try:
+        unfinished.write_text(page, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written ({error.strerror}); make the folder writable") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def render(results: Results) -> str:
+    """The page as text."""
+    groups = group_runs(results.summary.runs)
+    title = str(results.manifest.config.get("name") or "Comparison of schedulers")
+    sections = (
+        _verdict(results),
+        section("What was run", _what_was_run(results.manifest, groups)),
+        section("Delay", _delay_table(groups), *map(paragraph_note, notes(groups)), *_delay_figures(results, groups)),
+        section("Paired differences", _differences(results.summary.differences)),
+        section("Slowdown", _slowdown_table(groups)),
+        section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
+        section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
+        section("Counters", _counter_table(groups)),
+        section("Load per placement constraint", *_load_figures(results)),
+        section("How to verify", _verify(results)),
+    )
+    css = resources.files("volery.report").joinpath("page.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escaped(title)} · Volery</title>\n<style>\n{css}</style></head>\n<body>\n"
+        f"<header><h1>{escaped(title)}</h1>"
+        f'<p class="soft">Volery {escaped(results.manifest.volery_version)} · '
+        f"{escaped(results.manifest.created)}</p></header>\n"
+        + "\n".join(part for part in sections if part)
+        + "\n</body></html>\n"
+    )
+
+
+def paragraph_note(text: str) -> str:
+    """A remark below a table."""
+    return paragraph(text, "note")
+
+
+def _verdict(results: Results) -> str:
+    sentences = headline(results.summary.differences)
+    if not sentences:
+        sentences = ["Nothing was compared: the results hold one architecture per setting."]
+    warning = caution(results.summary.differences)
+    body = "".join(paragraph(sentence) for sentence in sentences) + (paragraph(warning, "note") if warning else "")
+    return f'<div class="verdict">{body}</div>'
+
+
+def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
+    runs = [run for group in groups for run in group.runs]
+    cutoffs = sorted({run.cutoff_s for run in runs if run.cutoff_s is not None})
+    trace, cluster = manifest.trace or {}, manifest.cluster
+    machines = f", constraints {cluster['constraints']}" if cluster.get("constraints") not in (None, "none") else ""
+    machines += f", machines from {cluster['machines']}" if cluster.get("machines") else ""
+    size = f"{int(trace['jobs']):,} jobs, {int(trace['tasks']):,} tasks" if {"jobs", "tasks"} <= trace.keys() else ""
+    traces = sorted({run.trace for run in runs if run.trace})
+    unfinished = manifest.planned - len(runs)
+    return (code(manifest.command) if manifest.command else "") + definitions(
+        [
+            ("Architectures", "; ".join(dict.fromkeys(group.label for group in groups))),
+            (
+                "Traces" if len(traces) > 1 else "Trace",
+                ", ".join(traces) + (f" ({size})" if size and len(traces) == 1 else ""),
+            ),
+            ("Cluster", " or ".join(_clusters(runs)) + machines),
+            ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
+            ("Seeds", ", ".join(map(str, manifest.seeds))),
+            (
+                "Runs",
+                f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else ""),
+            ),
+            ("Python", manifest.python),
+        ]
+    )
+
+
+def _clusters(runs: Sequence[RunSummary]) -> list[str]:
+    sizes = dict.fromkeys((run.workers, run.slots) for run in runs)
+    return [f"{workers:,} workers" + (f" with {slots:,} slots" if slots != workers else "") for workers, slots in sizes]
+
+
+def _delay_table(groups: Sequence[RunGroup]) -> str:
+    def rows() -> Iterator[Row]:
+        for group in groups:
+            for jobs in group.classes():
+                delay = group.delay_s(jobs)
+                cells = [duration(getattr(delay, name)) if delay else NOTHING for _, name in STATISTICS]
+                count = f"{sum(m.delay_s.count for m in group.members(jobs)) / len(group.runs):,.0f}"
+                first = jobs == "all"
+                yield Row([group.label if first else "", jobs, count, *cells], "first" if first else "part")
+
+    return table(["architecture", "class", "jobs", *(name for name, _ in STATISTICS)], rows(), text_columns=2)
+
+
+def _delay_figures(results: Results, groups: Sequence[RunGroup]) -> Iterator[str]:
+    classes: list[JobClass] = list(dict.fromkeys(jobs for group in groups for jobs in group.classes()))
+    for place, (setting, members) in enumerate(_settings(groups)):
+        for jobs in classes:
+            found = [results.delays_s[jobs].get(group.label) for group in members]
+            series = [_renamed(one, setting) for one in found if one is not None and one.per_seed]
+            if series:
+                what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {setting}" if setting else "")
+                many = any(len(one.per_seed) > 1 for one in series)
+                note = ": share of jobs that are delayed by at most so much" + (
+                    "; thin lines are seeds." if many else "."
+                )
+                yield figure(plots.delay_cdf(series), f"delay-{place}-{jobs}", what + note)
+    yield _beyond(groups)
+
+
+def _renamed(one: plots.Series, setting: str) -> plots.Series:
+    return plots.Series(_without(one.label, setting), one.per_seed)
+
+
+def _without(label: str, setting: str) -> str:
+    return label.removesuffix(f" [{setting}]") if setting else label
+
+
+def _settings(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
+    """Groups by the setting that their label ends with in square brackets; at most so many as have pictures."""
+    found: dict[str, list[RunGroup]] = {}
+    for group in groups:
+        _, bracket, rest = group.label.rpartition(" [")
+        found.setdefault(rest.removesuffix("]") if bracket and rest.endswith("]") else "", []).append(group)
+    return list(found.items())[:FIGURES_MAX]
+
+
+def _beyond(groups: Sequence[RunGroup]) -> str:
+    shown = {group.label for _, members in _settings(groups) for group in members}
+    hidden = len({group.label for group in groups} - shown)
+    return paragraph(f"No picture for {hidden} more rows of the table.", "note") if hidden else ""
+
+
+def _differences(differences: Sequence[Compared]) -> str:
+    def rows() -> Iterator[Row]:
+        before = None
+        for d in differences:
+            pair = (d.a, d.b)
+            name = f"{d.a} {MINUS} {d.b}" if pair != before else ""
+            numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), signed(d.difference.mean, d.unit)]
+            cells = [name, d.jobs, d.quantity, reading(d), *numbers, interval(d.difference, d.unit)]
+            yield Row(cells, "first" if pair != before else "" if d.difference.is_shown else "part")
+            before = pair
+
+    if not differences:
+        return ""
+    heads = ["a \u2212 b", "jobs", "quantity", "verdict", "a", "b", "difference", "95 % interval"]
+    return paragraph(
+        "Runs of one seed share their jobs, constraints and machines. The interval is a bootstrap over seeds; nothing "
+        "is called lower or higher where it spans zero."
+    ) + table(heads, rows(), text_columns=4)
+
+
+def _slowdown_table(groups: Sequence[RunGroup]) -> str:
+    def rows() -> Iterator[Row]:
+        for group in groups:
+            for jobs in group.classes():
+                members = group.members(jobs)
+                cells = [
+                    _mean_or_nothing([getattr(m.slowdown, p) for m in members]) for p in ("p50", "p90", "p95", "p99")
+                ]
+                cells += [_mean_or_nothing([getattr(m.slowdown_per_job, p) for m in members]) for p in ("p50", "p99")]
+                first = jobs == "all"
+                yield Row([group.label if first else "", jobs, *cells], "first" if first else "part")
+
+    heads = ["architecture", "class", "p50", "p90", "p95", "p99", "per job: p50", "per job: p99"]
+    return paragraph(
+        "A percentile of job response times over the same percentile of ideal ones, taken separately (Pigeon's "
+        "definition); per job: percentiles of each job's own ratio."
+    ) + table(heads, rows(), text_columns=2)
+
+
+def _mean_or_nothing(values: Sequence[Any]) -> str:
+    known = [value for value in values if value is not None]
+    return digits(sum(known) / len(known)) if known else NOTHING
+
+
+def _cost_table(groups: Sequence[RunGroup]) -> str:
+    columns: tuple[tuple[str, Callable[[RunSummary], float], Callable[[float], str]], ...] = (
+        ("mean utilisation", lambda run: run.utilisation_mean, percent),
+        ("makespan", lambda run: run.makespan_s, duration),
+        ("messages per task", lambda run: run.messages_per_task, digits),
+        ("wall time", lambda run: run.wall_s, duration),
+        ("CPU time", lambda run: run.cpu_s, duration),
+        ("tasks per CPU s", lambda run: run.tasks_per_cpu_s, lambda value: f"{value:,.0f}"),
+        ("peak memory", lambda run: run.peak_rss_mb, lambda value: f"{value:,.0f} MB"),
+    )
+    rows = [Row([group.label, *(write(group.mean(of)) for _, of, write in columns)]) for group in groups]
+    return table(["architecture", *(name for name, _, _ in columns)], rows)
+
+
+def _utilisation_figures(results: Results, groups: Sequence[RunGroup]) -> Iterator[str]:
+    for place, (setting, members) in enumerate(_settings(groups)):
+        found = [results.curves.get(group.label) for group in members]
+        curves = [plots.Curve(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
+        if curves:
+            many = any(len(one.values) > 1 for one in curves)
+            caption = "Utilisation over time" + (f", {setting}" if setting else "")
+            caption += "; the band is the range over seeds." if many else "."
+            yield figure(plots.utilisation_curves(curves), f"utilisation-{place}", caption)
+
+
+def _allocation_table(groups: Sequence[RunGroup]) -> str:
+    def rows() -> Iterator[Row]:
+        for group in groups:
+            total = group.mean(lambda run: run.allocation_s.total.mean)
+            p99 = group.mean(lambda run: run.allocation_s.total.p99)
+            parts = [group.mean(lambda run, of=of: of(run.allocation_s)) for _, of in PARTS]  # type: ignore[misc]
+            yield Row([group.label, duration(total), duration(p99), *map(duration, parts)])
+
+    heads = ["architecture", "mean", "p99", *(name for name, _ in PARTS)]
+    return paragraph(
+        "From the arrival of a task to its start, over all tasks that started; the parts are means."
+    ) + table(heads, rows())
+
+
+def _allocation_figures(groups: Sequence[RunGroup]) -> Iterator[str]:
+    for place, (setting, members) in enumerate(_settings(groups)):
+        parts = {
+            name: [group.mean(lambda run, of=of: of(run.allocation_s)) for group in members]  # type: ignore[misc]
+            for name, of in PARTS
+        }
+        labels = [_without(group.label, setting) for group in members]
+        caption = "Parts of the mean allocation time" + (f", {setting}." if setting else ".")
+        yield figure(plots.allocation_bars(parts, labels), f"allocation-{place}", caption)
+
+
+def _counter_table(groups: Sequence[RunGroup]) -> str:
+    names = sorted({name for group in groups for run in group.runs for name in run.counters})
+
+    def value(group: RunGroup, name: str) -> str:
+        known = [run.counters[name] for run in group.runs if name in run.counters]
+        return digits(sum(known) / len(known)) if known else NOTHING
+
+    if not names:
+        return ""
+    rows = [Row([name.replace("_", " "), *(value(group, name) for group in groups)]) for name in names]
+    return paragraph("Means over seeds.") + table(["counter", *(group.label for group in groups)], rows)
+
+
+def _load_figures(results: Results) -> Iterator[str]:
+    if results.loads:
+        yield paragraph(
+            "What the workload asks for before any scheduler has a say: slots that active tasks with a constraint need "
+            "/ slots that have it, per second, tasks taken to start on arrival."
+        )
+    for place, load in enumerate(results.loads[:FIGURES_MAX]):
+        caption = "Load per constraint" + (f", {load.title}." if load.title else ".")
+        yield figure(plots.constraint_load_bars(load.loads), f"load-{place}", caption)
+
+
+def _verify(results: Results) -> str:
+    manifest = results.manifest
+    trace = manifest.trace or {}
+    lines = [Row([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
+    return (
+        paragraph("This runs everything again and compares the digests (SHA-256 over submit, start, finish, worker and "
+                  "attempt of every task and the answer to every job):")
+        + code(f"volery verify {results.path.name}")
+        + definitions([("Trace SHA-256", str(trace.get("sha256", "")))])
+        + folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3))
+    )  # fmt: skip

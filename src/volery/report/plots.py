@@ -1,0 +1,301 @@
+"""Pictures as SVG text: the same input gives the same bytes.
+
+Text stays text, so that a page can choose the font and a reader can search it. Colours are Okabe and Ito's, told apart
+by colour-blind readers; line styles tell the lines apart where there is no colour at all.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from volery.metrics import ConstraintLoad
+from volery.metrics.columns import Floats
+from volery.report.units import duration
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PALETTE: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+DASHES: Final = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
+INK: Final = "#1f2328"
+GRID: Final = "#d0d7de"
+WIDTH_INCHES, HEIGHT_INCHES = 6.6, 3.9
+LEGEND_LINE_INCHES = 0.24
+CURVE_POINTS = 300
+"""A curve is thinned to about so many points; a screen shows no more."""
+
+
+class Series(msgspec.Struct, frozen=True, eq=False):
+    """What a group of runs contributes to a picture: one array per seed (delays in seconds), or x and y per seed."""
+
+    label: str
+    per_seed: tuple[Floats, ...]
+
+
+class Curve(msgspec.Struct, frozen=True, eq=False):
+    """A quantity over time for a group of runs; times in seconds, per seed."""
+
+    label: str
+    times_s: tuple[Floats, ...]
+    values: tuple[Floats, ...]
+
+
+def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
+    """Which fraction of jobs is delayed by at most so much: a bold line over all seeds, a thin one per seed."""
+    with _style():
+        figure, axes = _figure(len(series), title)
+        pooled = [np.sort(np.concatenate(one.per_seed)) if one.per_seed else np.zeros(0) for one in series]
+        _delay_axis(axes, [delays for delays in pooled if delays.size])
+        for place, (one, delays) in enumerate(zip(series, pooled, strict=True)):
+            if len(one.per_seed) > 1:
+                for seed in one.per_seed:
+                    axes.step(*_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6, alpha=0.45)
+            x, y = _cdf(delays)
+            axes.step(x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9, label=one.label)
+        axes.set_ylim(0, 1.02)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
+        axes.set_ylabel("share of jobs")
+        axes.set_xlabel("delay of a job is at most (log scale)")
+        return _svg(figure)
+
+
+def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
+    """Utilisation over time: the mean over seeds as a line, the range over seeds as a band."""
+    with _style():
+        figure, axes = _figure(len(curves), title)
+        last = max((float(times[-1]) for one in curves for times in one.times_s if times.size), default=1.0)
+        divisor, unit = (1.0, "s") if last < 600 else (60.0, "min") if last < 36_000 else (3600.0, "h")
+        for place, one in enumerate(curves):
+            times, low, mean, high = _over_seeds(one)
+            if not times.size:
+                continue
+            if len(one.values) > 1:
+                axes.fill_between(times / divisor, low, high, color=colour(place), alpha=0.18, linewidth=0)
+            axes.plot(times / divisor, mean, color=colour(place), linestyle=dash(place), linewidth=1.5, label=one.label)
+        top = axes.get_ylim()[1]
+        axes.set_ylim(0, min(1.02, max(top, 0.05)) if top <= 1.2 else top)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+        axes.set_xlim(left=0)
+        axes.set_xlabel(f"time since the first job was submitted ({unit})")
+        axes.set_ylabel("busy slots / slots")
+        return _svg(figure)
+
+
+def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") -> str:
+    """Load per constraint: the mean as a bar, median, 95th and 99th percentile as marks."""
+    with _style():
+        figure, axes = _figure(2, title)
+        places = np.arange(len(loads))
+        axes.bar(places, [load.mean for load in loads], color=PALETTE[5], width=0.7, label="mean")
+        for name, marker, place, values in (
+            ("median", "_", 6, [load.median for load in loads]),
+            ("95th percentile", "o", 0, [load.p95 for load in loads]),
+            ("99th percentile", "^", 1, [load.p99 for load in loads]),
+        ):
+            face = INK if marker == "_" else PALETTE[place]
+            axes.plot(places, values, linestyle="", marker=marker, color=face, markersize=6, label=name)
+        axes.set_xticks(places, [str(load.constraint) for load in loads], fontsize=9)
+        axes.grid(visible=False, axis="x")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("placement constraint")
+        axes.set_ylabel("slots needed / slots that have it")
+        _legend(axes, columns=2)
+        return _svg(figure, legend=False)
+
+
+def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str], *, title: str = "") -> str:
+    """Mean allocation time per task by label, split into its parts.
+
+    Args:
+        parts: name of the part -> its mean in seconds, per label.
+        labels: one per bar.
+    """
+    with _style():
+        figure, axes = _figure(1, title, height=0.9 + 0.62 * len(labels))
+        places = np.arange(len(labels))
+        whole = np.sum([np.asarray(values) for values in parts.values()], axis=0)
+        left = np.zeros(len(labels))
+        for place, (name, values) in enumerate(parts.items()):
+            share = np.divide(values, whole, out=np.zeros(len(labels)), where=whole > 0)
+            axes.barh(places, share, left=left, height=0.45, color=PALETTE[place], label=name)
+            left += share
+        for place, (label, total) in enumerate(zip(labels, whole, strict=True)):
+            axes.text(
+                0, place - 0.32, literal(f"{label}: {duration(float(total))}"), va="bottom", ha="left", fontsize=10
+            )
+        axes.set_yticks([])
+        axes.set_ylim(len(labels) - 0.6, -0.75)
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        axes.set_xlabel("share of the mean allocation time of a task")
+        axes.grid(visible=False)
+        _legend(axes, columns=2)
+        return _svg(figure, legend=False)
+
+
+def write_svg(picture: str, path: Path) -> None:
+    """Write a picture to a file of its own."""
+    path.write_text(picture, encoding="utf-8")
+
+
+def colour(place: int) -> str:
+    """The colour of the line at a place in the legend."""
+    return PALETTE[place % len(PALETTE)]
+
+
+def dash(place: int) -> Any:
+    """The line style at a place in the legend."""
+    return DASHES[place % len(DASHES)]
+
+
+def _cdf(ordered: Floats) -> tuple[Floats, Floats]:
+    """Steps of the empirical distribution function, thinned evenly in share and finely in the tail."""
+    count = ordered.size
+    if not count:
+        return np.zeros(0), np.zeros(0)
+    ranks = np.arange(1, count + 1)
+    if count > CURVE_POINTS:
+        body = np.linspace(1, count, CURVE_POINTS // 2)
+        tail = count + 1 - np.geomspace(1, count, CURVE_POINTS // 2)
+        ranks = np.unique(np.rint(np.concatenate((body, tail))).astype(np.int64))
+    return np.insert(ordered[ranks - 1], 0, ordered[0]), np.insert(ranks / count, 0, 0.0)
+
+
+def _delay_axis(axes: Axes, samples: Iterable[Floats]) -> None:
+    """A logarithmic axis of durations; a linear stretch below the smallest delay makes room for zero."""
+    samples = list(samples)
+    positive = [float(sample[sample > 0].min()) for sample in samples if (sample > 0).any()]
+    if not positive:
+        axes.set_xlim(-0.05, 1)
+        axes.set_xticks([0], ["0"])
+        return
+    low, high = min(positive), max(float(sample.max()) for sample in samples)
+    floor = 10.0 ** np.floor(np.log10(low))
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high * 1.0001)) + 1)
+    stride = -(-len(decades) // 8)
+    ticks = [float(10.0**decade) for decade in decades[::stride]]
+    if any(float(sample[0]) <= 0 for sample in samples):
+        axes.set_xscale("symlog", linthresh=floor, linscale=0.5)
+        axes.set_xlim(-floor * 0.1, high * 1.3)
+        ticks = [0.0, *ticks]
+    else:
+        axes.set_xscale("log")
+        axes.set_xlim(floor if low < 3 * floor else low / 1.3, max(high * 1.3, low * 10))
+    left, right = axes.get_xlim()
+    axes.set_xticks([tick for tick in ticks if left <= tick <= right])
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
+
+
+def _tick(seconds: float) -> str:
+    """A power of ten of seconds, short: 1 ms, 10 s, 1,000 s."""
+    if seconds == 0:
+        return "0"
+    for unit_s, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= unit_s * 0.999:
+            return f"{seconds / unit_s:,.4g} {unit}".replace("1e+04", "10,000").replace("1e+05", "100,000")
+    return f"{seconds / 1e-6:.3g} µs"
+
+
+def _over_seeds(curve: Curve) -> tuple[Floats, Floats, Floats, Floats]:
+    """Times, and lowest, mean and highest value over the seeds; a run that has ended counts as zero."""
+    runs = [(times, values) for times, values in zip(curve.times_s, curve.values, strict=True) if times.size]
+    if not runs:
+        return (np.zeros(0),) * 4
+    if len(runs) == 1:
+        times, values = runs[0]
+        return times, values, values, values
+    longest = max((times for times, _ in runs), key=lambda times: float(times[-1]))
+    table = np.stack([np.interp(longest, times, values, right=0.0) for times, values in runs])
+    return longest, table.min(axis=0), table.mean(axis=0), table.max(axis=0)
+
+
+def _style() -> Any:
+    import matplotlib as mpl
+
+    return mpl.rc_context(
+        {
+            "svg.hashsalt": "volery",
+            "svg.fonttype": "none",
+            "font.family": "DejaVu Sans",
+            "font.size": 10.5,
+            "axes.edgecolor": GRID,
+            "axes.labelcolor": INK,
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "grid.color": GRID,
+            "grid.linewidth": 0.7,
+            "text.color": INK,
+            "xtick.color": GRID,
+            "ytick.color": GRID,
+            "xtick.labelcolor": INK,
+            "ytick.labelcolor": INK,
+            "legend.frameon": False,
+        }
+    )
+
+
+def _figure(legend_lines: int, title: str, height: float = HEIGHT_INCHES) -> tuple[Figure, Axes]:
+    """A figure with room for its legend above the axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, height + LEGEND_LINE_INCHES * legend_lines), layout="constrained")
+    figure.patch.set_visible(False)
+    axes = figure.add_subplot()
+    axes.patch.set_visible(False)
+    if title:
+        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    return figure, axes
+
+
+def _legend(axes: Axes, columns: int = 1) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(
+        handles,
+        [literal(label) for label in labels],
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=columns,
+        handlelength=3.2 if columns == 1 else 1.6,
+        borderaxespad=0.2,
+        alignment="left",
+    )
+
+
+def _svg(figure: Figure, *, legend: bool = True) -> str:
+    """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table."""
+    if legend and figure.axes[0].get_legend_handles_labels()[0]:
+        _legend(figure.axes[0])
+    buffer = io.StringIO()
+    with warnings.catch_warnings():
+        # The font that measures the text may lack a sign of a user's label; the one that shows it need not.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = buffer.getvalue()
+    return _COORDINATES.sub(_rounded, text[text.index("<svg") :])
+
+
+_COORDINATES: Final = re.compile(r' d="[^"]*"')
+_EXCESS_DIGITS: Final = re.compile(r"(\.\d\d)\d+")
+
+
+def _rounded(path: re.Match[str]) -> str:
+    """A path to a hundredth of a point, in half the bytes."""
+    return _EXCESS_DIGITS.sub(r"\1", path.group())
+
+
+def literal(label: str) -> str:
+    """A label in which no dollar sign starts a formula."""
+    return label.replace("$", r"\$")

@@ -1,0 +1,173 @@
+"""Runs, differences and whole results folders made up for the tests of reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from volery.metrics import (
+    AllocationSummary,
+    ClassSummary,
+    Difference,
+    Distribution,
+    RunSummary,
+    distribution,
+    paired_difference,
+    slowdown,
+)
+
+LABELS = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")
+MEDIAN_S = {"megha": 0.0015, "pigeonc": 0.0025, LABELS[2]: 1.003}
+
+
+class SampleDifference(msgspec.Struct, frozen=True):
+    """Spelled as a study spells it in summary.json."""
+
+    a: str
+    b: str
+    jobs: str
+    quantity: str
+    unit: str
+    a_mean: float
+    b_mean: float
+    difference: Difference
+
+
+def delays_s(label: str, seed: int, jobs: int = 400) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Delays around the label's median, some at the floor of 1.5 ms, a few very long."""
+    random = np.random.default_rng([seed, LABELS.index(label)])
+    return np.maximum(0.0015, np.round(MEDIAN_S[label] * random.lognormal(0.0, 1.5, jobs), 6))
+
+
+def sample_run(label: str = "megha", seed: int = 0, *, classes: bool = True, unsatisfiable: int = 0) -> RunSummary:
+    """A run whose delays are those of `delays_s`."""
+    delays = delays_s(label, seed)
+    ideal = np.full(len(delays), 10.0)
+    half = len(delays) // 2
+
+    def members(part: slice) -> ClassSummary:
+        jrt, best = distribution(delays[part] + ideal[part]), distribution(ideal[part])
+        return ClassSummary(
+            len(delays[part]),
+            distribution(delays[part]),
+            jrt,
+            best,
+            slowdown(jrt, best),
+            distribution(delays[part] / 10 + 1),
+        )
+
+    whole = members(slice(None))
+    name, _, parameters = label.partition(":")
+    part = Distribution(1000, 0.0005, 0.0004, 0.001, 0.001, 0.002, 0.02)
+    return RunSummary(
+        label=label, architecture=name, parameters=dict(p.split("=") for p in parameters.split(",") if p), seed=seed,
+        trace="syn_250", workers=10_000, slots=10_000, cutoff_s=90.58 if classes else None,
+        jobs=len(delays), tasks=500_000, unsatisfiable_tasks=unsatisfiable,
+        delay_s=whole.delay_s, jrt_s=whole.jrt_s, worker_jrt_s=whole.jrt_s, ideal_s=whole.ideal_s,
+        slowdown=whole.slowdown, slowdown_per_job=whole.slowdown_per_job,
+        short=members(slice(half)) if classes else None, long=members(slice(half, None)) if classes else None,
+        allocation_s=AllocationSummary(part, part, part, part, part),
+        utilisation_mean=0.0249 + seed / 1e4, makespan_s=2001.0, messages=2_000_000, messages_per_task=4.0,
+        counters={"inconsistencies": 12.0 + seed, "queue_length_max": 31.0}, digest=f"{seed:02x}" * 32,
+        wall_s=2.4, cpu_s=2.2, tasks_per_cpu_s=227_272.7, peak_rss_mb=92.0,
+    )  # fmt: skip
+
+
+def sample_runs(seeds: int = 3, labels: tuple[str, ...] = LABELS, *, classes: bool = True) -> list[RunSummary]:
+    """Every label under every seed."""
+    return [sample_run(label, seed, classes=classes) for label in labels for seed in range(seeds)]
+
+
+def sample_differences(runs: list[RunSummary]) -> list[SampleDifference]:
+    """The first label against each other."""
+    by_label: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        by_label.setdefault(run.label, []).append(run)
+    first, *others = by_label
+    found = []
+    for other in others:
+        for jobs in ("all", "short", "long"):
+            for quantity, statistic in (("median delay", "p50"), ("mean delay", "mean"), ("p99 delay", "p99")):
+                a, b = (
+                    [
+                        getattr((run if jobs == "all" else getattr(run, jobs)).delay_s, statistic)
+                        for run in by_label[label]
+                    ]
+                    for label in (first, other)
+                )
+                mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
+                found.append(
+                    SampleDifference(first, other, jobs, quantity, "s", mean_a, mean_b, paired_difference(a, b))
+                )
+        utilisations = [[run.utilisation_mean for run in by_label[label]] for label in (first, other)]
+        means = [sum(values) / len(values) for values in utilisations]
+        found.append(
+            SampleDifference(
+                first,
+                other,
+                "all",
+                "mean utilisation",
+                "",
+                means[0],
+                means[1],
+                paired_difference(utilisations[0], utilisations[1]),
+            )
+        )
+    return found
+
+
+def write_sample(folder: Path, runs: list[RunSummary] | None = None, *, constraints: bool = True) -> Path:
+    """A results folder as a study leaves it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    runs = sample_runs() if runs is None else runs
+    differences = sample_differences(runs) if all(run.short for run in runs) else []
+    lines = [
+        {"key": f"{i:064x}", "architecture": run.architecture, "parameters": run.parameters, "label": run.label,
+         "seed": run.seed, "digest": run.digest, "trace_sha256": "ab" * 32} for i, run in enumerate(runs)
+    ]  # fmt: skip
+    manifest = {
+        "format": 1, "volery_version": "0.1.0", "code_sha256": "cd" * 32, "python": "3.11.9", "numpy": "2.4",
+        "created": "2026-01-02T03:04:05+00:00",
+        "command": "volery compare megha pigeonc --trace syn_250.0.tr.gz --workers 10000",
+        "config": {"name": "sample", "axes": {"trace": ["syn_250.0.tr.gz"], "workers": [10000]}},
+        "trace": {"name": "syn_250", "sha256": "ab" * 32, "jobs": 2000, "tasks": 500_000, "read_s": 1.0},
+        "cluster": {"workers": 10_000, "slots": 1, "constraints": "sharma2011", "machines": None},
+        "seeds": sorted({run.seed for run in runs}), "planned": len(runs), "runs": lines,
+    }  # fmt: skip
+    (folder / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    (folder / "summary.json").write_bytes(msgspec.json.encode({"runs": runs, "differences": differences}))
+    jobs, curves = [], []
+    for i, run in enumerate(runs):
+        delays = delays_s(run.label, run.seed)
+        count = len(delays)
+        named: dict[str, list[str | int]] = {
+            "run": [f"{i:064x}"],
+            "architecture": [run.architecture],
+            "label": [run.label],
+            "seed": [run.seed],
+        }
+        delays[-1] = -1e-6
+        jobs.append(pa.table({key: value * count for key, value in named.items()} | {
+            "job": np.arange(count), "submit_s": np.arange(count) * 1.0, "tasks": [250] * count,
+            "unsatisfiable": [0] * count, "ideal_s": [10.0] * count, "jrt_s": delays + 10, "delay_s": delays,
+            "is_short": np.arange(count) < count // 2,
+        }))  # fmt: skip
+        times = np.linspace(0, 2000, 200, endpoint=False)
+        level = 0.5 + 0.3 * np.sin(times / 300 + i) + np.random.default_rng(i).normal(0, 0.02, 200)
+        curves.append(
+            pa.table({key: value * 200 for key, value in named.items()} | {"time_s": times, "utilisation": level})
+        )
+    parquet.write_table(pa.concat_tables(jobs), folder / "jobs.parquet")
+    parquet.write_table(pa.concat_tables(curves), folder / "utilisation.parquet")
+    if constraints:
+        load = np.linspace(0.01, 0.2, 21)
+        columns = {"trace": ["syn_250"] * 21, "workers": [10_000] * 21, "seed": [0] * 21, "constraint": np.arange(21.0)}
+        parquet.write_table(
+            pa.table(columns | {"mean": load, "median": load * 0.9, "p95": load * 1.3, "p99": load * 1.5}),
+            folder / "constraint_load.parquet",
+        )
+    return folder
