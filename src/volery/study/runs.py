@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import resource
 import sys
@@ -21,6 +20,7 @@ from volery.core.model import SECOND, SUBMITTER, Cluster
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
+from volery.study.plan import inputs_key
 from volery.study.spec import RunSpec
 
 CURVE_POINTS = 1000
@@ -71,43 +71,37 @@ class Inputs(msgspec.Struct, frozen=True):
 Watch = Callable[[TraceFacts | sim.Progress], None]
 
 
+_kept: dict[str, Inputs] = {}
+"""The inputs of the run before, by key: runs of one seed follow each other and share them."""
+
+
 def read_inputs(run: RunSpec) -> Inputs:
-    """The trace with its task constraints, and the machines; the last ones are kept for the next run of the same seed.
+    """The trace with its task constraints, and the machines; read anew only where the run before had others.
 
     Raises:
         InputError: when a file cannot be read or says what it must not.
     """
-    fields = tuple(getattr(run, name) for name in _INPUT_FIELDS)
-    before = _inputs.cache_info().hits
-    found = _inputs(*fields)
-    if _inputs.cache_info().hits == before:
-        return found
-    return Inputs(found.trace, found.cluster, msgspec.structs.replace(found.facts, read_s=0.0))
-
-
-_INPUT_FIELDS = (
-    "trace", "seed", "durations", "arrivals", "jobs", "constraints", "workers", "slots", "machines", "population",
-)  # fmt: skip
-
-
-@functools.lru_cache(maxsize=1)
-def _inputs(
-    name: str, seed: int, durations: Any, arrivals: Any, jobs: int | None, constraints: Any, workers: int, slots: int,
-    machines: str | None, population: int | None,
-) -> Inputs:  # fmt: skip
+    key = inputs_key(run)
+    if key in _kept:
+        found = _kept[key]
+        return Inputs(found.trace, found.cluster, msgspec.structs.replace(found.facts, read_s=0.0))
+    _kept.clear()
     began = time.perf_counter()
-    trace = workload.load_trace(name, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs)
-    trace = workload.constrain(trace, constraints, seed)
+    trace = workload.load_trace(
+        run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs
+    )
+    trace = workload.constrain(trace, run.constraints, run.seed)
     cluster = workload.load_cluster(
-        workers,
-        slots=slots,
-        constraints=constraints,
-        machines=None if machines is None else Path(machines),
-        seed=seed if population is None else population,
+        run.workers,
+        slots=run.slots,
+        constraints=run.constraints,
+        machines=None if run.machines is None else Path(run.machines),
+        seed=run.seed if run.population is None else run.population,
     )
     digest = trace.digest()
     facts = TraceFacts(trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began)
-    return Inputs(trace, cluster, facts)
+    _kept[key] = Inputs(trace, cluster, facts)
+    return _kept[key]
 
 
 def build(run: RunSpec, cluster: Cluster) -> Deployment:

@@ -94,7 +94,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         name: what the report calls it.
         architectures: the first is the one that the others are compared with.
-        axes: name of a field of `Setting` -> its values; what is absent has its default.
+        axes: name of a field of `Setting` -> its values; what has its default alone is left out.
         seeds: one run of everything per seed.
     """
 
@@ -116,6 +116,12 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 SETTING_FIELDS: Final = tuple(Setting.__struct_fields__)
 _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)}
+_NO_DEFAULT: Final = object()
+_DEFAULTS: Final = {
+    field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    for field in msgspec.structs.fields(Setting)
+    if not field.required
+}
 _REQUIRED: Final = tuple(field.name for field in msgspec.structs.fields(Setting) if field.required)
 
 
@@ -169,6 +175,7 @@ def make_study(
         for axis in SETTING_FIELDS
         if axis in axes
     }
+    checked = {axis: values for axis, values in checked.items() if values != (_DEFAULTS.get(axis, _NO_DEFAULT),)}
     chosen = _distinct(list(architectures), "architectures", place)
     numbers = _distinct(
         [checked_value(seed, AtLeastZero, place("seeds", i)) for i, seed in enumerate(seeds)], "seeds", place

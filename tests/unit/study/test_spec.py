@@ -54,6 +54,12 @@ def test_axes_that_are_absent_have_their_defaults() -> None:
     assert list(study({"trace": ["a.tr"], "workers": [5]}).settings()) == [Setting(trace="a.tr", workers=5)]
 
 
+def test_a_default_that_is_spelled_out_makes_no_other_study() -> None:
+    spelled = study({"trace": ["a.tr"], "workers": [5], "slots": [1], "links": [{}], "jobs": [None]})
+    assert spelled == study({"trace": ["a.tr"], "workers": [5]})
+    assert study({"trace": ["a.tr"], "workers": [5], "slots": [1, 2]}) != spelled
+
+
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
