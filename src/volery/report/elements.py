@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -51,21 +52,30 @@ def definitions(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Row], *, text_columns: int = 1) -> str:
-    """A table that scrolls sideways where the screen is narrow; the first columns hold text, the others numbers."""
+    """A table that scrolls sideways where the screen is narrow.
+
+    Args:
+        heads: of the columns.
+        rows: a row whose first cell is empty continues the one before.
+        text_columns: so many columns hold text, the others numbers.
+    """
     kinds = ["text label"] + ["text"] * (text_columns - 1) + [""] * (len(heads) - text_columns)
     head = "".join(
         f"<th{_class(kind.split(' ')[0])}>{breakable(name)}</th>" for kind, name in zip(kinds, heads, strict=True)
     )
-    body = "".join(
-        f"<tr{_class(row.kind)}>"
-        + "".join(
-            f"<td{_class(kind)}>{breakable(cell) if kind else escaped(cell)}</td>"
-            for kind, cell in zip(kinds, row.cells, strict=True)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    rows = list(rows)
+    body = []
+    for place, row in enumerate(rows):
+        cells = [
+            f"<td{_class(k)}>{breakable(c) if k else escaped(c)}</td>" for k, c in zip(kinds, row.cells, strict=True)
+        ]
+        if not row.cells[0] and place:
+            del cells[0]
+        else:
+            following = sum(1 for _ in itertools.takewhile(lambda later: not later.cells[0], rows[place + 1 :]))
+            cells[0] = cells[0].replace("<td", f'<td rowspan="{following + 1}"', 1) if following else cells[0]
+        body.append(f"<tr{_class(row.kind)}>{''.join(cells)}</tr>")
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
 
 
 def figure(svg: str, name: str, caption: str) -> str:

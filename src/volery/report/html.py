@@ -179,14 +179,15 @@ def _beyond(groups: Sequence[RunGroup]) -> str:
 
 def _differences(differences: Sequence[Compared]) -> str:
     def rows() -> Iterator[Row]:
-        before = None
+        before, jobs_before = None, ""
         for d in differences:
             pair = (d.a, d.b)
+            jobs = d.jobs if (pair, d.jobs) != (before, jobs_before) else ""
             name = f"{d.a} {MINUS} {d.b}" if pair != before else ""
             numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), signed(d.difference.mean, d.unit)]
-            cells = [name, d.jobs, d.quantity, reading(d), *numbers, interval(d.difference, d.unit)]
+            cells = [name, jobs, d.quantity, reading(d), *numbers, interval(d.difference, d.unit)]
             yield Row(cells, "first" if pair != before else "" if d.difference.is_shown else "part")
-            before = pair
+            before, jobs_before = pair, d.jobs
 
     if not differences:
         return ""

@@ -28,8 +28,8 @@ PALETTE: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e
 DASHES: Final = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 INK: Final = "#1f2328"
 GRID: Final = "#d0d7de"
-WIDTH_INCHES, HEIGHT_INCHES = 6.6, 3.9
-LEGEND_LINE_INCHES = 0.24
+WIDTH_INCHES, HEIGHT_INCHES = 6.2, 3.8
+LEGEND_LINE_INCHES = 0.26
 CURVE_POINTS = 300
 """A curve is thinned to about so many points; a screen shows no more."""
 
@@ -60,7 +60,9 @@ def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
                 for seed in one.per_seed:
                     axes.step(*_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6, alpha=0.45)
             x, y = _cdf(delays)
-            axes.step(x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9, label=one.label)
+            axes.step(
+                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9, label=literal(one.label)
+            )
         axes.set_ylim(0, 1.02)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
         axes.set_ylabel("share of jobs")
@@ -80,7 +82,14 @@ def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
                 continue
             if len(one.values) > 1:
                 axes.fill_between(times / divisor, low, high, color=colour(place), alpha=0.18, linewidth=0)
-            axes.plot(times / divisor, mean, color=colour(place), linestyle=dash(place), linewidth=1.5, label=one.label)
+            axes.plot(
+                times / divisor,
+                mean,
+                color=colour(place),
+                linestyle=dash(place),
+                linewidth=1.5,
+                label=literal(one.label),
+            )
         top = axes.get_ylim()[1]
         axes.set_ylim(0, min(1.02, max(top, 0.05)) if top <= 1.2 else top)
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
@@ -121,7 +130,7 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         labels: one per bar.
     """
     with _style():
-        figure, axes = _figure(1, title, height=0.9 + 0.62 * len(labels))
+        figure, axes = _figure(1, title, height=0.9 + 0.68 * len(labels))
         places = np.arange(len(labels))
         whole = np.sum([np.asarray(values) for values in parts.values()], axis=0)
         left = np.zeros(len(labels))
@@ -228,7 +237,7 @@ def _style() -> Any:
             "svg.hashsalt": "volery",
             "svg.fonttype": "none",
             "font.family": "DejaVu Sans",
-            "font.size": 10.5,
+            "font.size": 11.5,
             "axes.edgecolor": GRID,
             "axes.labelcolor": INK,
             "axes.spines.right": False,
@@ -264,7 +273,7 @@ def _legend(axes: Axes, columns: int = 1) -> None:
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles,
-        [literal(label) for label in labels],
+        labels,
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
         ncols=columns,
@@ -297,5 +306,5 @@ def _rounded(path: re.Match[str]) -> str:
 
 
 def literal(label: str) -> str:
-    """A label in which no dollar sign starts a formula."""
-    return label.replace("$", r"\$")
+    """A label as matplotlib shows it unchanged: no dollar starts a formula, no underscore in front hides it."""
+    return ("\u200b" if label.startswith("_") else "") + label.replace("$", r"\$")

@@ -39,8 +39,8 @@ class SampleDifference(msgspec.Struct, frozen=True):
 
 def delays_s(label: str, seed: int, jobs: int = 400) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Delays around the label's median, some at the floor of 1.5 ms, a few very long."""
-    random = np.random.default_rng([seed, LABELS.index(label)])
-    return np.maximum(0.0015, np.round(MEDIAN_S[label] * random.lognormal(0.0, 1.5, jobs), 6))
+    random = np.random.default_rng([seed, *label.encode()])
+    return np.maximum(0.0015, np.round(MEDIAN_S.get(label, 0.01) * random.lognormal(0.0, 1.5, jobs), 6))
 
 
 def sample_run(label: str = "megha", seed: int = 0, *, classes: bool = True, unsatisfiable: int = 0) -> RunSummary:

@@ -1,0 +1,100 @@
+"""Pictures: deterministic, whole, and safe for zero and for odd labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from volery.metrics import ConstraintLoad
+from volery.report import plots
+
+X = np.linspace(0.0, 100.0, 50)
+
+
+def cdf() -> str:
+    random = np.random.default_rng(0)
+    return plots.delay_cdf(
+        [
+            plots.Series("megha", (random.lognormal(size=900), random.lognormal(size=80))),
+            plots.Series("oracle", (np.zeros(9),)),
+        ]
+    )
+
+
+def curves() -> str:
+    return plots.utilisation_curves([plots.Curve("megha", (X, X / 2), (X / 200, X / 300)), plots.Curve("none", (), ())])
+
+
+def loads() -> str:
+    return plots.constraint_load_bars([ConstraintLoad(i, 0.1, 0.09, 0.2, 0.3) for i in (0, 3, 20)])
+
+
+def parts() -> str:
+    return plots.allocation_bars({"communication": [0.001, 0.0], "processing": [0.0, 0.0]}, ["megha", "oracle"])
+
+
+PICTURES = [cdf, curves, loads, parts]
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_two_renders_have_the_same_bytes(picture: Callable[[], str]) -> None:
+    assert picture() == picture()
+
+
+@pytest.mark.parametrize("picture", PICTURES)
+def test_a_picture_is_well_formed_and_carries_no_date(picture: Callable[[], str]) -> None:
+    text = picture()
+    root = ElementTree.fromstring(text)
+    assert root.tag.endswith("svg")
+    assert not re.search(r"<dc:date|matplotlib\.org|20\d\d-", text)
+
+
+def test_axes_carry_units_and_lines_their_names() -> None:
+    assert all(word in cdf() for word in ("share of jobs", "delay of a job", "megha", "oracle", "100 %"))
+    assert all(word in curves() for word in ("busy slots / slots", "time since the first job was submitted (s)"))
+    assert all(word in loads() for word in ("placement constraint", "95th percentile", ">20<"))
+    assert all(word in parts() for word in ("communication", "megha: 1.00 ms", "oracle: 0 s"))
+
+
+def test_delays_of_zero_have_a_place_on_the_axis() -> None:
+    only_zero = plots.delay_cdf([plots.Series("oracle", (np.zeros(5),))])
+    assert ">0<" in only_zero
+    mixed = plots.delay_cdf([plots.Series("a", (np.array([0.0, 0.0015, 100.0]),))])
+    assert ">0<" in mixed
+    assert ">1 ms<" in mixed
+
+
+def test_equal_delays_and_no_delays_are_drawn() -> None:
+    assert ">1 ms<" in plots.delay_cdf([plots.Series("megha", (np.full(20, 0.0015),))])
+    assert "share of jobs" in plots.delay_cdf([plots.Series("nothing", ())])
+
+
+def test_delays_of_fifteen_decades_keep_the_axis_readable() -> None:
+    text = plots.delay_cdf([plots.Series("a", (np.array([1e-9, 1e6]),))])
+    assert text.count(" s<") + text.count("s<") < 30
+
+
+@pytest.mark.parametrize("label", ["_hidden", "a$b$c", "<b>&amp;", "汉字", "[x]"])
+def test_labels_are_shown_as_they_are(label: str) -> None:
+    series = [plots.Series(label, (np.array([1.0, 2.0]),)), plots.Series("other", (np.array([1.0, 2.0]),))]
+    texts = "".join(ElementTree.fromstring(plots.delay_cdf(series)).itertext())
+    assert label in texts
+
+
+def test_a_large_sample_is_thinned_without_losing_its_ends() -> None:
+    sample = np.random.default_rng(3).lognormal(size=200_000)
+    x, y = plots._cdf(np.sort(sample))
+    assert x.size < 2 * plots.CURVE_POINTS
+    assert (x[0], x[-1], y[0], y[-1]) == (sample.min(), sample.max(), 0.0, 1.0)
+    assert float(np.interp(1.0, x, y)) == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_run_that_has_ended_counts_as_idle_in_the_mean_over_seeds() -> None:
+    curve = plots.Curve("a", (np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 1.0])), (np.ones(4), np.ones(2)))
+    times, low, mean, high = plots._over_seeds(curve)
+    assert times.tolist() == [0, 1, 2, 3]
+    assert (low.tolist(), mean.tolist(), high.tolist()) == ([1, 1, 0, 0], [1, 1, 0.5, 0.5], [1, 1, 1, 1])

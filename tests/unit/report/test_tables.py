@@ -1,0 +1,110 @@
+"""Terminal tables and the sentences that verdicts become."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.unit.report.samples import LABELS, SampleDifference, sample_differences, sample_run, sample_runs
+
+from volery.metrics import Distribution, paired_difference
+from volery.report.groups import group_runs, label_of
+from volery.report.tables import plain
+from volery.report.verdict import caution, headline, interval, reading, sentence
+
+
+def compared(a: list[float], b: list[float], unit: str = "s", jobs: str = "all") -> SampleDifference:
+    return SampleDifference(
+        "megha", "pigeonc", jobs, "median delay", unit, sum(a) / len(a), sum(b) / len(b), paired_difference(a, b)
+    )
+
+
+class TestComparison:
+    @pytest.mark.parametrize("width", [80, 100, 140, 200])
+    def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut(self, width: int) -> None:
+        runs = sample_runs()
+        text = plain(runs, sample_differences(runs), width=width)
+        assert max(map(len, text.splitlines())) <= width
+        assert "…" not in text.replace(" … ", "")
+        for word in ("median", "p99", "max", "util.", "msg/task", "wall", "tasks/s", "short", "long", "95 % interval"):
+            assert word in text
+
+    @pytest.mark.parametrize("width", [80, 140])
+    def test_every_delay_stands_in_the_table_with_its_unit(self, width: int) -> None:
+        delay = Distribution(400, 1.5, 0.00262, 15.0, 0.5, 300.0, 90_000.0)
+        text = plain([msgspec.structs.replace(sample_run("pigeonc", classes=False), delay_s=delay)], width=width)
+        row = next(line for line in text.splitlines() if line.startswith("pigeonc")).split()
+        assert " ".join(row[1:13]) == "2.62 ms 1.50 s 15.0 s 500 ms 5.00 min 25.0 h"
+
+    def test_labels_are_whole_at_any_width(self) -> None:
+        runs = sample_runs()
+        assert LABELS[2] in plain(runs, width=140)
+        narrow = plain(runs, width=80)
+        assert "constraint_counting=" in narrow
+        assert "published-code" in narrow
+
+    def test_square_brackets_in_a_label_are_no_markup(self) -> None:
+        run = msgspec.structs.replace(sample_run(), label="megha [workers=100]")
+        for width in (80, 140):
+            assert "[workers=100]" in plain([run], width=width)
+        difference = msgspec.structs.replace(compared([1.0, 2.0], [3.0, 4.0]), a="x [bold]y")
+        assert "x [bold]y" in plain([run], [difference])
+
+    def test_numbers_are_means_over_seeds(self) -> None:
+        runs = sample_runs(2, ("megha",))
+        (group,) = group_runs(runs)
+        delay = group.delay_s("all")
+        assert delay is not None
+        assert delay.p99 == pytest.approx((runs[0].delay_s.p99 + runs[1].delay_s.p99) / 2)
+        assert delay.count == 800
+        assert "mean over 2 seeds" in plain(runs)
+
+    def test_classes_have_rows_only_where_both_occur(self) -> None:
+        assert "short" not in plain(sample_runs(1, classes=False))
+        one_class = msgspec.structs.replace(sample_run(), long=None)
+        assert "short" not in plain([one_class])
+
+    def test_what_was_left_out_is_said(self) -> None:
+        run = msgspec.structs.replace(sample_run(unsatisfiable=7), jobs=403)
+        text = plain([run], width=140)
+        assert "no machine can run, left out: 7" in text
+        assert "without a measured delay" in text
+        assert "left out" not in plain([sample_run()])
+
+    def test_a_run_without_a_label_is_called_by_architecture_and_parameters(self) -> None:
+        run = msgspec.structs.replace(sample_run(LABELS[2]), label="")
+        assert label_of(run) == LABELS[2]
+
+
+class TestVerdict:
+    def test_a_shown_difference_names_both_numbers_and_the_interval(self) -> None:
+        text = sentence(compared([0.001, 0.0012, 0.0011], [1.0, 1.1, 1.2]))
+        assert text.startswith("The median delay is lower under megha than under pigeonc: 1.10 ms against 1.10 s")
+        assert "95 % interval" in text
+        assert "3 seeds" in text
+
+    @pytest.mark.parametrize(("a", "b"), [([1.0, 3.0], [2.0, 2.0]), ([1.0], [2.0])])
+    def test_nothing_is_called_lower_or_higher_that_was_not_shown(self, a: list[float], b: list[float]) -> None:
+        difference = compared(a, b)
+        for text in (sentence(difference), reading(difference), *headline([difference])):
+            assert "o difference shown" in text
+            assert not {"lower", "higher", "better"} & set(text.replace(",", " ").split())
+
+    def test_identical_results_are_called_identical(self) -> None:
+        assert "identical" in sentence(compared([1.0, 1.0], [1.0, 1.0]))
+        assert reading(compared([1.0, 1.0], [1.0, 1.0])) == "identical"
+
+    def test_few_seeds_are_cautioned_about(self) -> None:
+        assert "--seeds" in caution([compared([1.0], [2.0])])
+        assert "range" in caution([compared([1.0] * 3, [2.0] * 3)])
+        assert caution([compared([1.0] * 6, [2.0] * 6)]) == ""
+        assert caution([]) == ""
+
+    def test_fractions_differ_in_percentage_points(self) -> None:
+        difference = compared([0.5, 0.52], [0.4, 0.41], unit="")
+        assert "51.0 % against 40.5 %" in sentence(difference)
+        assert interval(difference.difference, "") == "+10.0 \u2026 +11.0 pp"
+
+    def test_classes_are_named_in_the_sentence_and_stay_out_of_the_headline(self) -> None:
+        difference = compared([1.0, 1.0], [2.0, 2.0], jobs="short")
+        assert "median delay of short jobs" in sentence(difference)
+        assert headline([difference]) == []
