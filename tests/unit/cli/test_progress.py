@@ -1,0 +1,45 @@
+"""Progress is drawn on a terminal's standard error, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+WORDS = [sys.executable, "-m", "volery.cli.main", "compare", "megha", "--trace", "syn:50x2000", "--workers", "200"]
+
+
+def drawn_and_printed(*more: str) -> tuple[str, str]:
+    ours, theirs = pty.openpty()
+    try:
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
+        lab = subprocess.Popen([*WORDS, *more], stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment)
+        os.close(theirs)
+        drawn = b""
+        with suppress(OSError):  # Linux ends a terminal that nobody holds any more with EIO
+            while block := os.read(ours, 1 << 16):
+                drawn += block
+        printed, _ = lab.communicate()
+        assert lab.returncode == 0
+        return drawn.decode(), printed
+    finally:
+        os.close(ours)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_terminal_sees_every_run_and_how_many_there_are(processes: str) -> None:
+    drawn, printed = drawn_and_printed("--seeds", "2", "-p", processes)
+    for text in ("megha, seed 0", "megha, seed 1", "/2,000 jobs", "s simulated", "tasks/s", "ETA", "2/2 runs"):
+        assert text in drawn
+    assert "all runs" not in printed
+    assert "median" in printed
+
+
+def test_json_comes_without_progress() -> None:
+    drawn, printed = drawn_and_printed("--json")
+    assert drawn == ""
+    assert printed.startswith("{")

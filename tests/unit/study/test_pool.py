@@ -1,0 +1,48 @@
+"""A run's process that dies says so; the others are ended, none is left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+from contextlib import closing
+
+import pytest
+
+from volery.sim import Progress
+from volery.study import LostRunError, Outcome, PlannedRun, TraceFacts, compare_spec, plan
+from volery.study.pool import each_outcome
+
+
+class Killer:
+    """Kills every run's process as soon as the first has read its input."""
+
+    def expected(self, run_count: int) -> None:
+        assert run_count == 2
+
+    def started(self, run: PlannedRun) -> None: ...
+
+    def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
+        for child in multiprocessing.active_children():
+            child.kill()
+
+    def moved(self, run: PlannedRun, progress: Progress) -> None: ...
+
+    def ended(self, run: PlannedRun, outcome: Outcome) -> None:
+        raise AssertionError("nothing can end well")
+
+
+LONG = compare_spec(("megha", "megha:gms=2"), {"trace": "syn:500x2000", "workers": 1000}, 1)
+
+
+def test_a_process_that_dies_is_named_with_its_run() -> None:
+    with pytest.raises(LostRunError, match=r"the process of megha.* \(seed 0\) ended with status -9 and no answer"):
+        list(each_outcome(plan(LONG), 2, Killer()))
+    assert multiprocessing.active_children() == []
+
+
+def test_closing_early_ends_what_is_running() -> None:
+    short = compare_spec(("megha",), {"trace": "syn:5x2", "workers": 60}, 1)
+    with closing(each_outcome([*plan(short), *plan(LONG)], 3, None)) as outcomes:
+        run, outcome = next(outcomes)
+    assert run.spec.trace == "syn:5x2"
+    assert outcome.summary.tasks == 10
+    assert multiprocessing.active_children() == []
