@@ -14,28 +14,39 @@ CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
 class Compared(Protocol):
-    """What a study says about one quantity of two groups (read-only).
-
-    a and b are labels; jobs is "all", "short" or "long"; unit is "s", or empty for a fraction; a_mean and b_mean are
-    means over the seeds, and the difference is that of a - b.
-    """
+    """What a study says about one quantity of two groups (read-only)."""
 
     @property
-    def a(self) -> str: ...  # noqa: D102 - the class says what it is
+    def a(self) -> str:
+        """Label of the first group."""
+
     @property
-    def b(self) -> str: ...  # noqa: D102
+    def b(self) -> str:
+        """Label of the second group."""
+
     @property
-    def jobs(self) -> str: ...  # noqa: D102
+    def jobs(self) -> str:
+        """The class of jobs: "all", "short" or "long"."""
+
     @property
-    def quantity(self) -> str: ...  # noqa: D102
+    def quantity(self) -> str:
+        """What was compared, for example "median delay"."""
+
     @property
-    def unit(self) -> str: ...  # noqa: D102
+    def unit(self) -> str:
+        """Unit of the means: "s", or empty for a fraction."""
+
     @property
-    def a_mean(self) -> float: ...  # noqa: D102
+    def a_mean(self) -> float:
+        """Of the first group, over the seeds."""
+
     @property
-    def b_mean(self) -> float: ...  # noqa: D102
+    def b_mean(self) -> float:
+        """Of the second group, over the seeds."""
+
     @property
-    def difference(self) -> Difference: ...  # noqa: D102
+    def difference(self) -> Difference:
+        """Of a - b, over the seeds."""
 
 
 class RunGroup(msgspec.Struct, frozen=True):

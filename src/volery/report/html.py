@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
@@ -52,7 +53,8 @@ def write_report(folder: Path) -> Path:
 def render(results: Results) -> str:
     """The page as text."""
     groups = group_runs(results.summary.runs)
-    title = str(results.manifest.config.get("name") or "Comparison of schedulers")
+    title = str(results.manifest.config.get("name") or "comparison of schedulers")
+    title = title[0].upper() + title[1:]
     sections = (
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
@@ -186,7 +188,7 @@ def _differences(differences: Sequence[Compared]) -> str:
             name = f"{d.a} {MINUS} {d.b}" if pair != before else ""
             numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), signed(d.difference.mean, d.unit)]
             cells = [name, jobs, d.quantity, reading(d), *numbers, interval(d.difference, d.unit)]
-            yield Row(cells, "first" if pair != before else "" if d.difference.is_shown else "part")
+            yield Row(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
             before, jobs_before = pair, d.jobs
 
     if not differences:
@@ -252,7 +254,7 @@ def _allocation_table(groups: Sequence[RunGroup]) -> str:
         for group in groups:
             total = group.mean(lambda run: run.allocation_s.total.mean)
             p99 = group.mean(lambda run: run.allocation_s.total.p99)
-            parts = [group.mean(lambda run, of=of: of(run.allocation_s)) for _, of in PARTS]  # type: ignore[misc]
+            parts = [_mean_part_s(group, of) for _, of in PARTS]
             yield Row([group.label, duration(total), duration(p99), *map(duration, parts)])
 
     heads = ["architecture", "mean", "p99", *(name for name, _ in PARTS)]
@@ -261,12 +263,13 @@ def _allocation_table(groups: Sequence[RunGroup]) -> str:
     ) + table(heads, rows())
 
 
+def _mean_part_s(group: RunGroup, part: Callable[[AllocationSummary], float]) -> float:
+    return group.mean(lambda run: part(run.allocation_s))
+
+
 def _allocation_figures(groups: Sequence[RunGroup]) -> Iterator[str]:
     for place, (setting, members) in enumerate(_settings(groups)):
-        parts = {
-            name: [group.mean(lambda run, of=of: of(run.allocation_s)) for group in members]  # type: ignore[misc]
-            for name, of in PARTS
-        }
+        parts = {name: [_mean_part_s(group, of) for group in members] for name, of in PARTS}
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {setting}." if setting else ".")
         yield figure(plots.allocation_bars(parts, labels), f"allocation-{place}", caption)
@@ -303,7 +306,7 @@ def _verify(results: Results) -> str:
     return (
         paragraph("This runs everything again and compares the digests (SHA-256 over submit, start, finish, worker and "
                   "attempt of every task and the answer to every job):")
-        + code(f"volery verify {results.path.name}")
+        + code(f"volery verify {shlex.quote(results.path.resolve().name)}")
         + definitions([("Trace SHA-256", str(trace.get("sha256", "")))])
         + folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3))
     )  # fmt: skip

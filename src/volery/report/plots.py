@@ -111,7 +111,9 @@ def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") ->
             ("99th percentile", "^", 1, [load.p99 for load in loads]),
         ):
             face = INK if marker == "_" else PALETTE[place]
-            axes.plot(places, values, linestyle="", marker=marker, color=face, markersize=6, label=name)
+            axes.plot(
+                places, values, linestyle="", marker=marker, color=face, markersize=6, markeredgewidth=1.8, label=name
+            )
         axes.set_xticks(places, [str(load.constraint) for load in loads], fontsize=9)
         axes.grid(visible=False, axis="x")
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")

@@ -44,9 +44,10 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     for (a, b), pair in itertools.groupby(differences, key=lambda compared: (compared.a, compared.b)):
         parts += ["", _difference_table(a, b, list(pair), width)]
     if differences:
-        parts.append(
-            Text(f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds.", style="dim")
-        )
+        parts += [
+            "",
+            Text(f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds.", style="dim"),
+        ]
         if warning := caution(differences):
             parts.append(Text(warning, style="yellow"))
     return Group(*parts)
