@@ -24,21 +24,6 @@ class UnknownMessageError(TypeError):
     """A component was handed an event that its `receives` table does not list."""
 
 
-def _door(role: str, handlers: Mapping[type, Handler]) -> Callable[..., None]:
-    """The `handle` of one class, with its table at hand: the hottest call of every run."""
-
-    def handle(self: Component, event: Event, source: Address, now: Time) -> None:
-        try:
-            handler = handlers[type(event)]
-        except KeyError:
-            known = ", ".join(sorted(t.__name__ for t in handlers))
-            raise UnknownMessageError(f"{role} does not receive {type(event).__name__}; it receives {known}") from None
-        handler(self, event, source, now)
-
-    handle.__doc__ = Component.handle.__doc__
-    return handle
-
-
 class Component:
     """A role of an architecture: Global Master, Local Master, distributor, node ...
 
@@ -48,17 +33,12 @@ class Component:
 
     __slots__ = ("_port",)
     receives: ClassVar[Mapping[type, Handler]] = {}
-    overrides_handle: ClassVar[bool] = False
     _port: Port
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Bind the table's entries to this class's own methods, and the door to the table."""
+        """Bind the table's entries to this class's own methods."""
         super().__init_subclass__(**kwargs)
         cls.receives = {event: getattr(cls, handler.__name__, handler) for event, handler in cls.receives.items()}
-        if not cls.overrides_handle:
-            cls.overrides_handle = "handle" in cls.__dict__
-            if not cls.overrides_handle:
-                cls.handle = _door(cls.__name__, cls.receives)  # type: ignore[method-assign]  # same signature
 
     def bind(self, port: Port) -> None:
         """Give the component its port; the driver does this once, before `start`."""
@@ -69,10 +49,19 @@ class Component:
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """The only door. It runs alone and to the end; an unknown message raises `UnknownMessageError`."""
-        raise UnknownMessageError(f"{type(self).__name__} receives nothing, got {event!r} from {source} at {now} us")
+        handler = self.receives.get(type(event))
+        if handler is None:
+            raise UnknownMessageError(unknown(self, event, source, now))
+        handler(self, event, source, now)
 
     def check(self) -> None:
         """Raise AssertionError on a broken invariant; tests call it after every event."""
+
+
+def unknown(component: object, event: object, source: Address, now: Time) -> str:
+    """What to say of an event that a component has no handler for."""
+    known = ", ".join(sorted(event_type.__name__ for event_type in getattr(component, "receives", ())))
+    return f"{type(component).__name__} does not receive {event!r} (from {source} at {now} us); it receives {known}"
 
 
 class Deployment(msgspec.Struct, frozen=True):

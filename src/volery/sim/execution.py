@@ -8,21 +8,70 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from volery.core.events import Computed, Fact, TaskFinished, TimerFired
+from volery.core.component import Component, UnknownMessageError, unknown
+from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
 from volery.core.trace import NEVER
-from volery.sim.network import Lane
+from volery.sim.network import Handlers, Lane
 
 if TYPE_CHECKING:
     from volery.core.port import Problem
     from volery.sim.kernel import Kernel
-    from volery.sim.network import Deliver
+
+Handle = Callable[[Event, Address, Time], None]
 
 
 class BrokenRule(AssertionError):  # noqa: N818 - it states what a design did, like AssertionError itself
     """A design asked for what must never happen: a slot taken twice, a constraint ignored, a task run twice."""
+
+
+class Door(NamedTuple):
+    """Where events of one address go: what a component's `handle` does, without the call, unless it is overridden.
+
+    Args:
+        owner: first argument of the handlers.
+        handlers: by type of event.
+    """
+
+    owner: object
+    handlers: Handlers
+
+    def deliver(self, event: Event, source: Address, now: Time) -> None:
+        """Hand one event over."""
+        try:
+            handler = self.handlers[type(event)]
+        except KeyError:
+            raise UnknownMessageError(unknown(self.owner, event, source, now)) from None
+        handler(self.owner, event, source, now)
+
+    @staticmethod
+    def of(component: Component) -> Door:
+        """The door of a component."""
+        if type(component).handle is Component.handle:
+            return Door(component, component.receives)
+        return Door.through(component.handle)
+
+    @staticmethod
+    def through(handle: Handle) -> Door:
+        """A door that hands every event to one function."""
+        return Door(handle, _Everything())
+
+
+class _Everything(dict[type, Callable[..., None]]):
+    """Handlers of a door that is a function."""
+
+    def __missing__(self, key: type) -> Callable[..., None]:
+        self[key] = _call
+        return _call
+
+
+def _call(handle: Handle, event: Event, source: Address, now: Time) -> None:
+    handle(event, source, now)
+
+
+Route = tuple[Lane, object, Handlers]
 
 
 class Routes:
@@ -30,11 +79,11 @@ class Routes:
 
     __slots__ = ("_resolve", "known")
 
-    def __init__(self, resolve: Callable[[Address], tuple[Lane, Deliver]]) -> None:
-        self.known: dict[Address, tuple[Lane, Deliver]] = {}
+    def __init__(self, resolve: Callable[[Address], Route]) -> None:
+        self.known: dict[Address, Route] = {}
         self._resolve = resolve
 
-    def to(self, address: Address) -> tuple[Lane, Deliver]:
+    def to(self, address: Address) -> Route:
         """The route to a receiver."""
         route = self.known.get(address)
         if route is None:
@@ -45,15 +94,15 @@ class Routes:
 class LabPort:
     """The lab's port: effects apply at once. A port that stands on a machine may launch."""
 
-    __slots__ = ("_kernel", "_known_routes", "_routes", "_timers", "address", "deliver", "idle", "lacks", "machine")
+    __slots__ = ("_kernel", "_known_routes", "_routes", "_timers", "address", "door", "idle", "lacks", "machine")
 
-    def __init__(self, kernel: Kernel, address: Address, routes: Routes, deliver: Deliver) -> None:
+    def __init__(self, kernel: Kernel, address: Address, routes: Routes, door: Door) -> None:
         self._kernel = kernel
         self._routes = routes
         self._known_routes = routes.known
         self._timers: dict[Key, object] | None = None
         self.address = address
-        self.deliver = deliver
+        self.door = door
         self.machine = -1
         self.idle = 0
         self.lacks = 0
@@ -61,10 +110,10 @@ class LabPort:
     def send(self, to: Address, message: Message) -> None:
         """Put the message on the lane of its link."""
         try:
-            lane, deliver = self._known_routes[to]
+            lane, receiver, handlers = self._known_routes[to]
         except KeyError:
-            lane, deliver = self._routes.to(to)
-        lane.sent.append((deliver, message, self.address, self._kernel.path))
+            lane, receiver, handlers = self._routes.to(to)
+        lane.sent.append((receiver, handlers, message, self.address, self._kernel.path))
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
         """Occupy a slot until the true duration has passed.
@@ -110,16 +159,13 @@ class LabPort:
     def _fire(self, key: Key, token: object, now: Time) -> None:
         if self._timers is not None and self._timers.get(key) is token:
             del self._timers[key]
-            self.deliver(TimerFired(key), self.address, now)  # type: ignore[arg-type]  # the door takes every event
+            self.door.deliver(TimerFired(key), self.address, now)
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time."""
         answer = Computed(key, problem.solve(problem.argument))
         kernel = self._kernel
-        kernel.schedule(
-            kernel.now + problem.decision_us,
-            lambda now: self.deliver(answer, self.address, now),  # type: ignore[arg-type]  # as above
-        )
+        kernel.schedule(kernel.now + problem.decision_us, lambda now: self.door.deliver(answer, self.address, now))
 
     def observe(self, fact: Fact) -> None:
         """Add the fact to the records."""

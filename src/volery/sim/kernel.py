@@ -15,14 +15,14 @@ from random import Random
 
 import msgspec
 
-from volery.core.component import Component, Deployment, role_of
+from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.events import Event, JobAccepted, JobDone, JobRejected, TaskFinished
 from volery.core.model import SUBMITTER, Address, Cluster, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
-from volery.sim.execution import BrokenRule, LabPort, Routes
-from volery.sim.network import Deliver, Faults, Lane, Network, Sent
+from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes
+from volery.sim.network import Faults, Lane, Network, Sent
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
@@ -82,9 +82,9 @@ class Submitter:
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay."""
-        lane, deliver = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
+        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
         for message in self._kernel.trace.submission(job):
-            lane.sent.append((deliver, message, SUBMITTER, 0))
+            lane.sent.append((receiver, handlers, message, SUBMITTER, 0))
             self.message_count += 1
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
@@ -124,24 +124,22 @@ class Kernel:
         self._streams = Streams(seed)
         self._lanes: dict[Time, Lane] = {0: Lane(0)}
         self._routes: dict[str, Routes] = {}
-        self._doors: dict[Address, Deliver] = {}
+        self._doors: dict[Address, Door] = {}
         self._killed: set[tuple[Address, TaskId, int]] = set()
-        self._last_due: dict[tuple[Address, Deliver], Time] = {}
+        self._last_due: dict[tuple[Address, object], Time] = {}
         self._free_at: dict[Address, Time] = {}
         self._network_stream = self._streams.of("network")
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults()
         self.submitter = Submitter(self, deployment.entry)
-        self._doors[SUBMITTER] = self.submitter.handle
+        self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         self._ports: dict[Address, LabPort] = {}
         for address, component in deployment.components.items():
             self._install(address, component, cluster)
 
     def _install(self, address: Address, component: Component, cluster: Cluster) -> None:
-        door: Deliver = component.handle
-        if self.options.check:
-            door = _checked(component)
+        door = Door.through(_checked(component)) if self.options.check else Door.of(component)
         port = LabPort(self, address, self.routes_of(role_of(address)), door)
         machine = self._deployment.machines.get(address)
         if machine is not None:
@@ -149,7 +147,7 @@ class Kernel:
             port.idle = cluster.slots[machine]
             port.lacks = ~cluster.constraints[machine]
         cost = self.options.costs.get(role_of(address), 0)
-        self._doors[address] = self._server(address, door, cost) if cost else door
+        self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
         self._ports[address] = port
         component.bind(port)
 
@@ -159,27 +157,27 @@ class Kernel:
             self._routes[role] = Routes(lambda to: self._route(role, to))
         return self._routes[role]
 
-    def _route(self, role: str, to: Address) -> tuple[Lane, Deliver]:
+    def _route(self, role: str, to: Address) -> Route:
         door = self._doors.get(to)
         if door is None:
             raise KeyError(f"a {role} sent to {to!r}, which is not an address of this deployment")
         delay = 0 if SUBMITTER in (role, to) else self.network.delay(role, role_of(to), self._deployment.delays)
         if delay not in self._lanes:
-            self._lanes[delay] = Lane(delay)
-            self._lanes = dict(sorted(self._lanes.items(), reverse=True))
-        return self._lanes[delay], door
+            # a new dict, longest delay first: the run may be iterating over the old one
+            self._lanes = dict(sorted({**self._lanes, delay: Lane(delay)}.items(), reverse=True))
+        return self._lanes[delay], door.owner, door.handlers
 
-    def _server(self, address: Address, door: Deliver, cost: Time) -> Deliver:
+    def _server(self, address: Address, door: Door, cost: Time) -> Handle:
         """A door behind a FIFO that serves one message per `cost` microseconds."""
         service = cost << PATH_SHIFT
 
-        def enqueue(message: Message, source: Address, now: Time) -> None:
+        def enqueue(message: Event, source: Address, now: Time) -> None:
             path = self.path + service
             done = self._free_at[address] = max(now, self._free_at.get(address, 0)) + cost
 
             def serve(at: Time) -> None:
                 self.path = path
-                door(message, source, at)
+                door.deliver(message, source, at)
 
             self.schedule(done, serve)
 
@@ -246,7 +244,8 @@ class Kernel:
                 continue
             port.idle += 1
             finish_us[event.task.id] = now
-            port.deliver(event, port.address, now)  # type: ignore[arg-type]  # the door takes every event
+            door = port.door
+            door.handlers[TaskFinished](door.owner, event, port.address, now)
 
     def _act(self, now: Time) -> None:
         while now in self.actions:
@@ -260,10 +259,14 @@ class Kernel:
         if self._tie_stream is not None:
             batch = shuffled(batch, self._tie_stream)
         if self.options.copy_messages:
-            batch = [(door, copied(message), source, path) for door, message, source, path in batch]
-        for door, message, source, path in batch:
+            batch = [(owner, table, copied(message), source, path) for owner, table, message, source, path in batch]
+        for owner, handlers, message, source, path in batch:
             self.path = path + delay
-            door(message, source, now)
+            try:
+                handler = handlers[type(message)]
+            except KeyError:
+                raise UnknownMessageError(unknown(owner, message, source, now)) from None
+            handler(owner, message, source, now)
 
     def _quiet(self, now: Time) -> None:
         """Deliver what costs no time until nothing is left, then close the instant."""
@@ -290,10 +293,10 @@ class Kernel:
         stream, faults, jitter = self._network_stream, self.options.faults, self.network.jitter_us
         at_once = []
         for item in sent:
-            if item[2] == SUBMITTER or item[0] == self.submitter.handle:
+            if item[3] == SUBMITTER or item[0] == self.submitter.handle:
                 at_once.append(item)
                 continue
-            link = (item[2], item[0])
+            link = (item[3], item[0])
             due = now + delay + (int(stream.expovariate(1.0) * jitter) if jitter and delay else 0)
             due = self._last_due[link] = max(due, self._last_due.get(link, 0))
             for extra in faults.copies(stream):
@@ -341,7 +344,7 @@ class Kernel:
 
         def end(now: Time) -> None:
             port.idle += 1
-            port.deliver(TaskFinished(event.task, attempt, "killed"), port.address, now)  # type: ignore[arg-type]
+            port.door.deliver(TaskFinished(event.task, attempt, "killed"), port.address, now)
 
         self.schedule(self.now, end)
 
@@ -370,12 +373,12 @@ def copied(message: Message) -> Message:
 
 def shuffled(batch: list[Sent], stream: Random) -> list[Sent]:
     """The batch in another order that keeps each link's own order."""
-    keys: dict[tuple[Address, Deliver], float] = {}
-    return sorted(batch, key=lambda item: keys.setdefault((item[2], item[0]), stream.random()))
+    keys: dict[tuple[Address, object], float] = {}
+    return sorted(batch, key=lambda item: keys.setdefault((item[3], item[0]), stream.random()))
 
 
-def _checked(component: Component) -> Deliver:
-    def door(message: Message, source: Address, now: Time) -> None:
+def _checked(component: Component) -> Handle:
+    def door(message: Event, source: Address, now: Time) -> None:
         component.handle(message, source, now)
         component.check()
 

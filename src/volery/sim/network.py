@@ -20,9 +20,9 @@ from volery.core.model import Address, Message, Time
 HOP_US = 500
 """The published simulators' one-way delay: 0.5 ms (Pigeon, Eagle, Phoenix, Megha)."""
 
-Deliver = Callable[[Message, Address, Time], None]
-Sent = tuple[Deliver, Message, Address, int]
-"""Receiver's door, message, sender, and the path so far (see `volery.core.records.PATH_SHIFT`)."""
+Handlers = Mapping[type, Callable[..., None]]
+Sent = tuple[object, Handlers, Message, Address, int]
+"""Receiver, its table of handlers, message, sender, and the path so far (see `volery.core.records.PATH_SHIFT`)."""
 
 
 class Network(msgspec.Struct, frozen=True):

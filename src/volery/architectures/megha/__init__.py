@@ -74,11 +74,11 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
             completion_notice=config.completion_notice,
         )
     machines: dict[str, int] = {}
-    for machine, partition in zip(layout.machine_of, layout.partition_of, strict=True):
-        address = f"node/{machine}"
-        if address not in machines:
-            machines[address] = machine
-            components[address] = Node(partition // config.gms)
+    for partition, lm in enumerate(layout.lm_of):
+        for address, machine in zip(layout.nodes[partition], layout.machines[partition], strict=True):
+            if address not in machines:
+                machines[address] = machine
+                components[address] = Node(lm)
     return Deployment(components, machines, lambda job: f"gm/{job % config.gms}", {("node", "lm"): 0})
 
 

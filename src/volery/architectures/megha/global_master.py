@@ -11,7 +11,7 @@ from volery.core.component import Component
 from volery.core.events import Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
-from volery.policies.match import MatchPolicy, bytes_vector, positions, uniform_position
+from volery.policies.match import MatchPolicy, bytes_vector, positions
 from volery.policies.queueing import ConstraintQueue
 
 
@@ -30,8 +30,8 @@ class GlobalMaster(Component):
     """
 
     __slots__ = (
-        "_batch_max", "_by_fewest", "_cursor", "_eager_retry", "_free", "_gm", "_heard", "_jobs", "_layout", "_lms",
-        "_orders", "_placed", "_queue", "_queue_max", "_requests", "_stream",
+        "_after", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_gm", "_heard", "_jobs", "_layout", "_lms",
+        "_members", "_next", "_orders", "_outside", "_placed", "_queue", "_queue_max", "_requests", "_stream",
     )  # fmt: skip
 
     def __init__(
@@ -49,15 +49,20 @@ class GlobalMaster(Component):
         self._layout = layout
         self._lms = [f"lm/{lm}" for lm in range(layout.lm_count)]
         self._orders = layout.search_orders(gm)
+        internal = list(self._orders)
+        following = dict(zip(internal, internal[1:] + internal[:1], strict=True))
+        self._after = [following[lm * layout.gm_count + gm] for lm in layout.lm_of]
+        self._outside = [p not in following for p in range(len(layout.size))]
+        self._next = internal[gm % layout.lm_count]
+        self._members = [matches.members for matches in layout.matches]
         self._by_fewest = match == "min-constraints"
         self._batch_max = batch_max
         self._eager_retry = eager_retry
         self._queue_max = queue_max
         self._stream = stream
         self._free = [layout.whole(p) for p in range(len(layout.size))]
-        self._cursor = gm % layout.lm_count
         self._queue = ConstraintQueue()
-        self._placed: dict[TaskId, tuple[Task, int]] = {}
+        self._placed: dict[TaskId, tuple[Task, int, int]] = {}
         self._requests = [0] * layout.lm_count
         self._heard = dict.fromkeys(self._lms, 0)
 
@@ -87,94 +92,100 @@ class GlobalMaster(Component):
     def _place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request; return what fits nowhere in the view.
 
-        One loop without calls per task: this is the hottest code of the design.
+        One loop without calls per task where a frequent constraint set meets a free unit at the first draw: this is
+        the hottest code of the design.
         """
-        free, layout, cursor, placed = self._free, self._layout, self._cursor, self._placed
-        bits = layout.bits
-        matches, first_unit, size, gm_count = layout.matches, layout.first_unit, layout.size, layout.gm_count
-        random, by_fewest, orders = self._stream.random, self._by_fewest, self._orders
+        free, layout, partition, placed = self._free, self._layout, self._next, self._placed
+        bits, random, after, by_fewest = layout.bits, self._stream.random, self._after, self._by_fewest
+        members_of, outside = self._members, self._outside
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
         external = 0
         for task in tasks:
-            mask = task.constraints
-            internal, beyond = orders[cursor]
-            for partition in internal:
-                candidates = free[partition]
-                if candidates and (candidates := candidates & matches[partition][mask]):
-                    break
+            members = None if by_fewest else members_of[partition].get(task.constraints)
+            if members and free[partition] & (bit := bits[position := members[int(random() * len(members))]]):
+                chosen = partition
             else:
-                for partition in beyond:
-                    candidates = free[partition]
-                    if candidates and (candidates := candidates & matches[partition][mask]):
-                        external += 1
-                        break
-                else:
+                chosen, position = self._search(partition, task.constraints)
+                if chosen < 0:
                     unplaced.append(task)
                     continue
-            if by_fewest:
-                position = (candidates & -candidates).bit_length() - 1
-            else:
-                position = int(random() * size[partition])
-                if not candidates & bits[position]:
-                    position = uniform_position(candidates, size[partition], random)
-            free[partition] ^= bits[position]
-            unit = first_unit[partition] + position
-            placed[task.id] = (task, unit)
-            lm = partition // gm_count
-            cursor = lm + 1 if lm + 1 < layout.lm_count else 0
-            batch = batches.get(lm)
+                bit = bits[position]
+            free[chosen] ^= bit
+            placed[task.id] = (task, chosen, bit)
+            partition = after[chosen]
+            external += outside[chosen]
+            batch = batches.get(chosen)
             if batch is None:
-                batch = batches[lm] = ([], [])
+                batch = batches[chosen] = ([], [])
             batch[0].append(task)
-            batch[1].append(unit)
-        self._cursor = cursor
-        for lm, (batch_tasks, units) in batches.items():
-            self._request(lm, batch_tasks, units)
+            batch[1].append(position)
+        self._next = partition
+        for chosen, (batch_tasks, batch_positions) in batches.items():
+            self._request(chosen, batch_tasks, batch_positions)
         if external:
             self._port.observe(Counted("external_placements", external))
         return unplaced
 
-    def _request(self, lm: int, tasks: Sequence[Task], units: Sequence[int]) -> None:
+    def _search(self, start: int, mask: int) -> tuple[int, int]:
+        """A partition and a free suitable position: internal partitions first, round robin over LMs; (-1, -1): none."""
+        free, matches = self._free, self._layout.matches
+        for partition in self._orders[start]:
+            candidates = free[partition]
+            if candidates:
+                candidates &= matches[partition][mask]
+                if candidates:
+                    if self._by_fewest:
+                        return partition, (candidates & -candidates).bit_length() - 1
+                    return partition, matches[partition].pick(mask, candidates, self._stream.random)
+        return -1, -1
+
+    def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
+        lm = self._layout.lm_of[partition]
         for at in range(0, len(tasks), self._batch_max):
             number = self._requests[lm] = self._requests[lm] + 1
             chunk = slice(at, at + self._batch_max)
-            self._port.send(self._lms[lm], Request(number, tuple(tasks[chunk]), tuple(units[chunk])))
+            request = Request(number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
+            self._port.send(self._lms[lm], request)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """A task of ours has ended: give its unit to the first queued task that fits, else mark it free."""
         placed = self._placed.pop(message.task, None)
         if placed is None:
             return
-        task, unit = placed
-        self._free[self._layout.partition_of[unit]] |= self._layout.bit_of[unit]
+        task, partition, bit = placed
+        self._free[partition] |= bit
         if self._queue:
-            self._offer((unit,))
+            self._offer(partition, (bit.bit_length() - 1,))
         self._jobs.finished(task.job)
 
-    def _offer(self, units: Iterable[int]) -> None:
-        """Give units of one Local Master, as far as they are free in the view, to the first queued tasks that fit."""
-        layout, tasks, taken = self._layout, [], []
-        for unit in units:
-            partition, bit = layout.partition_of[unit], layout.bit_of[unit]
+    def _offer(self, partition: int, places: Iterable[int]) -> None:
+        """Give units of a partition, as far as they are free in the view, to the first queued tasks that fit."""
+        bits, constraints = self._layout.bits, self._layout.constraints[partition]
+        tasks, taken = [], []
+        for position in places:
+            bit = bits[position]
             if self._free[partition] & bit:
-                task = self._queue.pop_fitting(layout.constraints_of[unit])
+                task = self._queue.pop_fitting(constraints[position])
                 if task is not None:
                     self._free[partition] ^= bit
-                    self._placed[task.id] = (task, unit)
+                    self._placed[task.id] = (task, partition, bit)
                     tasks.append(task)
-                    taken.append(unit)
+                    taken.append(position)
         if tasks:
-            self._request(layout.partition_of[taken[0]] // layout.gm_count, tasks, taken)
+            self._request(partition, tasks, taken)
 
     def on_update(self, message: Update, source: Address, now: Time) -> None:
         """Take over what a Local Master says about its cluster, and use what has become free."""
-        freed = self._learn(message, source)
-        if self._queue:
-            self._offer(freed)
+        self._offer_all(self._learn(message, source))
 
-    def _learn(self, update: Update, source: Address) -> list[int]:
-        """Change the view and return the units that became free; an older update than the last heard is stale."""
+    def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
+        for partition, vector in freed:
+            if self._queue:
+                self._offer(partition, positions(vector))
+
+    def _learn(self, update: Update, source: Address) -> list[tuple[int, int]]:
+        """Change the view and return per partition what became free; an update older than the last heard is stale."""
         if update.number <= self._heard[source]:
             return []
         self._heard[source] = update.number
@@ -184,9 +195,7 @@ class GlobalMaster(Component):
             freed, partition = bytes_vector(change.freed), change.partition
             kept = 0 if update.snapshot else self._free[partition] & ~bytes_vector(change.taken)
             self._free[partition] = kept | freed
-            if self._queue:
-                first = self._layout.first_unit[partition]
-                freed_units += [first + position for position in positions(freed)]
+            freed_units.append((partition, freed))
         return freed_units
 
     def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
@@ -197,8 +206,7 @@ class GlobalMaster(Component):
         waiting = self._place(refused) if self._eager_retry else refused
         for task in reversed(waiting):
             self._queue.push_front(task)
-        if self._queue:
-            self._offer(freed)
+        self._offer_all(freed)
 
     def check(self) -> None:
         """While tasks wait, no unit that they could use is free in the view (unless refused tasks wait by design)."""

@@ -66,7 +66,7 @@ class LocalMaster(Component):
         self._busy = [0] * len(layout.size)
         self._told = {gm: [0] * len(layout.size) for gm in self._gms}
         self._repeat = {gm: [0] * len(layout.size) for gm in self._gms}
-        self._owned: dict[TaskId, tuple[int, Address]] = {}
+        self._owned: dict[TaskId, tuple[int, int, Address]] = {}
         self._seen = dict.fromkeys(self._gms, 0)
         self._updates = dict.fromkeys(self._gms, 0)
         self._launches = 0
@@ -77,21 +77,22 @@ class LocalMaster(Component):
         if message.number <= self._seen[source]:
             return
         self._seen[source] = message.number
-        layout, busy, told, owned = self._layout, self._busy, self._told[source], self._owned
-        partition_of, bit_of, node_of = layout.partition_of, layout.bit_of, layout.node_of
-        send, number = self._port.send, self._launches
+        partition = message.partition
+        bits, nodes, owned = self._layout.bits, self._layout.nodes[partition], self._owned
+        send, number, busy, wanted = self._port.send, self._launches, self._busy[partition], 0
         refused = []
-        for task, unit in zip(message.tasks, message.units, strict=True):
-            partition, bit = partition_of[unit], bit_of[unit]
-            taken = busy[partition]
-            told[partition] |= bit
-            if taken & bit:
+        for task, position in zip(message.tasks, message.positions, strict=True):
+            bit = bits[position]
+            wanted |= bit
+            if busy & bit:
                 refused.append(task.id)
             else:
-                busy[partition] = taken | bit
-                owned[task.id] = (unit, source)
+                busy |= bit
+                owned[task.id] = (partition, bit, source)
                 number += 1
-                send(node_of[unit], Launch(number, task))
+                send(nodes[position], Launch(number, task))
+        self._busy[partition] = busy
+        self._told[source][partition] |= wanted
         self._launches = number
         if refused:
             self._port.send(source, Inconsistency(tuple(refused), self._update(source)))
@@ -103,8 +104,7 @@ class LocalMaster(Component):
         owned = self._owned.pop(message.task, None)
         if owned is None:
             return
-        unit, gm = owned
-        partition, bit = self._layout.partition_of[unit], self._layout.bit_of[unit]
+        partition, bit, gm = owned
         self._busy[partition] ^= bit
         self._told[gm][partition] ^= bit
         if self._completion_twice:
@@ -152,8 +152,8 @@ class LocalMaster(Component):
     def check(self) -> None:
         """A unit is busy exactly when a task owns it."""
         busy = [0] * len(self._busy)
-        for unit, _ in self._owned.values():
-            busy[self._layout.partition_of[unit]] ^= self._layout.bit_of[unit]
+        for partition, bit, _ in self._owned.values():
+            busy[partition] ^= bit
         assert busy == self._busy, "units without a task, or tasks that share a unit"
 
 

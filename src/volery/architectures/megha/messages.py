@@ -1,7 +1,7 @@
 """What Global Masters, Local Masters and nodes of Megha say to each other.
 
-A unit is a worker slot; units are numbered over the whole cluster. Numbers count the messages of one link, so that a
-repeated or stale message is recognised.
+A unit is a worker slot, named by its partition and its position there. Numbers count the messages of one link, so that
+a repeated or stale message is recognised.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from volery.core.model import Message, Task, TaskId
 
 
 class Request(Message, frozen=True):
-    """GM > LM: place these tasks on these units (validated one by one, at most `batch_max` of them)."""
+    """GM > LM: run these tasks at these positions of a partition (validated one by one, at most `batch_max`)."""
 
     number: int
+    partition: int
     tasks: tuple[Task, ...]
-    units: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
 class Launch(Message, frozen=True):

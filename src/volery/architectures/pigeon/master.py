@@ -10,7 +10,7 @@ from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch
 from volery.core.component import Component
 from volery.core.events import Measured, TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
-from volery.policies.match import MatchPolicy, positions, uniform_position
+from volery.policies.match import MatchPolicy, positions
 from volery.policies.queueing import ConstraintQueue
 
 WeightCounting = Literal["paper", "published-code"]
@@ -75,7 +75,7 @@ class Master(Component):
             if self._by_fewest:
                 unit = (candidates & -candidates).bit_length() - 1
             else:
-                unit = uniform_position(candidates, len(group.constraints), self._stream.random)
+                unit = matches.pick(task.constraints, candidates, self._stream.random)
             self._free ^= 1 << unit
             self._launch(task, unit, source)
 
