@@ -16,7 +16,7 @@ from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.jobs import JobLedger
-from volery.policies.match import Matches, fewest_constraints_first
+from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queueing import ConstraintQueue
 
 
@@ -47,7 +47,7 @@ class Scheduler(Component):
         machines = [machine for machine in order for _ in range(cluster.slots[machine])]
         self._nodes = [f"node/{machine}" for machine in machines]
         self._constraints = [cluster.constraints[machine] for machine in machines]
-        self._matches = Matches(self._constraints)
+        self._matches = Matches(self._constraints, Anchors(cluster.constraints))
         self._free = self._matches.every
         self._queue = ConstraintQueue()
         self._running: dict[TaskId, tuple[Task, int]] = {}

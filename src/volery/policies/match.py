@@ -20,13 +20,40 @@ MEMO_MAX: Final = 1024
 """Vectors kept per partition: the frequent constraint sets; more would only cost memory."""
 LISTED_CONSTRAINTS_MAX: Final = 2
 """Sets of at most two constraints are 72 % of Sharma's tasks and 232 of the 2,097,152 sets."""
+ANCHORS_MAX: Final = 1 << 16
 TRIES: Final = 6
 WORD: Final = 30
 """Bits of a one-digit Python integer."""
 
 
+class Anchors(dict[int, int]):
+    """Constraint set -> its two constraints that the fewest machines satisfy, or itself when it has no more.
+
+    Args:
+        constraints: of all machines of the cluster.
+    """
+
+    def __init__(self, constraints: Sequence[int]) -> None:
+        super().__init__()
+        width = max((mask.bit_length() for mask in constraints), default=0)
+        self._supply = [sum(mask >> k & 1 for mask in constraints) for k in range(width)]
+
+    def __missing__(self, mask: int) -> int:
+        anchor = mask
+        if mask.bit_count() > LISTED_CONSTRAINTS_MAX:
+            needed = sorted(positions(mask), key=lambda k: self._supply[k] if k < len(self._supply) else 0)
+            anchor = sum(1 << k for k in needed[:LISTED_CONSTRAINTS_MAX])
+        if len(self) < ANCHORS_MAX:
+            self[mask] = anchor
+        return anchor
+
+
 class Matches(dict[int, int]):
     """Constraint set -> vector of the units that satisfy it: a pure function of the cluster, shared inside a build.
+
+    Args:
+        constraints: per unit, in the order of positions.
+        anchors: of the cluster.
 
     Attributes:
         every: the vector of all units.
@@ -34,9 +61,9 @@ class Matches(dict[int, int]):
             for. A random choice from such a list hits a free unit at once unless most are busy.
     """
 
-    __slots__ = ("_rarity", "_tables", "every", "members")
+    __slots__ = ("_anchors", "_tables", "every", "members")
 
-    def __init__(self, constraints: Sequence[int]) -> None:
+    def __init__(self, constraints: Sequence[int], anchors: Anchors) -> None:
         super().__init__()
         self.every = (1 << len(constraints)) - 1
         having = [0] * max((mask.bit_length() for mask in constraints), default=0)
@@ -47,7 +74,7 @@ class Matches(dict[int, int]):
                 having[lowest.bit_length() - 1] |= bit
                 mask ^= lowest
         self._tables = [self._table(having[k : k + TABLE_BITS]) for k in range(0, len(having), TABLE_BITS)]
-        self._rarity = [vector.bit_count() for vector in having]
+        self._anchors = anchors
         self.members: dict[int, array[int]] = {}
 
     def _table(self, having: list[int]) -> list[int]:
@@ -79,21 +106,15 @@ class Matches(dict[int, int]):
             candidates: not 0; units that satisfy the set.
             random: uniform on [0, 1).
         """
-        if mask.bit_count() > LISTED_CONSTRAINTS_MAX:
-            mask = self._anchor(mask)
-        members = self.members.get(mask)
+        anchor = self._anchors[mask]
+        members = self.members.get(anchor)
         if members is None:
-            members = self.members[mask] = array("l", positions(self[mask]))
+            members = self.members[anchor] = array("l", positions(self[anchor]))
         for _ in range(TRIES):
             position = members[int(random() * len(members))]
             if candidates >> position & 1:
                 return position
         return nth_position(candidates, int(random() * candidates.bit_count()))
-
-    def _anchor(self, mask: int) -> int:
-        """The two constraints of a set that the fewest units satisfy."""
-        rarest = sorted(positions(mask), key=self._rarity.__getitem__)
-        return 1 << rarest[0] | 1 << rarest[1]
 
 
 def fewest_constraints_first(machines: Sequence[int], constraints: Sequence[int]) -> list[int]:

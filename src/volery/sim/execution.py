@@ -63,7 +63,6 @@ class _Everything(dict[type, Callable[..., None]]):
     """Handlers of a door that is a function."""
 
     def __missing__(self, key: type) -> Callable[..., None]:
-        self[key] = _call
         return _call
 
 
@@ -94,7 +93,19 @@ class Routes:
 class LabPort:
     """The lab's port: effects apply at once. A port that stands on a machine may launch."""
 
-    __slots__ = ("_kernel", "_known_routes", "_routes", "_timers", "address", "door", "idle", "lacks", "machine")
+    __slots__ = (
+        "_kernel",
+        "_known_routes",
+        "_routes",
+        "_timers",
+        "address",
+        "door",
+        "finished",
+        "idle",
+        "lacks",
+        "machine",
+        "owner",
+    )
 
     def __init__(self, kernel: Kernel, address: Address, routes: Routes, door: Door) -> None:
         self._kernel = kernel
@@ -103,6 +114,7 @@ class LabPort:
         self._timers: dict[Key, object] | None = None
         self.address = address
         self.door = door
+        self.owner, self.finished = door.owner, door.handlers.get(TaskFinished, _call)
         self.machine = -1
         self.idle = 0
         self.lacks = 0

@@ -244,8 +244,7 @@ class Kernel:
                 continue
             port.idle += 1
             finish_us[event.task.id] = now
-            door = port.door
-            door.handlers[TaskFinished](door.owner, event, port.address, now)
+            port.finished(port.owner, event, port.address, now)
 
     def _act(self, now: Time) -> None:
         while now in self.actions:

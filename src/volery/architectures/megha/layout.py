@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from volery.core.errors import InputError
 from volery.core.model import Cluster, split_evenly
-from volery.policies.match import Matches, fewest_constraints_first
+from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
 
 class Layout:
@@ -48,7 +48,8 @@ class Layout:
         self.constraints = [[cluster.constraints[machine] for machine in machines] for machines in self.machines]
         self.size = [len(machines) for machines in self.machines]
         self.lm_of = [partition // gm_count for partition in range(len(self.size))]
-        self.matches = [Matches(constraints) for constraints in self.constraints]
+        anchors = Anchors(cluster.constraints)
+        self.matches = [Matches(constraints, anchors) for constraints in self.constraints]
         self.bits = [1 << position for position in range(max(self.size))]
 
     def partitions_of_lm(self, lm: int) -> range:

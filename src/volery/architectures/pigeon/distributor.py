@@ -84,13 +84,13 @@ class Distributor(Component):
 
     def _draw(self, tasks: Sequence[Task], short: bool, shares: dict[int, list[Task]]) -> None:
         """A weighted random master for each task (PigeonC, section 4.2; unequal groups, Pigeon section 6.2)."""
-        random, cumulative = self._stream.random, self._supply.cumulative
+        random, known = self._stream.random, self._supply.known[short]
         for task in tasks:
-            totals = cumulative(task.constraints, short)
+            totals = known.get(task.constraints) or self._supply.cumulative(task.constraints, short)
             if not totals[-1]:
                 self._jobs.unsatisfiable(task.job)
                 continue
-            group = bisect_right(totals, random() * totals[-1])
+            group = bisect_right(totals, int(random() * totals[-1]))
             share = shares.get(group)
             if share is None:
                 shares[group] = [task]

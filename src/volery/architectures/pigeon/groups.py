@@ -10,7 +10,7 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.core.model import Cluster, split_evenly
-from volery.policies.match import Matches, fewest_constraints_first
+from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
 ConstraintCounting = Literal["exact", "published-code"]
 
@@ -23,11 +23,11 @@ class Group:
 
     Attributes:
         reserved: vector of the units that run short tasks only.
-        constraints, node_of: per unit.
+        constraints, node_of, bits: per unit.
         matches: constraint set -> vector of units.
     """
 
-    def __init__(self, cluster: Cluster, machines: Sequence[int], reserved: int) -> None:
+    def __init__(self, cluster: Cluster, machines: Sequence[int], reserved: int, anchors: Anchors) -> None:
         in_order = list(machines)
         kept_for_short = set(in_order[:reserved])
         self.machines: list[int] = []
@@ -41,7 +41,8 @@ class Group:
                 self.constraints.append(cluster.constraints[machine])
         self.in_order = [cluster.constraints[m] for m in in_order for _ in range(cluster.slots[m])]
         self.node_of = [f"node/{machine}" for machine in self.machines]
-        self.matches = Matches(self.constraints)
+        self.matches = Matches(self.constraints, anchors)
+        self.bits = [1 << unit for unit in range(len(self.machines))]
 
 
 def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reserved: int) -> list[Group]:
@@ -78,7 +79,8 @@ def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reser
             "pigeon:reserved",
             f"{reserved} reserved workers leave none for long tasks in a group of {smallest}; lower reserved",
         )
-    return [Group(cluster, machines, reserved) for machines in ranges]
+    anchors = Anchors(cluster.constraints)
+    return [Group(cluster, machines, reserved, anchors) for machines in ranges]
 
 
 class Supply:
@@ -87,6 +89,9 @@ class Supply:
     With counting "published-code" a group's units are merged as the public code of PigeonC merges them: in machine
     order, a unit whose constraints are contained in sets already listed counts for every one of those sets and not for
     its own, so that weak units count as strong ones. A pure function of the groups, shared inside one build.
+
+    Attributes:
+        known: for long and for short tasks, constraint set -> what `cumulative` has answered.
     """
 
     def __init__(self, groups: Sequence[Group], counting: ConstraintCounting) -> None:
@@ -106,20 +111,17 @@ class Supply:
                 counts += listed.values()
                 long_counts += listed.values()
         self._sets = np.array(sets, dtype=np.int64)
-        self._counts = np.array([long_counts, counts], dtype=np.int64)
+        self._counts = np.array([long_counts, counts], dtype=np.int32)
         self._starts = np.array(starts)
-        self._memo: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
+        self.known: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
         self.group_count = len(groups)
 
     def cumulative(self, mask: int, short: bool) -> list[int]:
         """Running totals over groups of the units that satisfy the set; long tasks may not use reserved units."""
-        memo = self._memo[short]
-        totals = memo.get(mask)
-        if totals is None:
-            fitting = np.where((self._sets & mask) == mask, self._counts[int(short)], 0)
-            totals = np.add.reduceat(fitting, self._starts).cumsum().tolist()
-            if len(memo) < MEMO_MAX:
-                memo[mask] = totals
+        fitting = np.where((self._sets & mask) == mask, self._counts[int(short)], 0)
+        totals: list[int] = np.add.reduceat(fitting, self._starts).cumsum().tolist()
+        if len(self.known[short]) < MEMO_MAX:
+            self.known[short][mask] = totals
         return totals
 
 

@@ -59,25 +59,32 @@ class Master(Component):
         if message.number <= self._seen.get(source, 0):
             return
         self._seen[source] = message.number
-        group = self._group
-        matches, reserved, short = group.matches, group.reserved, message.short
+        group, short, free = self._group, message.short, self._free
+        matches, reserved, bits = group.matches, group.reserved, group.bits
+        members_of, random, plain = matches.members, self._stream.random, not (reserved or self._by_fewest)
         queue = self._high if short else self._low
         if queue:
             self._port.observe(Measured("queued_tasks", len(self._high) + len(self._low)))
         for task in message.tasks:
-            candidates = self._free and self._free & matches[task.constraints]
+            members = members_of.get(task.constraints) if plain else None
+            if members and free & (bit := bits[unit := members[int(random() * len(members))]]):
+                free ^= bit
+                self._launch(task, unit, source)
+                continue
+            candidates = free and free & matches[task.constraints]
             if reserved:
                 candidates = candidates & ~reserved or (candidates if short else 0)
-            if not candidates:
+            if candidates:
+                if self._by_fewest:
+                    unit = (candidates & -candidates).bit_length() - 1
+                else:
+                    unit = matches.pick(task.constraints, candidates, random)
+                free ^= bits[unit]
+                self._launch(task, unit, source)
+            else:
                 queue.push(task)
                 self._owners[task.id] = source
-                continue
-            if self._by_fewest:
-                unit = (candidates & -candidates).bit_length() - 1
-            else:
-                unit = matches.pick(task.constraints, candidates, self._stream.random)
-            self._free ^= 1 << unit
-            self._launch(task, unit, source)
+        self._free = free
 
     def _launch(self, task: Task, unit: int, distributor: Address) -> None:
         self._owned[task.id] = unit
@@ -91,7 +98,7 @@ class Master(Component):
             return
         task = self._next(unit) if self._high or self._low else None
         if task is None:
-            self._free |= 1 << unit
+            self._free |= self._group.bits[unit]
         else:
             self._launch(task, unit, self._owners.pop(task.id))
 
