@@ -1,0 +1,80 @@
+"""The contract as plain functions: each `check_*(architecture)` raises NonconformanceError when a design breaks it.
+
+They need nothing but the design, so that the author of a scheduler elsewhere can call `conform(ARCHITECTURE)` from any
+test runner. A design is judged with its own defaults on clusters of about 40 machines; one that needs other parameters
+there is passed with other defaults (`msgspec.structs.replace(architecture, defaults=...)`).
+"""
+
+from volery.conformance.determinism import (
+    check_builds_share_nothing,
+    check_codec_changes_nothing,
+    check_knowledge_is_honest,
+    check_labels_do_not_matter,
+    check_observing_changes_nothing,
+    check_same_seed_same_digest,
+)
+from volery.conformance.protocol import (
+    check_allocation_adds_up,
+    check_costly_roles_saturate,
+    check_link_delays,
+    check_lone_task_costs_its_hops,
+    check_messages_are_declared,
+    check_messages_survive_the_codec,
+    check_stages_exist,
+    check_unknown_messages_raise,
+)
+from volery.conformance.safety import (
+    check_capacity_and_constraints,
+    check_done_is_said_once,
+    check_every_task_finishes_once,
+    check_goes_quiet,
+    check_invariants,
+    check_jitter_is_safe,
+    check_repeated_messages,
+    check_submitting_again_when_done,
+    check_submitting_twice,
+    check_ties_are_safe,
+)
+from volery.conformance.verdict import CHECKS, NonconformanceError, NotQuietError
+from volery.core.component import Architecture
+
+__all__ = [
+    "CHECKS",
+    "NonconformanceError",
+    "NotQuietError",
+    "check_allocation_adds_up",
+    "check_builds_share_nothing",
+    "check_capacity_and_constraints",
+    "check_codec_changes_nothing",
+    "check_costly_roles_saturate",
+    "check_done_is_said_once",
+    "check_every_task_finishes_once",
+    "check_goes_quiet",
+    "check_invariants",
+    "check_jitter_is_safe",
+    "check_knowledge_is_honest",
+    "check_labels_do_not_matter",
+    "check_link_delays",
+    "check_lone_task_costs_its_hops",
+    "check_messages_are_declared",
+    "check_messages_survive_the_codec",
+    "check_observing_changes_nothing",
+    "check_repeated_messages",
+    "check_same_seed_same_digest",
+    "check_stages_exist",
+    "check_submitting_again_when_done",
+    "check_submitting_twice",
+    "check_ties_are_safe",
+    "check_unknown_messages_raise",
+    "conform",
+]
+
+
+def conform(architecture: Architecture) -> None:
+    """Run every check.
+
+    Raises:
+        NonconformanceError: of the first check that fails.
+    """
+    for each in CHECKS.values():
+        each(architecture)

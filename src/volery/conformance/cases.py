@@ -1,0 +1,135 @@
+"""Small clusters and workloads on which every design must behave, made from a seed.
+
+They hold what is legal and easily forgotten: constraints, machines with several slots, tasks of duration 0, equal
+arrivals, jobs without tasks, jobs that come in chunks, tasks that fit no machine, and more work than slots.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from random import Random
+
+import msgspec
+
+from volery.core.model import CHUNK_TASKS, SECOND, Cluster, Time
+from volery.core.streams import Streams
+from volery.core.trace import Trace
+
+MACHINES = 50
+"""Enough for the published defaults: 5 x 5 partitions of 2, or 9 reserved workers in a group."""
+CONSTRAINTS = 6
+NOWHERE = 1 << CONSTRAINTS
+"""A constraint that no machine meets."""
+LONG_FACTOR = 20_000
+"""Some jobs are long by any published cutoff."""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A workload on a cluster."""
+
+    name: str
+    seed: int
+    trace: Trace
+    cluster: Cluster
+
+    def satisfiable(self) -> list[bool]:
+        """Per task, whether some machine meets its constraints."""
+        machines = set(self.cluster.constraints)
+        needs = self.trace.constraints or [0] * self.trace.task_count
+        fits = {need: any(need & ~machine == 0 for machine in machines) for need in set(needs)}
+        return [fits[need] for need in needs]
+
+
+def trace_of(
+    name: str,
+    arrivals: Sequence[Time],
+    jobs: Sequence[Sequence[Time]],
+    constraints: Sequence[Sequence[int]] = (),
+) -> Trace:
+    """A trace from the true durations of each job's tasks; schedulers are told each job's mean.
+
+    Args:
+        name: what failures call it.
+        arrivals: per job, microseconds.
+        jobs: per job, the durations of its tasks, microseconds.
+        constraints: per job, the constraint sets of its tasks; nothing when no task has any.
+    """
+    first, flat = [0], [duration for job in jobs for duration in job]
+    for job in jobs:
+        first.append(first[-1] + len(job))
+    return Trace(
+        name,
+        array("q", arrivals),
+        array("q", first),
+        array("q", flat),
+        array("q", [sum(job) // len(job) if job else 0 for job in jobs]),
+        array("q", [mask for job in constraints for mask in job]),
+    )
+
+
+def lone_task(duration_us: Time = SECOND, arrival_us: Time = 3 * SECOND) -> Trace:
+    """One job of one task."""
+    return trace_of("lone task", [arrival_us], [[duration_us]])
+
+
+def _cluster(stream: Random, slots_max: int, constrained: bool) -> Cluster:
+    constraints = tuple(stream.getrandbits(CONSTRAINTS) if constrained else 0 for _ in range(MACHINES))
+    return Cluster(constraints, tuple(stream.randint(1, slots_max) for _ in range(MACHINES)), "conformance")
+
+
+def _durations(stream: Random, tasks: int) -> list[Time]:
+    factor = LONG_FACTOR if stream.random() < 0.1 else 1
+    return [0 if stream.random() < 0.1 else factor * (1 + int(stream.expovariate(5.0) * SECOND)) for _ in range(tasks)]
+
+
+def _needs(stream: Random, tasks: int) -> list[int]:
+    def need() -> int:
+        mask = 0
+        for _ in range(stream.choice((0, 0, 1, 1, 2, 3))):
+            mask |= 1 << stream.randrange(CONSTRAINTS)
+        return mask | (NOWHERE if stream.random() < 0.02 else 0)
+
+    return [need() for _ in range(tasks)]
+
+
+def _mixed(name: str, stream: Random, jobs: int, instants: Sequence[Time], constrained: bool) -> Trace:
+    arrivals = sorted(stream.choice(instants) for _ in range(jobs))
+    sizes = [stream.choice((0, 1, 1, 1, 3, 7, stream.randint(8, 90))) for _ in range(jobs)]
+    needs = [_needs(stream, size) for size in sizes] if constrained else ()
+    return trace_of(name, arrivals, [_durations(stream, size) for size in sizes], needs)
+
+
+def _chunked(name: str, stream: Random) -> Trace:
+    sizes = (3, CHUNK_TASKS + 1 + stream.randrange(200), 0, CHUNK_TASKS, 1)
+    jobs = [[stream.choice((0, 1000, 2500, 40_000)) for _ in range(size)] for size in sizes]
+    needs = [[stream.choice((0, 0, 0, 1, 2, 3, NOWHERE)) for _ in range(size)] for size in sizes]
+    return trace_of(name, [0, 0, 500, SECOND, SECOND], jobs, needs)
+
+
+def mixed_cases(seed: int = 0) -> list[Case]:
+    """Cases of some hundred tasks: with and without constraints, at leisure and in bursts."""
+    cases = []
+    for name, jobs, span, constrained, slots_max in (
+        ("plain", 60, 8 * SECOND, False, 1),
+        ("constrained", 60, 8 * SECOND, True, 3),
+        ("burst", 40, 1500, True, 1),
+    ):
+        stream = Streams(seed).of(f"conformance/{name}")
+        instants = [0] + [int(stream.random() * span) for _ in range(max(2, jobs // 2))]
+        cluster = _cluster(stream, slots_max, constrained)
+        cases.append(Case(name, seed, _mixed(name, stream, jobs, instants, constrained), cluster))
+    return cases
+
+
+def edge_cases(seed: int = 0) -> list[Case]:
+    """Jobs in chunks; nothing but jobs that need no machine."""
+    stream = Streams(seed).of("conformance/edges")
+    cluster = _cluster(stream, 2, True)
+    nothing = trace_of("nothing to run", [0, 0, 7], [[], [5, 5], []], [[], [NOWHERE, NOWHERE | 1], []])
+    return [Case("chunks", seed, _chunked("chunks", stream), cluster), Case("nothing to run", seed, nothing, cluster)]
+
+
+def all_cases(seed: int = 0) -> list[Case]:
+    """All of them."""
+    return mixed_cases(seed) + edge_cases(seed)

@@ -1,0 +1,143 @@
+"""Checks that a result depends on seed, trace and configuration alone, and on nothing that should not matter."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+
+from volery.conformance.cases import MACHINES, Case, mixed_cases, trace_of
+from volery.conformance.verdict import check, demand, run
+from volery.conformance.watching import Interruption, Silenced
+from volery.core.component import Architecture
+from volery.core.model import SECOND, Cluster
+from volery.core.streams import Streams
+from volery.core.trace import NEVER
+from volery.sim import Options
+
+HASH_SEEDS = ("1", "2718")
+RELABELLINGS = 12
+SIGNIFICANT = 5.0
+"""Welch's t of two samples of 12: below 1 in 10,000 by chance."""
+MATERIAL = 0.1
+
+
+def digests(architecture: Architecture) -> list[str]:
+    """The digests of some runs in this process."""
+    return [run(architecture, case, seed=seed).digest() for seed in (0, 1) for case in mixed_cases(seed=10)]
+
+
+@check
+def check_same_seed_same_digest(architecture: Architecture) -> None:
+    """The same seed gives the same digest again, and in other processes under other hash seeds.
+
+    The other processes find the design by the name of its build function, which must therefore be importable.
+    """
+    here = digests(architecture)
+    demand(digests(architecture) == here, "a second run in the same process has another digest")
+    module = "volery.conformance.elsewhere"
+    for hash_seed in HASH_SEEDS:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        answer = subprocess.run(  # noqa: S603 - our own interpreter runs our own module
+            [sys.executable, "-m", module],
+            input=pickle.dumps(architecture),
+            env=environment,
+            capture_output=True,
+            check=False,
+        )
+        demand(answer.returncode == 0, f"python -m {module} failed: {answer.stderr.decode()[-500:]}")
+        there = answer.stdout.decode().split()
+        demand(there == here, f"under PYTHONHASHSEED={hash_seed} in another process the digests differ")
+
+
+@check
+def check_codec_changes_nothing(architecture: Architecture) -> None:
+    """With every message copied through the codec, the digest is the same."""
+    for case in mixed_cases(seed=11):
+        plain = run(architecture, case).digest()
+        copied = run(architecture, case, options=Options(copy_messages=True)).digest()
+        demand(plain == copied, f"messages that are copied on the way change the result of case {case.name!r}")
+
+
+@check
+def check_observing_changes_nothing(architecture: Architecture) -> None:
+    """With nobody hearing what components observe, the digest is the same."""
+    for case in mixed_cases(seed=12):
+        heard = run(architecture, case).digest()
+        unheard = run(architecture, case, watch=Silenced()).digest()
+        demand(heard == unheard, f"what is observed changes the result of case {case.name!r}")
+
+
+@check
+def check_builds_share_nothing(architecture: Architecture) -> None:
+    """Two builds that run at the same time, one inside the other, give what each gives alone."""
+    for case in mixed_cases(seed=13):
+        alone = [run(architecture, case, seed=seed).digest() for seed in (0, 1)]
+        within: list[str] = []
+        inside = functools.partial(_run_into, within, architecture, case)
+        around = run(architecture, case, seed=0, watch=Interruption(300, inside)).digest()
+        demand(bool(within), f"case {case.name!r} has too few events to be interrupted")
+        demand([around, *within] == alone, f"runs of case {case.name!r} that overlap in time influence each other")
+
+
+def _run_into(found: list[str], architecture: Architecture, case: Case) -> None:
+    found.append(run(architecture, case, seed=1).digest())
+
+
+@check
+def check_knowledge_is_honest(architecture: Architecture) -> None:
+    """Until the first task ends, no decision depends on true durations: they are not known to schedulers.
+
+    Durations differ, estimates and all else are equal, and more tasks come than fit; whatever starts before the first
+    end must start at the same time on the same machine.
+    """
+    cluster = Cluster.uniform(MACHINES)
+    estimate = 50 * SECOND
+    arrivals = [k * 40_000 for k in range(30)]
+    starts = []
+    for shuffle in (0, 1):
+        stream = Streams(shuffle).of("conformance/durations")
+        jobs = []
+        for _ in arrivals:
+            spread = [stream.randrange(20 * SECOND) for _ in range(3)]
+            jobs.append([2 * estimate - sum(spread), estimate // 2 + sum(spread), estimate // 2])
+        case = Case("honest", shuffle, trace_of("honest", arrivals, jobs), cluster)
+        records = run(architecture, case)
+        first_end = min(at for at in records.finish_us if at != NEVER)
+        starts.append((first_end, list(zip(records.start_us, records.worker, strict=True))))
+    until = min(first_end for first_end, _ in starts)
+    for task, (a, b) in enumerate(zip(starts[0][1], starts[1][1], strict=True)):
+        demand(a == b or min(a[0], b[0]) >= until, f"task {task} started {a} or {b}, by durations that nobody can know")
+
+
+@check
+def check_labels_do_not_matter(architecture: Architecture) -> None:
+    """Exchanging the numbers of neighbouring machines keeps the distribution of results.
+
+    Weak and strong machines alternate; half of the tasks need a strong one. Exchanging neighbours leaves every run of
+    consecutive machines (a partition, a group) with the same mixture, so that only a preference for low numbers can
+    tell. Compared are the mean delays of two samples of seeds by Welch's t.
+    """
+    strong_first = Cluster((1, 0) * (MACHINES // 2), (1,) * MACHINES)
+    weak_first = Cluster((0, 1) * (MACHINES // 2), (1,) * MACHINES)
+    samples: list[list[float]] = [[], []]
+    for seed in range(RELABELLINGS):
+        for sample, cluster in zip(samples, (strong_first, weak_first), strict=True):
+            stream = Streams(seed).of("conformance/labels")
+            arrivals = sorted(int(stream.random() * 16 * SECOND) for _ in range(1000))
+            jobs = [[int(stream.expovariate(2.0) * SECOND)] for _ in arrivals]
+            needs = [[stream.randrange(2)] for _ in arrivals]
+            case = Case("labels", seed, trace_of("labels", arrivals, jobs, needs), cluster)
+            records = run(architecture, case, seed=seed)
+            delays = [answer - at - job[0] for answer, at, job in zip(records.answered_us, arrivals, jobs, strict=True)]
+            sample.append(statistics.fmean(delays))
+    means = [statistics.fmean(sample) for sample in samples]
+    spread = (sum(statistics.variance(sample) for sample in samples) / RELABELLINGS) ** 0.5
+    apart = abs(means[0] - means[1])
+    demand(
+        apart <= SIGNIFICANT * spread or apart <= MATERIAL * max(means),
+        f"mean delays of {means[0]:.0f} and {means[1]:.0f} us under two numberings of the same machines",
+    )

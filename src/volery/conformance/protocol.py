@@ -1,0 +1,177 @@
+"""Checks of what components say to each other: messages, hops, delays, costs, and the stages that a design declares."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+
+import msgspec
+
+from volery.conformance.cases import MACHINES, Case, lone_task, mixed_cases, trace_of
+from volery.conformance.examples import decoder, examples
+from volery.conformance.outcomes import demand_all_finished, path_us
+from volery.conformance.verdict import check, demand, run
+from volery.conformance.watching import Deliveries
+from volery.core.component import Architecture, Component, UnknownMessageError, role_of
+from volery.core.events import SUBMITTER_MESSAGES
+from volery.core.model import SECOND, SUBMITTER, Cluster, Message, Time
+from volery.core.records import Records
+from volery.core.stages import Stage
+from volery.core.streams import Streams
+from volery.sim import Network, Options
+
+PRIMES = (53, 101, 211, 307, 401, 503, 601, 701, 809, 907, 1009, 1103, 1201, 1301, 1409, 1511)
+COST_US = 1_000
+
+
+class _Unheard(Message, frozen=True):
+    """A message that no design knows."""
+
+
+def _lone() -> Case:
+    return Case("lone task", 0, lone_task(), Cluster.uniform(MACHINES))
+
+
+def _response_us(case: Case, records: Records) -> Time:
+    return records.answered_us[0] - case.trace.arrival_us[0] - case.trace.duration_us[0]
+
+
+@check
+def check_lone_task_costs_its_hops(architecture: Architecture) -> None:
+    """One job of one task on an idle cluster costs exactly the declared number of link delays."""
+    case = _lone()
+    for delay in (0, 500, 1_300):
+        records = run(architecture, case, network=Network(delay_us=delay))
+        cost = _response_us(case, records)
+        demand(cost == architecture.hops * delay, f"a lone task costs {cost} us, not {architecture.hops} x {delay} us")
+
+
+@check
+def check_link_delays(architecture: Architecture) -> None:
+    """Every link class may have a delay of its own: each message takes that long, and all rules hold."""
+    case = mixed_cases(seed=20)[1]
+    roles = sorted({role_of(a) for a in architecture.build(case.cluster, architecture.defaults, Streams(0)).components})
+    links = [(a, b) for a in roles for b in roles]
+    for factor in (1, 40):
+        overrides = {link: factor * PRIMES[k % len(PRIMES)] for k, link in enumerate(links)}
+        deliveries = Deliveries()
+        records = run(
+            architecture, case, network=Network(overrides=overrides), options=Options(check=True), watch=deliveries
+        )
+        demand_all_finished(case, records)
+        for (source, to), delays in deliveries.delays.items():
+            expected = overrides.get((role_of(source), role_of(to)), 0)
+            demand(set(delays) <= {expected}, f"messages from {source} to {to} took {set(delays)}, not {expected} us")
+
+
+@check
+def check_allocation_adds_up(architecture: Architecture) -> None:
+    """On an idle cluster a task's allocation time is communication and processing, and nothing else."""
+    arrivals = [k * 10 * SECOND + k for k in range(40)]
+    case = Case("far apart", 0, trace_of("far apart", arrivals, [[SECOND]] * 40), Cluster.uniform(MACHINES))
+    roles = {role_of(a) for a in architecture.build(case.cluster, architecture.defaults, Streams(0)).components}
+    for cost in (0, COST_US):
+        records = run(architecture, case, options=Options(costs=dict.fromkeys(roles, cost)))
+        for task, at in enumerate(arrivals):
+            whole, parts = records.start_us[task] - at, path_us(records, task) + records.waited_us.get(task, 0)
+            demand(whole == parts, f"task {task} waits {whole} us on an idle cluster; its path explains {parts} us")
+            demand(whole >= cost, f"where every message costs {cost} us a task starts after {whole} us")
+
+
+@check
+def check_costly_roles_saturate(architecture: Architecture) -> None:
+    """A role that pays for each message is a server: its messages are spaced, and response times grow with it.
+
+    Every component is told by message what it is to do; one that launches without being told is reached in some other
+    way than through a port.
+    """
+    arrivals = list(range(0, 300 * 20_000, 20_000))
+    trace = trace_of("stream of jobs", arrivals, [[5_000]] * len(arrivals))
+    case = Case("stream of jobs", 0, trace, Cluster.uniform(MACHINES))
+    deliveries = Deliveries()
+    base = _mean_response(case, run(architecture, case, watch=deliveries))
+    received: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for _, _, to, _ in deliveries.delivered:
+        received[role_of(to)][to] += 1
+    deployment = architecture.build(case.cluster, architecture.defaults, Streams(0))
+    for address in deployment.machines:
+        demand(role_of(address) in received, f"{role_of(address)} launches tasks but is never sent a message")
+    for role, counts in received.items():
+        if role == SUBMITTER or sum(counts.values()) < len(arrivals):
+            continue
+        cost = 3 * arrivals[-1] // max(counts.values())
+        costly = Deliveries()
+        slow = run(architecture, case, options=Options(costs={role: cost}), watch=costly)
+        demand_all_finished(case, slow)
+        for at in _gaps(costly, role):
+            demand(at >= cost, f"a {role} that needs {cost} us per message took two within {at} us")
+        mean = _mean_response(case, slow)
+        demand(mean >= base + cost, f"a saturated {role} changes the mean response from {base} to {mean} us only")
+
+
+def _mean_response(case: Case, records: Records) -> float:
+    return (sum(records.answered_us) - sum(case.trace.arrival_us)) / case.trace.job_count
+
+
+def _gaps(deliveries: Deliveries, role: str) -> list[Time]:
+    last: dict[str, Time] = {}
+    gaps = []
+    for at, _, to, _ in deliveries.delivered:
+        if role_of(to) == role:
+            if to in last:
+                gaps.append(at - last[to])
+            last[to] = at
+    return gaps
+
+
+@check
+def check_messages_are_declared(architecture: Architecture) -> None:
+    """Every message that is sent is of a declared type, and only the submitter's protocol reaches the submitter."""
+    for case in mixed_cases(seed=22):
+        deliveries = Deliveries()
+        run(architecture, case, watch=deliveries)
+        for _, source, to, message in deliveries.delivered:
+            known = SUBMITTER_MESSAGES if SUBMITTER in (source, to) else architecture.messages
+            demand(type(message) in known, f"{source} sent {to} a {type(message).__name__}, which is not declared")
+
+
+@check
+def check_messages_survive_the_codec(architecture: Architecture) -> None:
+    """Every declared message, and every one that was sent, comes out of the wire's decoder as it went in."""
+    carried = decoder(architecture.messages | SUBMITTER_MESSAGES)
+    deliveries = Deliveries()
+    run(architecture, mixed_cases(seed=23)[1], watch=deliveries)
+    made = [value for kind in architecture.messages | SUBMITTER_MESSAGES for value in examples(kind)]
+    for message in [*made, *(message for _, _, _, message in deliveries.delivered)]:
+        demand(isinstance(message, Message), f"{type(message).__name__} is not a volery.core.model.Message")
+        back = carried.decode(msgspec.msgpack.encode(message))
+        demand(type(back) is type(message) and back == message, f"{message} comes out of the codec as {back}")
+
+
+@check
+def check_unknown_messages_raise(architecture: Architecture) -> None:
+    """A component that is sent a message which it does not list raises UnknownMessageError."""
+    deployment = architecture.build(Cluster.uniform(MACHINES), architecture.defaults, Streams(0))
+    for address, component in deployment.components.items():
+        demand(_refuses(component), f"{address} takes a message that it does not know")
+
+
+def _refuses(component: Component) -> bool:
+    try:
+        component.handle(_Unheard(), "nobody/0", 0)
+    except UnknownMessageError:
+        return True
+    return False
+
+
+@check
+def check_stages_exist(architecture: Architecture) -> None:
+    """Each declared stage names a method of a role in the module of the build function, and what is must be said."""
+    module = sys.modules[architecture.build.__module__]
+    for stage, realisation in architecture.stages.items():
+        role, _, method = realisation.method.partition(".")
+        found = getattr(getattr(module, role, None), method, None)
+        demand(callable(found), f"stage {Stage(stage)} names {realisation.method}, which {module.__name__} lacks")
+        demand(realisation.extent == "full" or bool(realisation.how), f"stage {stage} is partial without saying how")
+    demand(Stage.J1 in architecture.stages, "no stage J1: a design must say where jobs come in")
+    demand(bool(architecture.summary and architecture.source), "summary and source must say what this is")

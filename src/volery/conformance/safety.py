@@ -1,0 +1,193 @@
+"""Checks of safety and progress: what a design may never do, and what it must finish."""
+
+from __future__ import annotations
+
+from volery.conformance.cases import all_cases, edge_cases, mixed_cases
+from volery.conformance.outcomes import demand_all_finished, demand_capacity, demand_constraints
+from volery.conformance.verdict import check, demand, run
+from volery.conformance.watching import Echo, Watch
+from volery.core.component import Architecture, Component
+from volery.core.events import Event, JobDone, JobRejected, MoreTasks, Submit, TimerFired
+from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, Time
+from volery.core.port import Port
+from volery.core.streams import Streams
+from volery.sim import Network, Options
+from volery.sim.network import Faults
+
+FAULT_SEEDS = 3
+
+
+@check
+def check_every_task_finishes_once(architecture: Architecture) -> None:
+    """On a reliable network every task that fits some machine runs exactly once, and every job is answered."""
+    for case in all_cases():
+        demand_all_finished(case, run(architecture, case))
+
+
+@check
+def check_capacity_and_constraints(architecture: Architecture) -> None:
+    """No machine ever runs more tasks than it has slots, nor a task whose constraints it does not meet."""
+    for case in all_cases(seed=1):
+        records = run(architecture, case)
+        demand_capacity(case, records)
+        demand_constraints(case, records)
+
+
+@check
+def check_invariants(architecture: Architecture) -> None:
+    """The components' own `check()` passes after each of their events."""
+    for case in mixed_cases(seed=2):
+        demand_all_finished(case, run(architecture, case, options=Options(check=True)))
+
+
+class _Answers(Watch):
+    """Counts JobDone per job."""
+
+    def __init__(self) -> None:
+        self.done: dict[JobId, int] = {}
+
+    def sent(self, port: Port, to: Address, message: Message) -> None:
+        if to == SUBMITTER and isinstance(message, JobDone):
+            self.done[message.job] = self.done.get(message.job, 0) + 1
+        port.send(to, message)
+
+
+@check
+def check_done_is_said_once(architecture: Architecture) -> None:
+    """Each job is told done once."""
+    for case in all_cases(seed=3):
+        answers = _Answers()
+        run(architecture, case, watch=answers)
+        for job in range(case.trace.job_count):
+            count = answers.done.get(job, 0)
+            demand(count == 1, f"job {job} of case {case.name!r} was told done {count} times")
+
+
+class _Alarms(Watch):
+    """Counts events since the last JobDone, timers among them."""
+
+    def __init__(self) -> None:
+        self.timers_since_done = 0
+
+    def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
+        self.timers_since_done += isinstance(event, TimerFired)
+        component.handle(event, source, self.now)
+
+    def sent(self, port: Port, to: Address, message: Message) -> None:
+        if isinstance(message, JobDone):
+            self.timers_since_done = 0
+        port.send(to, message)
+
+
+@check
+def check_goes_quiet(architecture: Architecture) -> None:
+    """When all work has ended the system falls silent: no timer keeps it alive.
+
+    A run returns only when nothing is left to happen; `run` bounds how long that may take. A few last timers per
+    component are allowed (news that are still to be told).
+    """
+    for case in edge_cases(seed=4):
+        alarms = _Alarms()
+        run(architecture, case, watch=alarms)
+        components = len(architecture.build(case.cluster, architecture.defaults, Streams(0)).components)
+        allowed = 3 * components
+        demand(alarms.timers_since_done <= allowed, f"{alarms.timers_since_done} timers fired after the last answer")
+
+
+@check
+def check_ties_are_safe(architecture: Architecture) -> None:
+    """In whatever order the messages of one instant arrive (each link stays FIFO), all rules hold."""
+    for tie_seed in range(4):
+        for case in mixed_cases(seed=5):
+            records = run(architecture, case, options=Options(check=True, tie_shuffle=tie_seed))
+            demand_all_finished(case, records)
+            demand_capacity(case, records)
+
+
+@check
+def check_jitter_is_safe(architecture: Architecture) -> None:
+    """With random delays on FIFO links, all rules hold and everything finishes."""
+    for case in mixed_cases(seed=6):
+        records = run(architecture, case, network=Network(jitter_us=2_000), options=Options(check=True))
+        demand_all_finished(case, records)
+        demand_capacity(case, records)
+
+
+class _Launches(Watch):
+    """Notes every (task, attempt) that is launched twice, whatever the driver does about it."""
+
+    def __init__(self) -> None:
+        self.twice: list[tuple[TaskId, int]] = []
+        self._seen: set[tuple[TaskId, int]] = set()
+
+    def launched(self, port: Port, task: Task, attempt: int, waited_us: Time) -> None:
+        if (task.id, attempt) in self._seen:
+            self.twice.append((task.id, attempt))
+        self._seen.add((task.id, attempt))
+        port.launch(task, attempt, waited_us)
+
+
+@check
+def check_repeated_messages(architecture: Architecture) -> None:
+    """Repeated, late and overtaken messages never start a task twice; a design that bears repeats finishes all work."""
+    for seed in range(FAULT_SEEDS):
+        for case in mixed_cases(seed=7 + seed):
+            for faults in (Faults(repeat=0.3), Faults(repeat=0.3, delay=0.2, drop=0.02)):
+                launches = _Launches()
+                records = run(architecture, case, seed=seed, options=Options(faults=faults), watch=launches)
+                demand(not launches.twice, f"(task, attempt) {launches.twice[:3]} were launched twice")
+                demand_capacity(case, records)
+                demand_constraints(case, records)
+                if "duplication" in architecture.tolerates and not faults.delay:
+                    demand_all_finished(case, records)
+
+
+@check
+def check_submitting_twice(architecture: Architecture) -> None:
+    """A job that is submitted twice, chunks included, is answered twice and runs once."""
+    for case in all_cases(seed=8):
+        records = run(architecture, case, watch=Echo((Submit, MoreTasks)))
+        demand_all_finished(case, records)
+        demand_capacity(case, records)
+
+
+class _Late(Watch):
+    """Submits each job again, long after it was done, and notes what comes back."""
+
+    def __init__(self) -> None:
+        self.doors: dict[JobId, tuple[Component, Submit]] = {}
+        self.answers: list[Message] = []
+        self.other: list[str] = []
+        self.listening = False
+
+    def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
+        if isinstance(event, Submit):
+            self.doors[event.job.id] = (component, event)
+        component.handle(event, source, self.now)
+
+    def sent(self, port: Port, to: Address, message: Message) -> None:
+        if not self.listening:
+            port.send(to, message)
+        elif to == SUBMITTER:
+            self.answers.append(message)
+        else:
+            self.other.append(f"{type(message).__name__} to {to}")
+
+    def resubmit(self) -> None:
+        self.listening = True
+        for component, submission in self.doors.values():
+            component.handle(submission, SUBMITTER, self.now)
+
+
+@check
+def check_submitting_again_when_done(architecture: Architecture) -> None:
+    """A finished job that is submitted again is told done again, with the same count, and starts nothing."""
+    for case in all_cases(seed=9):
+        late = _Late()
+        records = run(architecture, case, watch=late)
+        late.resubmit()
+        demand(not late.other, f"a finished job that was submitted again made {late.other[:2]}")
+        for job in range(case.trace.job_count):
+            expected = JobDone(job, records.unsatisfiable[job])
+            demand(expected in late.answers, f"job {job}, submitted again when done, was not answered {expected}")
+        demand(not any(isinstance(a, JobRejected) for a in late.answers), "a finished job was rejected")

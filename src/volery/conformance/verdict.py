@@ -1,0 +1,93 @@
+"""How a check says no, and how a check runs a design: bounded, watched, and with the case named in the failure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Final
+
+from volery.conformance.cases import Case
+from volery.conformance.watching import Watch
+from volery.core.component import Architecture
+from volery.core.model import SECOND
+from volery.core.records import Records
+from volery.core.streams import Streams
+from volery.sim import Network, Options, Progress, simulate
+
+Check = Callable[[Architecture], None]
+
+QUIET_US: Final = 3_600 * SECOND
+"""A design may need this long after its last job is done to fall silent; a stray timer goes on for ever."""
+LATE_FACTOR: Final = 100
+"""A run may last this many times as long as one machine would need for all the work."""
+
+
+class NonconformanceError(AssertionError):
+    """A design does not keep the contract; the message names check, case and seed."""
+
+
+class NotQuietError(NonconformanceError):
+    """A design goes on although nothing is left to do, or does not get on at all."""
+
+
+CHECKS: dict[str, Check] = {}
+"""Every check by name, in the order in which they are best read."""
+
+
+def check(function: Check) -> Check:
+    """Register a check, and name the design and the check in whatever it raises."""
+
+    @functools.wraps(function)
+    def named(architecture: Architecture) -> None:
+        try:
+            function(architecture)
+        except Exception as error:
+            message = f"{architecture.name} fails {function.__name__}: {type(error).__name__}: {error}"
+            raise NonconformanceError(message) from error
+
+    CHECKS[function.__name__] = named
+    return named
+
+
+def demand(condition: bool, problem: str) -> None:
+    """Raise NonconformanceError unless the condition holds."""
+    if not condition:
+        raise NonconformanceError(problem)
+
+
+def run(
+    architecture: Architecture,
+    case: Case,
+    *,
+    seed: int = 0,
+    network: Network | None = None,
+    options: Options | None = None,
+    watch: Watch | None = None,
+) -> Records:
+    """Run a freshly built design on a case.
+
+    Raises:
+        NonconformanceError: with the case and the seed, for whatever went wrong.
+        NotQuietError: the run has no end.
+    """
+    deployment = architecture.build(case.cluster, architecture.defaults, Streams(seed))
+    if watch is not None:
+        deployment = watch.over(deployment)
+    trace = case.trace
+    last_arrival = trace.arrival_us[-1] if trace.job_count else 0
+    late = last_arrival + LATE_FACTOR * sum(trace.duration_us) + QUIET_US
+    quiet_by = late
+
+    def limit(progress: Progress) -> None:
+        nonlocal quiet_by
+        if progress.jobs_done == trace.job_count:
+            quiet_by = min(quiet_by, progress.now_us + QUIET_US)
+        if progress.now_us > quiet_by:
+            raise NotQuietError(f"still awake at {progress.now_us} us with {progress.jobs_done} jobs done")
+
+    try:
+        return simulate(deployment, trace, case.cluster, network=network, seed=seed, options=options, progress=limit)
+    except Exception as error:
+        place = f"case {case.name!r} of volery.conformance.cases, cases' seed {case.seed}, run's seed {seed}"
+        kind = NotQuietError if isinstance(error, NotQuietError) else NonconformanceError
+        raise kind(f"{type(error).__name__}: {error} [{place}]") from error
