@@ -14,6 +14,7 @@ from volery.cli.architectures import show_architectures
 from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.output import print_error
+from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
 from volery.cli.trace import trace_app
@@ -37,6 +38,7 @@ app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("verify", rich_help_panel=TRUST)(verify)
+app.command("reproduce", rich_help_panel=TRUST)(reproduce)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,181 @@
+"""`volery reproduce`: the figures, tables and findings of papers, run again and judged claim by claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from volery.cli.options import AsJson, Processes
+from volery.cli.output import INTERRUPTED, print_json, table_width
+from volery.cli.progress import LiveProgress
+from volery.core.errors import InputError
+
+if TYPE_CHECKING:
+    from volery.study.experiments import Experiment
+    from volery.study.ledger import Record
+
+DEFAULT_FOLDER = Path("results/reproduce")
+STYLES = {"reproduced": "green", "differs": "bold red", "not decidable": "yellow"}
+
+
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="An experiment, see --list.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Run every experiment, then write docs/papers.md.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Show every experiment with its state.")] = False,
+    papers: Annotated[bool, typer.Option("--papers", help="Write docs/papers.md from the last runs.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A first answer: few jobs, one seed; it is not recorded.")
+    ] = False,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Finished runs are kept here and never run again.")
+    ] = DEFAULT_FOLDER,
+    experiments: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", envvar="VOLERY_EXPERIMENTS", help="Where the experiments are.", show_default=False),
+    ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="VOLERY_TRACES",
+            help="Where the traces are [default: ../shared/traces].",
+            show_default=False,
+        ),
+    ] = None,
+    processes: Processes = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Run a paper's experiment again: claim, published, ours, verdict; and its pictures."""
+    from volery.study.experiments import experiments_folder, names, read_experiment, traces_folder
+
+    folder = experiments_folder(experiments)
+    if sum((name is not None, every, show_list, papers)) != 1:
+        raise InputError("reproduce", "give one of NAME, --all, --list and --papers")
+    if show_list:
+        _print_list(folder, as_json)
+        return
+    found = []
+    if not papers:
+        chosen = names(folder) if every or name is None else [name]
+        read = [read_experiment(folder, one) for one in chosen]
+        where = traces_folder(folder, traces)
+        read = [experiment.cheap() for experiment in read] if quick else read
+        found = [_run(experiment, folder, where, output, processes, quick, as_json) for experiment in read]
+    page = None
+    if papers or (every and not quick):
+        page = _write_page(folder)
+    if as_json:
+        print_json({"records": found} | ({"page": str(page)} if page else {}))
+    elif page:
+        typer.echo(f"page: {page}")
+
+
+def _run(
+    experiment: Experiment, folder: Path, traces: Path, output: Path, processes: int, quick: bool, as_json: bool
+) -> Record:
+    """Run one, print its table, draw its pictures and record its verdicts."""
+    from volery.study.ledger import VERDICTS_FILE, make_record, record_path, write_record
+    from volery.study.pictures import draw
+    from volery.study.reproduce import reproduce as run
+
+    with LiveProgress(silent=as_json) as watcher:
+        found = run(experiment, folder=output, traces=traces, processes=processes, watcher=watcher)
+    record = make_record(found, quick=quick)
+    own = output / experiment.name
+    write_record(record, own / VERDICTS_FILE)
+    pictures = []
+    for file, picture in draw(found):
+        pictures.append(own / file)
+        pictures[-1].write_text(picture, encoding="utf-8")
+    if not as_json:
+        _print_table(experiment, record)
+        for path in pictures:
+            typer.echo(f"picture: {path}")
+    if found.interrupted:
+        if as_json:
+            print_json({"records": [record], "interrupted": True})
+        else:
+            typer.echo(f"Interrupted; {record.runs} finished runs are kept in {output}. The same command goes on.")
+        raise typer.Exit(INTERRUPTED)
+    if record.complete and not quick:
+        write_record(record, record_path(folder, experiment.name))
+    return record
+
+
+def _print_table(experiment: Experiment, record: Record) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from volery.study.papers import judged
+    from volery.study.wording import ours, verdict
+
+    table = Table(
+        title=Text(f"{experiment.figure}: {experiment.title}", style="bold"), title_justify="left", box=box.SIMPLE_HEAD,
+        padding=(0, 1, 1, 0), show_edge=False,
+    )  # fmt: skip
+    for heading, ratio in (("claim", 5), ("published", 2), ("ours", 5), ("verdict", 3)):
+        table.add_column(heading, ratio=ratio, overflow="fold")
+    for claim, judgement in judged(experiment, record):
+        says = f"{claim.says} [{judgement.reading}]" if judgement.reading else claim.says
+        table.add_row(
+            Text(says), Text(claim.published), Text("\n".join(ours(claim, judgement))),
+            Text(verdict(judgement), style=STYLES[judgement.verdict]),
+        )  # fmt: skip
+    console = Console(width=table_width())
+    console.print(table, highlight=False)
+    if record.quick:
+        console.print("A first answer: few jobs and seeds; nothing was recorded.", style="dim")
+    for missing in record.missing:
+        console.print(Text(f"{missing}; give --traces DIR or set VOLERY_TRACES.", style="yellow"))
+
+
+def _print_list(folder: Path, as_json: bool) -> None:
+    from volery.study.papers import listing
+
+    found = listing(folder)
+    if as_json:
+        print_json([_listed(experiment, record, state) for experiment, record, state in found])
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for heading in ("experiment", "of", "what", "state"):
+        table.add_column(heading, overflow="fold")
+    for experiment, _, state in found:
+        table.add_row(experiment.name, experiment.figure, experiment.title, state)
+    Console(width=table_width()).print(table, highlight=False)
+
+
+def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": experiment.name,
+        "paper": experiment.paper,
+        "figure": experiment.figure,
+        "title": experiment.title,
+        "state": state,
+        "date": record.date if record else None,
+        "verdicts": record.counts if record else {},
+    }
+    return entry
+
+
+def _write_page(folder: Path) -> Path:
+    """Write docs/papers.md beside the folder of experiments."""
+    from volery.study.papers import papers_page
+
+    page = papers_page(folder)
+    path = folder.absolute().parent / "docs" / "papers.md"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror}") from None
+    return path

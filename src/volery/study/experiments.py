@@ -1,0 +1,268 @@
+"""Reads experiments: one TOML file per published figure or table, with what to run and the claims to judge.
+
+title, paper, figure, seeds, pictures     what is reproduced, and how often it is run
+[[population]]                            machine populations: a file of machines, or the seed of drawn ones
+[[workload]]                              a trace on a cluster; `stands_for` names the one that is not to be had
+[architectures]                           label = "NAME:parameter=value,...", or a table of readings of the paper
+[[claim]]                                 see `volery.study.claims`
+[quick]                                   the cheap variant: so many jobs, seeds and populations
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+import msgspec
+
+from volery.core.errors import InputError, suggestion
+from volery.study.claims import Claim, Name
+from volery.study.measures import check_metric
+from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, is_synthetic
+
+Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts"]
+RESULTS, EXPLANATIONS, PAPERS = "results", "explanations", "papers.toml"
+TRACES_VARIABLE: Final = "VOLERY_TRACES"
+EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
+
+
+class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Machines and what they satisfy.
+
+    Args:
+        label: what tables call it.
+        seed: of drawn machine constraints.
+        machines: file of machine constraints in the traces folder; a workload with another number of workers than
+            `machine_count` has its machines drawn from `seed` instead.
+        machine_count: how many the file holds.
+    """
+
+    label: Name
+    seed: AtLeastZero = 0
+    machines: Name | None = None
+    machine_count: AtLeastOne | None = None
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A trace on a cluster; what is not said here is as in `volery.study.spec.Setting`.
+
+    Args:
+        label: what tables call it.
+        trace: file in the traces folder, or a synthetic workload.
+        workers: machines of the cluster.
+        stands_for: the workload of the paper that is not to be had, and that this one stands in for.
+    """
+
+    label: Name
+    trace: Name
+    workers: AtLeastOne
+    stands_for: str = ""
+    constraints: ConstraintModel = "sharma2011"
+    cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    jobs: AtLeastOne | None = None
+    durations: Durations = "exact"
+    arrivals: Arrivals = "exact"
+
+
+class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The cheap variant: only the first jobs, seeds and populations."""
+
+    jobs: AtLeastOne
+    seeds: AtLeastOne = 1
+    populations: AtLeastOne = 1
+
+
+class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One published figure or table.
+
+    Args:
+        title: what it shows.
+        paper: key in papers.toml.
+        figure: what the paper calls it.
+        architectures: label -> architecture, or reading of the paper -> architecture.
+        name: of the file; it is set on reading.
+    """
+
+    title: Name
+    paper: Name
+    figure: Name
+    quick: Quick
+    workload: Annotated[tuple[Workload, ...], msgspec.Meta(min_length=1)]
+    population: Annotated[tuple[Population, ...], msgspec.Meta(min_length=1)]
+    claim: Annotated[tuple[Claim, ...], msgspec.Meta(min_length=1)]
+    architectures: dict[Name, Name | dict[Name, Name]] = {}
+    seeds: Annotated[tuple[AtLeastZero, ...], msgspec.Meta(min_length=1)] = (0, 1, 2)
+    pictures: tuple[Picture, ...] = ()
+    name: str = ""
+
+    @property
+    def stand_ins(self) -> dict[str, str]:
+        """Workload -> what it stands for."""
+        return {workload.label: workload.stands_for for workload in self.workload if workload.stands_for}
+
+    def variants(self) -> Iterator[tuple[str, str, str]]:
+        """Label, reading (empty where there is one only) and architecture of all that is run."""
+        for label, given in self.architectures.items():
+            for reading, architecture in given.items() if isinstance(given, dict) else [("", given)]:
+                yield label, reading, architecture
+
+    def readings(self, claim: Claim) -> list[str]:
+        """The readings under which a claim is judged: those of the architectures that it names."""
+        named = [self.architectures[label] for side in claim.sides for label in side.labels if label]
+        return list(dict.fromkeys(reading for given in named if isinstance(given, dict) for reading in given)) or [""]
+
+    def cheap(self) -> Experiment:
+        """The quick variant."""
+        return msgspec.structs.replace(
+            self,
+            workload=tuple(
+                msgspec.structs.replace(one, jobs=min(one.jobs or self.quick.jobs, self.quick.jobs))
+                for one in self.workload
+            ),
+            population=self.population[: self.quick.populations],
+            seeds=self.seeds[: self.quick.seeds],
+        )
+
+
+def experiments_folder(given: Path | None = None) -> Path:
+    """The folder of experiments: given, from the environment, of the working folder, or of the source tree.
+
+    Raises:
+        InputError: when there is none.
+    """
+    named = given or (Path(os.environ[EXPERIMENTS_VARIABLE]) if EXPERIMENTS_VARIABLE in os.environ else None)
+    if named is not None:
+        if not named.is_dir():
+            raise InputError(str(named), "is no folder; give the one that holds the experiments")
+        return named
+    beside = Path(__file__).parents[3] / "experiments"
+    for folder in (Path("experiments"), beside):
+        if (folder / PAPERS).exists():
+            return folder
+    raise InputError(
+        "experiments", f"no such folder here; run from the source tree, or set {EXPERIMENTS_VARIABLE} to its path"
+    )
+
+
+def traces_folder(experiments: Path, given: Path | None = None) -> Path:
+    """Where traces are: given, from the environment, or beside the source tree. It need not exist."""
+    if given is not None:
+        return given
+    if TRACES_VARIABLE in os.environ:
+        return Path(os.environ[TRACES_VARIABLE])
+    return experiments.absolute().parent.parent / "shared" / "traces"
+
+
+def names(folder: Path) -> list[str]:
+    """The experiments of a folder, in order."""
+    return sorted(path.stem for path in folder.glob("*.toml") if path.name != PAPERS)
+
+
+def read_experiment(folder: Path, name: str) -> Experiment:
+    """Read an experiment by name.
+
+    Raises:
+        InputError: when there is none of that name, or naming the key that is wrong, as `figure06.claim[2].factor`.
+    """
+    path = folder / f"{name}.toml"
+    if not path.exists() or path.name == PAPERS:
+        raise InputError("experiment", f"{name!r} is none{suggestion(name, names(folder))}")
+    experiment: Experiment = read_toml(path, Experiment)
+    experiment = msgspec.structs.replace(experiment, name=name)
+    _check(experiment)
+    return experiment
+
+
+def read_toml(path: Path, kind: type[Any]) -> Any:
+    """A TOML file as a type.
+
+    Raises:
+        InputError: naming the key that is wrong.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"is not TOML: {error}") from None
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        problem, _, where = str(error).partition(" - at ")
+        place = path.stem + where.strip("`").removeprefix("$")
+        unknown = re.search(r"unknown field `(\w+)`", problem)
+        hint = suggestion(unknown.group(1), _fields_at(kind, where)) if unknown else ""
+        problem = problem.replace("`", "")
+        raise InputError(place, f"{problem[:1].lower()}{problem[1:]}{hint}") from None
+
+
+def _fields_at(kind: Any, where: str) -> list[str]:
+    """The fields that a table may have, by its path in the file."""
+    for part in re.findall(r"\.(\w+)", where):
+        kinds = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        kind = next(one for one in _structs(kinds[part]))
+    return list(kind.__struct_fields__)
+
+
+def _structs(kind: Any) -> Iterator[Any]:
+    """The struct types inside a type."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+    for inner in get_args(kind):
+        yield from _structs(inner)
+
+
+def _check(experiment: Experiment) -> None:
+    """Refuse what the types cannot: names that nothing bears, or that stand twice."""
+    root = experiment.name
+    for field in ("workload", "population", "claim"):
+        key = "id" if field == "claim" else "label"
+        seen: list[str] = []
+        for i, entry in enumerate(getattr(experiment, field)):
+            found = getattr(entry, key)
+            if found in seen:
+                raise InputError(f"{root}.{field}[{i}].{key}", f"{found!r} stands here twice; call one otherwise")
+            seen.append(found)
+    for i, population in enumerate(experiment.population):
+        if (population.machines is None) != (population.machine_count is None):
+            raise InputError(
+                f"{root}.population[{i}]", "a file of machines goes with machine_count, and without neither"
+            )
+    for i, claim in enumerate(experiment.claim):
+        _check_claim(experiment, claim, f"{root}.claim[{i}]")
+
+
+def _check_claim(experiment: Experiment, claim: Claim, place: str) -> None:
+    workloads = [workload.label for workload in experiment.workload]
+    for name in claim.on:
+        if name not in workloads:
+            raise InputError(f"{place}.on", f"no workload {name!r} here{suggestion(name, workloads)}")
+    sizes = []
+    for key, side in zip(("left", "right"), claim.sides, strict=False):
+        if side.on and side.on not in workloads:
+            raise InputError(f"{place}.{key}.on", f"no workload {side.on!r} here{suggestion(side.on, workloads)}")
+        of_input = check_metric(side.metric, f"{place}.{key}.metric")
+        sizes.append(len(side.labels))
+        for label in side.labels:
+            if of_input and label:
+                raise InputError(f"{place}.{key}.of", f"{side.metric} is measured on the input; leave it out")
+            if not of_input and label not in experiment.architectures:
+                raise InputError(
+                    f"{place}.{key}.of", f"no architecture {label!r} here{suggestion(label, experiment.architectures)}"
+                )
+    if not sizes[0] or any(size not in (1, max(sizes)) for size in sizes):
+        raise InputError(f"{place}.left.of", "name as many architectures as on the right, or one on either side")
+    if claim.relation == "within" and not (claim.percent or claim.margin):
+        raise InputError(f"{place}.relation", "'within' needs a percent or a margin")
+
+
+def find_input(name: str, traces: Path) -> Path | str | None:
+    """A file of the traces folder, a synthetic workload by its name, or None when the file is not here."""
+    path = traces / name
+    if path.exists():
+        return path
+    return name if is_synthetic(name) else None

@@ -1,0 +1,251 @@
+"""Runs an experiment and judges its claims. Finished runs are kept by key and shared between experiments.
+
+FOLDER/runs/KEY.json .npz    one finished run (see `volery.study.results`)
+FOLDER/runs/KEY.input        measures of an input
+FOLDER/NAME/verdicts.json    what was found (see `volery.study.ledger`)
+FOLDER/NAME/*.svg            pictures
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.metrics import (
+    RunSummary,
+    conflicts_per_second,
+    constraint_load,
+    distribution,
+    total_load,
+)
+from volery.study.claims import Judgement, Missing, judge
+from volery.study.experiments import Experiment, Population, Workload, find_input
+from volery.study.measures import InputMeasures, check_metric, constraint_statistics, value
+from volery.study.plan import PlannedRun, inputs_key, plan
+from volery.study.pool import Watcher, each_outcome
+from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
+from volery.study.runs import read_inputs, rehearse
+from volery.study.spec import make_study, parse_architecture
+
+IDLE = "oracle"
+"""Stands for the architecture where only the input is measured."""
+
+Place = tuple[str, str, str]
+"""Architecture with its reading, workload, population."""
+
+
+class Plan(msgspec.Struct):
+    """The runs of an experiment by place, in order of seeds, and the places that have none with the reason."""
+
+    runs: dict[Place, list[PlannedRun]] = {}
+    inputs: dict[tuple[str, str], list[PlannedRun]] = {}
+    missing: dict[tuple[str, str], Missing] = {}
+
+
+def full_label(label: str, reading: str) -> str:
+    """What tables call an architecture under a reading."""
+    return f"{label} ({reading})" if reading else label
+
+
+def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
+    """Work out the runs.
+
+    Raises:
+        InputError: for an unknown architecture or parameter, or a value that is wrong.
+    """
+    found = Plan()
+    variants = [(full_label(label, reading), text) for label, reading, text in experiment.variants()]
+    places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
+              experiment.variants()}  # fmt: skip
+    chosen = {label: parse_architecture(text, places[label]) for label, text in variants}
+    for number, workload in enumerate(experiment.workload):
+        for population in experiment.population:
+            axes = _axes(workload, population, traces)
+            if isinstance(axes, Missing):
+                found.missing[workload.label, population.label] = axes
+                continue
+
+            def place(axis: str, _: int | None, number: int = number) -> str:
+                return f"{experiment.name}.workload[{number}].{axis}"
+
+            idle = [parse_architecture(IDLE, IDLE)]
+            study = make_study(experiment.name, idle, axes, experiment.seeds, place)
+            found.inputs[workload.label, population.label] = plan(study)
+            for label, choice in chosen.items():
+                study = make_study(experiment.name, [choice], axes, experiment.seeds, place)
+                found.runs[label, workload.label, population.label] = [_labelled(run, label) for run in plan(study)]
+    return found
+
+
+def _place(root: str, label: str, reading: str) -> str:
+    return f"{root}.architectures.{label}" + (f".{reading}" if reading else "")
+
+
+def _labelled(run: PlannedRun, label: str) -> PlannedRun:
+    return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, label=label))
+
+
+def _axes(workload: Workload, population: Population, traces: Path) -> dict[str, list[Any]] | Missing:
+    """The setting of a workload on a population, as axes of one value each."""
+    trace = find_input(workload.trace, traces)
+    if trace is None:
+        return Missing(f"trace {workload.trace} is not here")
+    given = {name: getattr(workload, name) for name in
+             ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals")}  # fmt: skip
+    given |= {"trace": str(trace), "population": population.seed, "machines": None}
+    if population.machines is not None and workload.workers == population.machine_count:
+        machines = find_input(population.machines, traces)
+        if machines is None:
+            return Missing(f"machines {population.machines} are not here")
+        given |= {"machines": str(machines), "population": None}
+    if workload.constraints == "none":
+        given |= {"machines": None, "population": None}
+    return {name: [setting] for name, setting in given.items()}
+
+
+class Reproduction(msgspec.Struct):
+    """An experiment as far as it was run.
+
+    Args:
+        finished: runs by key.
+        measured: measures of inputs by workload and population, one per seed.
+        interrupted: whether Ctrl-C ended it early.
+    """
+
+    experiment: Experiment
+    planned: Plan
+    store: ResultsFolder
+    finished: dict[str, StoredRun] = {}
+    measured: dict[tuple[str, str], list[InputMeasures]] = {}
+    interrupted: bool = False
+
+    def lookup(self, reading: str) -> Callable[[str, str, str, str], Sequence[float] | Missing]:
+        """A lookup for claims, under a reading of the architectures that have several."""
+
+        def found(metric: str, label: str, workload: str, population: str) -> Sequence[float] | Missing:
+            missing = self.planned.missing.get((workload, population))
+            if missing is not None:
+                return missing
+            measures: Sequence[Any]
+            if label:
+                several = isinstance(self.experiment.architectures[label], dict)
+                runs = self.planned.runs[full_label(label, reading if several else ""), workload, population]
+                measures = self.summaries(runs)
+                if len(measures) < len(runs):
+                    return Missing("not all runs are finished")
+            else:
+                measures = self.measured.get((workload, population), [])
+                if not measures:
+                    return Missing("the input was not measured")
+            values = [value(one, metric) for one in measures]
+            if any(one is None for one in values):
+                return Missing(f"{workload} has no {metric}")
+            return [one for one in values if one is not None]
+
+        return found
+
+    def summaries(self, runs: Sequence[PlannedRun]) -> list[RunSummary]:
+        """The measures of those that are finished."""
+        return [self.finished[run.key].summary for run in runs if run.key in self.finished]
+
+    def judgements(self) -> tuple[Judgement, ...]:
+        """Every claim, under every reading."""
+        experiment = self.experiment
+        workloads = [workload.label for workload in experiment.workload]
+        populations = [population.label for population in experiment.population]
+        return tuple(
+            judge(claim, workloads, populations, self.lookup(reading), reading=reading, stand_ins=experiment.stand_ins)
+            for claim in experiment.claim
+            for reading in experiment.readings(claim)
+        )
+
+
+def reproduce(
+    experiment: Experiment,
+    *,
+    folder: Path,
+    traces: Path,
+    processes: int = 1,
+    watcher: Watcher | None = None,
+) -> Reproduction:
+    """Run what is not finished yet, and measure the inputs; Ctrl-C returns what is there, `interrupted`.
+
+    Raises:
+        InputError: when the experiment is wrong or the folder cannot be written.
+        LostRunError: when a run's process died.
+    """
+    if processes < 1:
+        raise InputError("processes", f"expected a number >= 1, not {processes}")
+    planned = plan_experiment(experiment, traces)
+    store = _open(folder)
+    found = Reproduction(experiment, planned, store)
+    everything = {run.key: run for runs in planned.runs.values() for run in runs}
+    for key in everything:
+        stored = store.finished(key)
+        if stored is not None:
+            found.finished[key] = stored
+    waiting = [run for run in everything.values() if run.key not in found.finished]
+    for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
+        rehearse(spec)
+    try:
+        with closing(each_outcome(_by_input(waiting), processes, watcher)) as outcomes:
+            for run, outcome in outcomes:
+                found.finished[run.key] = store.write_run(run.key, outcome)
+        _measure_inputs(found)
+    except KeyboardInterrupt:
+        found.interrupted = True
+    return found
+
+
+def _by_input(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    """Runs that share their input stand together: it is read once."""
+    keys = {run.key: inputs_key(run.spec) for run in runs}
+    order = {key: place for place, key in enumerate(dict.fromkeys(keys.values()))}
+    return sorted(runs, key=lambda run: order[keys[run.key]])
+
+
+def _open(folder: Path) -> ResultsFolder:
+    try:
+        (folder / RUNS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be written: {error.strerror}") from None
+    return ResultsFolder(folder)
+
+
+def _measure_inputs(found: Reproduction) -> None:
+    """Measure the inputs, where a claim or a picture asks for it."""
+    experiment = found.experiment
+    metrics = [side.metric for claim in experiment.claim for side in claim.sides]
+    roots = {metric.partition(".")[0] for metric in metrics if check_metric(metric, experiment.name)}
+    roots |= set(experiment.pictures) & {"constraint_load", "conflicts"}
+    if not roots:
+        return
+    for place, runs in found.planned.inputs.items():
+        found.measured[place] = [_input_measures(run, found.store, "conflicts" in roots) for run in runs]
+
+
+def _input_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures:
+    path = store.path / RUNS / f"{inputs_key(run.spec)}.input"
+    if path.exists():
+        try:
+            kept = msgspec.json.decode(path.read_bytes(), type=InputMeasures)
+        except msgspec.DecodeError:
+            kept = None
+        if kept is not None and (kept.conflicts or not with_conflicts):
+            return kept
+    inputs = read_inputs(run.spec)
+    loads = constraint_load(inputs.trace, inputs.cluster)
+    conflicts = {}
+    if with_conflicts:
+        per_second = conflicts_per_second(inputs.trace, inputs.cluster)
+        conflicts = {name: distribution(getattr(per_second, name)) for name in ("waiting", "collisions")}
+    measures = InputMeasures(
+        total_load(inputs.trace, inputs.cluster), constraint_statistics(loads), conflicts, tuple(loads)
+    )
+    write_json(path, measures)
+    return measures

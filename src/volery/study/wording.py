@@ -1,0 +1,97 @@
+"""Verdicts and measured values in words, for the terminal and for docs/papers.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from volery.report.units import NOTHING, TIMES, digits, duration
+from volery.study.claims import Case, Claim, Judgement, Quantity
+from volery.study.measures import unit
+
+STEADY: Final = 0.005
+"""A range over seeds and populations that is narrower than this share of the mean is not told."""
+
+
+def amount(metric: str, number: float) -> str:
+    """A value of a metric with its unit."""
+    kind = unit(metric)
+    if kind == "s":
+        return duration(number)
+    return f"{digits(100 * number)} %" if kind == "%" else digits(number)
+
+
+def spread(metric: str, mean: float, low: float, high: float) -> str:
+    """A mean, with its range where there is one to speak of."""
+    text = amount(metric, mean)
+    if high - low <= STEADY * abs(mean):
+        return text
+    return f"{text} ({amount(metric, low)} to {amount(metric, high)})"
+
+
+def ours(claim: Claim, judgement: Judgement) -> list[str]:
+    """What was measured, one text per pair of architectures and workload; a dash where nothing was."""
+    groups: dict[tuple[str, ...], list[Case]] = {}
+    for case in judgement.cases:
+        if case.left is not None:
+            groups.setdefault((case.workload, *_names(case.left), *_names(case.right)), []).append(case)
+    if not groups:
+        return [NOTHING]
+    varies = [len({key[place] for key in groups}) > 1 for place in range(5)]
+    found = []
+    for key, cases in groups.items():
+        named = (key[0] if varies[0] else "", key[1] if varies[1] or (varies[3] and not varies[0]) else "")
+        name = " ".join(part for part in named if part)
+        found.append((f"{name}: " if name else "") + _values(claim, cases))
+    return found
+
+
+def _names(quantity: Quantity | None) -> tuple[str, str]:
+    return ("", "") if quantity is None else (quantity.of, quantity.on)
+
+
+def _values(claim: Claim, cases: Sequence[Case]) -> str:
+    left = [case.left for case in cases if case.left is not None]
+    text = _over(claim.left.metric, left)
+    if isinstance(claim.right, float):
+        return text
+    right = [case.right for case in cases if case.right is not None]
+    against = _over(claim.right.metric, right)
+    a, b = (sum(one.mean for one in side) / len(side) for side in (left, right))
+    times = f", {digits(a / b)}{TIMES}" if b > 0 and a > 0 else ""
+    return f"{text} against {against}{times}"
+
+
+def _over(metric: str, quantities: Sequence[Quantity]) -> str:
+    mean = sum(one.mean for one in quantities) / len(quantities)
+    return spread(metric, mean, min(one.low for one in quantities), max(one.high for one in quantities))
+
+
+def verdict(judgement: Judgement) -> str:
+    """The verdict with its reason."""
+    return f"{judgement.verdict}: {judgement.why}" if judgement.why else judgement.verdict
+
+
+def claim_text(claim: Claim) -> str:
+    """The inequality that stands for the claim."""
+    right = claim.right
+    if isinstance(right, float):
+        target = amount(claim.left.metric, claim.factor * right)
+    else:
+        same = right.metric == claim.left.metric and right.labels != claim.left.labels
+        what = right.metric if not same else ""
+        target = " ".join(part for part in (what, _of(right.labels), f"on {right.on}" if right.on else "") if part)
+        target = f"{claim.factor:g} {TIMES} {target}" if claim.factor != 1 else target
+    left = " ".join(
+        part for part in (claim.left.metric, _of(claim.left.labels), f"on {claim.left.on}" if claim.left.on else "")
+        if part
+    )  # fmt: skip
+    allowed = [f"{claim.percent:g} %"] * bool(claim.percent)
+    allowed += [amount(claim.left.metric, claim.margin)] * bool(claim.margin)
+    tolerance = f" \u00b1 {' + '.join(allowed)}" if allowed else ""
+    return f"{left} {claim.relation} {target}{tolerance}"
+
+
+def _of(labels: Sequence[str]) -> str:
+    named = ", ".join(label for label in labels if label)
+    return f"of {named}" if named else ""
