@@ -115,14 +115,15 @@ def check_knowledge_is_honest(architecture: Architecture) -> None:
 
 @check
 def check_labels_do_not_matter(architecture: Architecture) -> None:
-    """Exchanging the numbers of neighbouring machines keeps the distribution of results.
+    """Numbering the machines in reverse keeps the distribution of results.
 
-    Weak and strong machines alternate; half of the tasks need a strong one. Exchanging neighbours leaves every run of
-    consecutive machines (a partition, a group) with the same mixture, so that only a preference for low numbers can
+    The first half of the machines is strong, the other half weak, or the other way round; half of the tasks need a
+    strong one. A partition into equal runs of machines is mirrored, so that only a preference for low numbers can
     tell. Compared are the mean delays of two samples of seeds by Welch's t.
     """
-    strong_first = Cluster((1, 0) * (MACHINES // 2), (1,) * MACHINES)
-    weak_first = Cluster((0, 1) * (MACHINES // 2), (1,) * MACHINES)
+    half = MACHINES // 2
+    strong_first = Cluster((1,) * half + (0,) * half, (1,) * MACHINES)
+    weak_first = Cluster((0,) * half + (1,) * half, (1,) * MACHINES)
     samples: list[list[float]] = [[], []]
     for seed in range(RELABELLINGS):
         for sample, cluster in zip(samples, (strong_first, weak_first), strict=True):

@@ -1,0 +1,220 @@
+"""Broken designs that lose, double or misplace work; most are the oracle with one thing changed."""
+
+from __future__ import annotations
+
+from tests.conformance.mutation import assemble, mutant
+
+from volery.architectures.oracle import Completed, Node, OracleConfig, Scheduler
+from volery.core.component import Deployment
+from volery.core.events import JobDone, Submit, TimerFired
+from volery.core.model import Address, Cluster, JobId, Message, Task, Time
+from volery.core.streams import Streams
+from volery.policies.jobs import JobLedger
+
+
+class LosesCompletions(Scheduler):
+    """Forgets every 50th completion."""
+
+    __slots__ = ("_heard",)
+
+    def start(self, now: Time) -> None:
+        super().start(now)
+        self._heard = 0
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        self._heard += 1
+        if self._heard % 50:
+            super().on_completed(message, source, now)
+
+
+@mutant("check_every_task_finishes_once")
+def build_loses_a_completion(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, LosesCompletions(cluster), Node, {})
+
+
+class LosesTasks(Scheduler):
+    """Counts a task as done without ever running it."""
+
+    __slots__ = ()
+
+    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+        super()._schedule(tasks[1:] if len(tasks) > 5 else tasks)
+        if len(tasks) > 5:
+            self._jobs.finished(tasks[0].job)
+
+
+@mutant("check_every_task_finishes_once")
+def build_loses_a_task(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, LosesTasks(cluster), Node, {})
+
+
+class Miscounts(Scheduler):
+    """Reports one unsatisfiable task too few."""
+
+    __slots__ = ()
+
+    def start(self, now: Time) -> None:
+        def send(to: Address, message: Message) -> None:
+            if isinstance(message, JobDone):
+                message = JobDone(message.job, max(0, message.unsatisfiable - 1))
+            self._port.send(to, message)
+
+        self._jobs = JobLedger(send)
+
+
+@mutant("check_every_task_finishes_once")
+def build_drops_unsatisfiable_tasks_silently(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Miscounts(cluster), Node, {})
+
+
+class LeaksSlots(Scheduler):
+    """Never marks a slot of the last machine free again."""
+
+    __slots__ = ()
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        super().on_completed(message, source, now)
+        self._free &= (1 << len(self._nodes) // 4) - 1
+
+
+@mutant("check_every_task_finishes_once")
+def build_leaks_slots(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, LeaksSlots(cluster), Node, {})
+
+
+class ForgetsEmptyJobs(Scheduler):
+    """Does not answer a job without tasks."""
+
+    __slots__ = ()
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        if message.job.task_count:
+            super().on_submit(message, source, now)
+
+
+@mutant("check_every_task_finishes_once")
+def build_forgets_job_done(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, ForgetsEmptyJobs(cluster), Node, {})
+
+
+class Hasty(Scheduler):
+    """Says that a job is done when its last task starts."""
+
+    __slots__ = ()
+
+    def _launch(self, task: Task, unit: int) -> None:
+        super()._launch(task, unit)
+        self._jobs.finished(task.job)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        ledger, self._jobs = self._jobs, _Deaf()  # type: ignore[assignment]  # it only hears `finished`
+        super().on_completed(message, source, now)
+        self._jobs = ledger
+
+
+class _Deaf:
+    def finished(self, job: JobId) -> None:
+        """Nothing."""
+
+
+@mutant("check_every_task_finishes_once")
+def build_answers_before_the_end(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Hasty(cluster), Node, {})
+
+
+class Overbooks(Scheduler):
+    """Believes that there is always room on the first machine."""
+
+    __slots__ = ()
+
+    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+        for task in tasks:
+            self._launch(task, 0)
+
+
+@mutant("check_capacity_and_constraints")
+def build_overbooks(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Overbooks(cluster), Node, {})
+
+
+class IgnoresConstraints(Scheduler):
+    """Takes any free slot."""
+
+    __slots__ = ()
+
+    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+        super()._schedule(tuple(Task(task.id, task.job, 0, task.estimate_us) for task in tasks))
+
+
+class Strips(Node):
+    """Launches the task without its constraints, so that the driver cannot refuse it."""
+
+    __slots__ = ()
+
+
+@mutant("check_capacity_and_constraints")
+def build_ignores_constraints(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, IgnoresConstraints(cluster), Strips, {})
+
+
+class Slack(Scheduler):
+    """Lets the last slot idle while tasks wait; its own invariant says that it must not."""
+
+    __slots__ = ("_spare",)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        running = self._running.get(message.task)
+        if running is not None and len(self._running) > 1:
+            queue, self._queue = self._queue, type(self._queue)()
+            super().on_completed(message, source, now)
+            self._queue = queue
+        else:
+            super().on_completed(message, source, now)
+            self._schedule(tuple(self._drain()))
+
+    def _drain(self) -> list[Task]:
+        return [task for _ in range(len(self._queue)) if (task := self._queue.pop_fitting(-1)) is not None]
+
+
+@mutant("check_invariants")
+def build_idles_while_tasks_wait(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Slack(cluster), Node, {})
+
+
+class Repeats(Scheduler):
+    """Tells the submitter twice."""
+
+    __slots__ = ()
+
+    def start(self, now: Time) -> None:
+        def send(to: Address, message: Message) -> None:
+            self._port.send(to, message)
+            if isinstance(message, JobDone):
+                self._port.send(to, message)
+
+        self._jobs = JobLedger(send)
+
+
+@mutant("check_done_is_said_once")
+def build_says_done_twice(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Repeats(cluster), Node, {})
+
+
+class Restless(Scheduler):
+    """Sets its timer again whenever it fires."""
+
+    __slots__ = ()
+
+    def start(self, now: Time) -> None:
+        super().start(now)
+        self._port.set_timer("beat", now + 5_000_000)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        self._port.set_timer("beat", now + 5_000_000)
+
+    receives = {**Scheduler.receives, TimerFired: on_timer}  # noqa: RUF012 - replaced by the base class
+
+
+@mutant("check_goes_quiet")
+def build_never_falls_silent(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Restless(cluster), Node, {})

@@ -1,0 +1,40 @@
+"""How the broken designs are registered: each names the check that must reject it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from volery.architectures.oracle import ORACLE
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.model import Address, Cluster, Time
+
+HOP = {("oracle", "node"): 500, ("node", "oracle"): 500}
+
+
+def assemble(
+    cluster: Cluster, scheduler: Component, node: Callable[[], Component], delays: dict[tuple[str, str], Time]
+) -> Deployment:
+    """The oracle's wiring around other components."""
+    components: dict[Address, Component] = {"oracle/0": scheduler}
+    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+    for address in machines:
+        components[address] = node()
+    return Deployment(components, machines, lambda _: "oracle/0", delays)
+
+
+MUTANTS: dict[str, tuple[str, Architecture]] = {}
+"""Mutant -> (the check that must reject it, the design)."""
+
+
+def mutant(rejected_by: str, **changes: Any) -> Callable[[Callable[..., Deployment]], Callable[..., Deployment]]:
+    """Register a build function as a design that the named check must reject."""
+
+    def register(build: Callable[..., Deployment]) -> Callable[..., Deployment]:
+        name = build.__name__.removeprefix("build_").replace("_", "-")
+        MUTANTS[name] = (rejected_by, msgspec.structs.replace(ORACLE, name=name, build=build, **changes))
+        return build
+
+    return register

@@ -1,0 +1,69 @@
+"""Every design of the registry keeps the contract (DESIGN section 9); later designs join by being registered."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.conformance.entries import FAULTS, VARIANTS, entries, variant
+
+from volery.architectures import configure, lookup
+from volery.conformance import CHECKS
+from volery.conformance.cases import all_cases, mixed_cases
+from volery.conformance.outcomes import demand_all_finished
+from volery.conformance.verdict import run
+from volery.conformance.watching import Echo
+from volery.core.events import MoreTasks, Submit
+from volery.sim import Options
+
+SLOW = ("check_labels_do_not_matter", "check_same_seed_same_digest")
+"""Independent of parameters; the registry's own entries suffice."""
+
+
+def expect_known_fault(name: str, check: str, request: pytest.FixtureRequest) -> None:
+    if (name, check) in FAULTS:
+        request.applymarker(pytest.mark.xfail(strict=True, reason=FAULTS[name, check]))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", entries())
+def test_the_design_keeps_the_contract(name: str, check: str, request: pytest.FixtureRequest) -> None:
+    expect_known_fault(name, check, request)
+    CHECKS[check](entries()[name])
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check not in SLOW])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_design_keeps_the_contract_under_other_parameters(
+    name: str, check: str, request: pytest.FixtureRequest
+) -> None:
+    expect_known_fault(name.partition(":")[0], check, request)
+    CHECKS[check](variant(name))
+
+
+def test_a_rejected_job_comes_again_and_is_finally_done() -> None:
+    """`queue_max` is a role's decision; the submitter hears JobRejected and retries (DESIGN section 2)."""
+    megha = lookup("megha")
+    design = msgspec.structs.replace(megha, defaults=configure(megha, {"queue_max": 100, "gms": 2, "lms": 2}))
+    rejections = 0
+    for case in mixed_cases(seed=30):
+        for watch in (None, Echo((Submit, MoreTasks))):
+            records = run(design, case, options=Options(check=True), watch=watch)
+            demand_all_finished(case, records)
+            rejections += records.rejections
+    assert rejections > 0
+
+
+def test_cases_hold_what_is_legal_and_easily_forgotten() -> None:
+    cases = {case.name: case for case in all_cases()}
+    mixed = cases["constrained"]
+    sizes = [mixed.trace.first[j + 1] - mixed.trace.first[j] for j in range(mixed.trace.job_count)]
+    assert 0 in sizes, "jobs without tasks"
+    assert 0 in mixed.trace.duration_us, "tasks of duration 0"
+    assert len(set(mixed.trace.arrival_us)) < mixed.trace.job_count, "equal arrivals"
+    assert not all(mixed.satisfiable()), "tasks that fit no machine"
+    assert max(mixed.cluster.slots) > 1, "machines with several slots"
+    chunked = cases["chunks"].trace
+    assert any(len(chunked.submission(job)) > 1 for job in range(chunked.job_count)), "jobs in chunks"
+    burst = cases["burst"]
+    assert burst.trace.task_count > 4 * burst.cluster.slot_count, "more work than slots"
+    assert max(burst.trace.estimate_us) > 1_200_000_000 > min(burst.trace.estimate_us), "short and long jobs"
