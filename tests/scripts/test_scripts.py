@@ -1,0 +1,254 @@
+"""Transcripts of small interactions, one per paragraph or figure that they replay.
+
+A change of behaviour shows as a changed line. After review: `pytest tests/scripts --rewrite-scripts`.
+Each script also states, apart from its lines, what the paragraph claims.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scripts.transcript import transcript
+
+from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
+from volery.conformance.cases import Case, trace_of
+from volery.core.model import SECOND, Cluster
+from volery.sim import Network
+
+HERE = Path(__file__).parent
+SCRIPTS: dict[str, Callable[[], str]] = {}
+NO_DELAY = Network(delay_us=0)
+LONG = 2_000 * SECOND
+"""A mean duration beyond the cutoff of 1129.532 s."""
+
+
+def script(render: Callable[[], str]) -> Callable[[], str]:
+    """Register a script under its file's name."""
+    SCRIPTS[render.__name__] = render
+    return render
+
+
+def bits(*constraints: int) -> int:
+    """The constraint set with these numbers."""
+    return sum(1 << constraint for constraint in constraints)
+
+
+def case(
+    arrivals_us: Sequence[int],
+    jobs_us: Sequence[Sequence[int]],
+    machines: Sequence[int],
+    needs: Sequence[Sequence[int]] = (),
+) -> Case:
+    """A case on machines of one slot with these constraint sets."""
+    cluster = Cluster(tuple(machines), (1,) * len(machines))
+    return Case("script", 0, trace_of("script", arrivals_us, jobs_us, needs), cluster)
+
+
+def responses(text: str) -> list[float]:
+    """The response times at the end of a transcript, seconds."""
+    return [float(found) for found in re.findall(r"response ([0-9.]+) s", text)]
+
+
+def counter(text: str, name: str) -> int:
+    """A counter at the end of a transcript; 0 when it is not there."""
+    found = re.search(rf"^{name}: ([0-9]+)$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_transcript_is_as_reviewed(name: str, request: pytest.FixtureRequest) -> None:
+    path, text = HERE / f"{name}.txt", SCRIPTS[name]()
+    if request.config.getoption("--rewrite-scripts"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), "review the change, then pytest tests/scripts --rewrite-scripts"
+
+
+def test_every_transcript_has_its_script() -> None:
+    assert {path.stem for path in HERE.glob("*.txt")} == set(SCRIPTS)
+
+
+def replay(title: str, design: str, played: Case, *premises: str, **settings: Any) -> str:
+    """The transcript of the first seed under which the random choices are those that the paragraph speaks of."""
+    for seed in range(1000):
+        text = transcript(title, design, played, seed=seed, **settings)
+        if all(premise in text for premise in premises):
+            return text
+    raise AssertionError(f"no seed below 1000 gives {premises}")
+
+
+TOY_US = [20, 1, 1, 10, 10, 10]
+
+
+@script
+def pigeon_toy() -> str:
+    """Tasks A1 to A3 go to group one, A4 to A6 to group two; our distributor deals like cards, hence the order."""
+    dealt = [TOY_US[k] * SECOND for k in (0, 3, 1, 4, 2, 5)]
+    jobs = [dealt, [2 * SECOND], [2 * SECOND]]
+    parameters = {"groups": 2, "distributors": 1, "reserved": 0}
+    title = "Pigeon, section 4, 'Explanations for the Counterintuitive Phenomenon', figure 6: jobs A (0), B (1), C (2)"
+    toy = case([0, 0, 0], jobs, [0] * 4)
+    premises = (
+        "master/0  GroupTasks(number=2, short=True, tasks=[t6])",
+        "master/1  GroupTasks(number=2, short=True, tasks=[t7])",
+    )
+    return replay(title, "pigeon", toy, *premises, parameters=parameters, network=NO_DELAY)
+
+
+@script
+def central_toy() -> str:
+    """The same jobs under one central first-come-first-served scheduler."""
+    title = "Pigeon, section 4, figure 6: the centralised counterpart"
+    toy = case([0, 0, 0], [[t * SECOND for t in TOY_US], [2 * SECOND], [2 * SECOND]], [0] * 4)
+    return transcript(title, "oracle", toy, network=NO_DELAY)
+
+
+def test_pigeon_finishes_the_toy_in_36_and_the_central_scheduler_in_45() -> None:
+    """Job completion times 20, 4, 12 against 20, 12, 13."""
+    assert responses(pigeon_toy()) == [20, 4, 12]
+    assert responses(central_toy()) == [20, 12, 13]
+
+
+COUNTINGS: tuple[ConstraintCounting, ...] = ("exact", "published-code")
+L1 = [bits(1, 3, 5), bits(1, 2), bits(4)]
+L2 = [bits(2, 4), bits(4), bits(2, 4)]
+
+
+@script
+def pigeonc_supply() -> str:
+    """The constraint sets of section 4.2's two clusters, their counts per task, and where tasks go."""
+    groups = divide(Cluster(tuple(L1 + L2), (1,) * 6), 2, (), 0)
+    asked: tuple[list[int], ...] = ([], [1], [2], [4], [2, 4], [1, 2], [1, 4])
+    lines = ["# Thiyyakat et al. 2023, section 4.2: the weight of a master is the number of its workers that suffice"]
+    lines.append(f"{'task needs':>12} {'exact L1':>9} {'exact L2':>9} {'code L1':>9} {'code L2':>9}")
+    for task in asked:
+        weights = []
+        for counting in COUNTINGS:
+            first, both = Supply(groups, counting).cumulative(bits(*task), True)
+            weights += [first, both - first]
+        label = ",".join(str(need) for need in task) or "nothing"
+        lines.append(f"{label:>12} " + " ".join(f"{weight:9}" for weight in weights))
+    needs: list[list[int]] = [[bits(1)], [bits(2, 4)], [bits(4)], [bits(4)], [bits(4)], [bits(1, 4)], [0]]
+    arrivals = [k * 10_000 for k in range(len(needs))]
+    sent = case(arrivals, [[5_000]] * len(needs), L1 + L2, needs)
+    title = "Section 4.2: {1} only fits L1 (master/0), {2,4} only L2 (master/1), {4} goes three times as often to L2,\n"
+    title += "{1,4} fits no worker and is reported"
+    parameters = {"groups": 2, "distributors": 1}
+    return "\n".join(lines) + "\n\n" + transcript(title, "pigeonc", sent, parameters=parameters)
+
+
+def test_supply_counts_are_those_of_the_paper() -> None:
+    """CS_1 = {(1,3,5):1, (1,2):1, (4):1}, CS_2 = {(2,4):2, (4):1}; a set counts for every subset of it."""
+    groups = divide(Cluster(tuple(L1 + L2), (1,) * 6), 2, (), 0)
+    supply = Supply(groups, "exact")
+    expected = {(): [3, 3], (1,): [2, 0], (2,): [1, 2], (4,): [1, 3], (2, 4): [0, 2], (1, 2): [1, 0], (1, 4): [0, 0]}
+    for needs, (one, two) in expected.items():
+        assert list(supply.cumulative(bits(*needs), True)) == [one, one + two], needs
+
+
+@script
+def megha_inconsistency() -> str:
+    """Two GMs choose the same worker; the LM refuses the later one and piggybacks what it knows."""
+    title = "Thiyyakat et al. 2023, section 2.1: a stale view, an invalid request, the state piggybacked on the refusal"
+    clash = case([0, 0], [[SECOND, SECOND], [SECOND // 2]], [0] * 3)
+    return transcript(title, "megha", clash, parameters={"gms": 2, "lms": 1, "match": "min-constraints"})
+
+
+def test_an_invalid_request_costs_one_round_trip() -> None:
+    """Three hops when valid (1.5 ms); the refused task needs the refusal and another request: five (2.5 ms)."""
+    text = megha_inconsistency()
+    assert counter(text, "inconsistencies") == 1
+    assert responses(text) == [1.0015, 0.5025]
+    assert re.search(r"lm/0 > gm/1  Inconsistency\(tasks=\[2\], update=Update\(.*taken=\{", text)
+
+
+NOTICE = case([0], [[8_600, 8_600, 8_600]], [0])
+"""The first task ends 0.4 ms before a heartbeat, so that its notice and the update are under way together."""
+
+
+def notices(completion_notice: str) -> str:
+    """Section 4.4's race between a completion and the next update."""
+    title = f"Thiyyakat et al. 2023, section 4.4: own completions told {completion_notice}"
+    parameters = {"gms": 1, "lms": 1, "heartbeat_s": 0.01, "completion_notice": completion_notice}
+    return transcript(title, "megha", NOTICE, parameters=parameters)
+
+
+@script
+def megha_completion_told_twice() -> str:
+    """The earlier design: the update repeats what the completion said, and the GM gives the worker away twice."""
+    return notices("twice")
+
+
+@script
+def megha_completion_told_once() -> str:
+    """The revised design leaves a GM's own completions out of its updates."""
+    return notices("once")
+
+
+def test_telling_a_completion_twice_causes_inconsistencies_and_once_does_not() -> None:
+    assert counter(megha_completion_told_twice(), "inconsistencies") > 0
+    assert counter(megha_completion_told_once(), "inconsistencies") == 0
+
+
+VERSATILE = case([0, 10_000], [[SECOND], [SECOND]], [bits(1, 2, 3, 4), bits(1, 2)], [[bits(1, 2)], [bits(3)]])
+
+
+@script
+def minimum_constraints() -> str:
+    """Worker B (1,2) is taken for task1, so that worker A (1,2,3,4) is there for task2."""
+    title = "Thiyyakat et al. 2023, section 4.3.2: minimum constraints leaves the versatile worker A (node/0) free"
+    return transcript(title, "pigeonc", VERSATILE, parameters={"match": "min-constraints", "distributors": 1})
+
+
+@script
+def random_match() -> str:
+    """Chosen at random, worker A runs task1 and task2 must wait for it."""
+    title = "Thiyyakat et al. 2023, section 4.3.2: a random choice may take the versatile worker A (node/0)"
+    return replay(title, "pigeonc", VERSATILE, "node/0 runs t0", parameters={"match": "random", "distributors": 1})
+
+
+def test_minimum_constraints_spares_the_second_task_its_wait() -> None:
+    assert responses(minimum_constraints()) == [1.0015, 1.0015]
+    assert responses(random_match())[1] == pytest.approx(1.0015 + 0.991, abs=0.002)
+
+
+def fair_queue(weight: int, weight_counting: str, title: str) -> str:
+    """Six short and four long tasks wait for one worker."""
+    jobs = [[SECOND], *([[LONG]] * 4), *([[SECOND]] * 6)]
+    queued = case([0] + [1_000] * 10, jobs, [0])
+    parameters = {"reserved": 0, "distributors": 1, "weight": weight, "weight_counting": weight_counting}
+    quiet = frozenset({"JobAccepted", "Submit", "GroupTasks", "Launch", "Completed", "JobDone"})
+    return transcript(title, "pigeon", queued, parameters=parameters, quiet=quiet)
+
+
+@script
+def fair_queue_of_weight_3() -> str:
+    """Out of every 3 tasks that are served, one is long while long ones wait."""
+    return fair_queue(3, "paper", "Pigeon, section 2.2: of every W = 3 tasks at least one comes from the low queue")
+
+
+@script
+def fair_queue_of_infinite_weight() -> str:
+    """Strict priority."""
+    return fair_queue(0, "paper", "Pigeon, section 2.2: W = infinity is strict priority")
+
+
+@script
+def fair_queue_of_the_published_code() -> str:
+    """The public code lets W + 1 short tasks pass."""
+    return fair_queue(3, "published-code", "Pigeon's public code: W + 1 = 4 short tasks pass before a long one")
+
+
+def served(text: str) -> str:
+    """S or L for each task after the first, in the order of their starts (tasks 1 to 4 are long)."""
+    started = [int(task) for task in re.findall(r"runs t([0-9]+)", text)]
+    return "".join("L" if 1 <= task <= 4 else "S" for task in started[1:])
+
+
+def test_the_weight_decides_how_many_short_tasks_pass_a_long_one() -> None:
+    assert served(fair_queue_of_weight_3()) == "SSLSSLSSLL"
+    assert served(fair_queue_of_infinite_weight()) == "SSSSSSLLLL"
+    assert served(fair_queue_of_the_published_code()) == "SSSSLSSLLL"
