@@ -197,7 +197,7 @@ def _svg(axes: Axes) -> str:
 
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), alignment="left")
     buffer = io.StringIO()
-    figure = axes.get_figure()
+    figure = axes.get_figure(root=True)
     assert figure is not None
     figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = buffer.getvalue()

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from volery import architectures
 from volery.core.errors import InputError
 from volery.metrics import (
     RunSummary,
@@ -30,7 +31,7 @@ from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import Watcher, each_outcome
 from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
 from volery.study.runs import read_inputs, rehearse
-from volery.study.spec import make_study, parse_architecture
+from volery.study.spec import ArchitectureChoice, make_study, parse_architecture
 
 IDLE = "oracle"
 """Stands for the architecture where only the input is measured."""
@@ -62,7 +63,7 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
     variants = [(full_label(label, reading), text) for label, reading, text in experiment.variants()]
     places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
               experiment.variants()}  # fmt: skip
-    chosen = {label: parse_architecture(text, places[label]) for label, text in variants}
+    chosen = {label: _architecture(text, places[label]) for label, text in variants}
     for number, workload in enumerate(experiment.workload):
         for population in experiment.population:
             axes = _axes(workload, population, traces)
@@ -80,6 +81,16 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
                 study = make_study(experiment.name, [choice], axes, experiment.seeds, place)
                 found.runs[label, workload.label, population.label] = [_labelled(run, label) for run in plan(study)]
     return found
+
+
+def _architecture(text: str, place: str) -> ArchitectureChoice:
+    """What a text names, its parameters checked."""
+    choice = parse_architecture(text, place)
+    try:
+        architectures.configure(architectures.lookup(choice.name), choice.parameters)
+    except InputError as error:
+        raise InputError(place, f"{error.place}: {error.problem}") from None
+    return choice
 
 
 def _place(root: str, label: str, reading: str) -> str:

@@ -1,0 +1,97 @@
+"""`volery reproduce`: what it prints, writes and answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.study.test_reproduce import PAPERS, TEXT
+
+from volery.cli.main import main
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "lab" / "experiments"
+    (made / "explanations").mkdir(parents=True)
+    (made / "small.toml").write_text(TEXT, encoding="utf-8")
+    (made / "papers.toml").write_text(PAPERS, encoding="utf-8")
+    (made / "explanations" / "introduction.md").write_text("What was said.\n", encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def command(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path
+) -> Command:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("VOLERY_EXPERIMENTS", str(folder))
+    monkeypatch.setenv("VOLERY_TRACES", str(tmp_path / "traces"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main(["reproduce", *words])
+        out, err = capfd.readouterr()
+        return int(leaving.value.code or 0), out, err
+
+    return call
+
+
+def test_an_experiment_prints_its_verdicts_and_writes_pictures_and_the_record(
+    command: Command, folder: Path, tmp_path: Path
+) -> None:
+    status, out, _ = command("small", "-o", "kept")
+    assert status == 0
+    for text in ("No job is faster than three hops. [exact]", "1.5 ms", "reproduced", "differs", "gone.tr.gz"):
+        assert text in out
+    assert (tmp_path / "kept" / "small" / "delay_cdf_w.svg").exists()
+    assert (folder / "results" / "small.json").read_bytes() == (
+        tmp_path / "kept" / "small" / "verdicts.json"
+    ).read_bytes()
+
+
+def test_a_quick_run_is_small_and_leaves_the_ledger_alone(command: Command, folder: Path) -> None:
+    status, out, _ = command("small", "--quick", "--json")
+    assert status == 0
+    record = json.loads(out)["records"][0]
+    assert record["quick"]
+    assert record["seeds"] == [0]
+    assert not (folder / "results").exists()
+
+
+def test_the_list_tells_the_state_before_and_after(command: Command) -> None:
+    _, out, _ = command("--list", "--json")
+    assert [(entry["name"], entry["state"]) for entry in json.loads(out)] == [("small", "not run")]
+    command("small")
+    _, out, _ = command("--list")
+    assert "2 reproduced, 1 differs, 1 not decidable" in out
+
+
+def test_all_writes_the_page_beside_the_experiments(command: Command, folder: Path) -> None:
+    status, out, _ = command("--all")
+    page = folder.parent / "docs" / "papers.md"
+    assert status == 0
+    assert str(page) in out
+    assert "## Figure 0: a small one" in page.read_text(encoding="utf-8")
+    before = page.read_bytes()
+    page.unlink()
+    assert command("--papers")[0] == 0
+    assert page.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [(), ("small", "--all"), ("--list", "--papers")])
+def test_exactly_one_thing_is_asked_for(command: Command, words: tuple[str, ...]) -> None:
+    status, _, err = command(*words)
+    assert status == 2
+    assert "give one of NAME, --all, --list and --papers" in err
+
+
+def test_an_unknown_name_is_answered_with_a_suggestion(command: Command) -> None:
+    status, _, err = command("smal")
+    assert status == 2
+    assert "did you mean 'small'" in err

@@ -1,0 +1,231 @@
+"""Reproducing an experiment: runs are kept and shared, claims judged, pictures and records the same every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from volery.core.errors import InputError
+from volery.study import PlannedRun
+from volery.study.experiments import Experiment, read_experiment
+from volery.study.ledger import make_record, read_record, record_path, state, write_record
+from volery.study.papers import papers_page
+from volery.study.pictures import draw
+from volery.study.reproduce import Reproduction, reproduce
+
+TEXT = """
+title = "a small one"
+paper = "test"
+figure = "Figure 0"
+seeds = [0, 1]
+pictures = ["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts"]
+
+[quick]
+jobs = 3
+
+[[population]]
+label = "drawn"
+seed = 3
+
+[[workload]]
+label = "w"
+trace = "syn:20x8"
+workers = 60
+
+[[workload]]
+label = "gone"
+trace = "tr/gone.tr.gz"
+workers = 60
+stands_for = "the whole trace"
+
+[architectures]
+m = "megha"
+p = { exact = "pigeonc:groups=3", published-code = "pigeonc:groups=3,constraint_counting=published-code" }
+
+[[claim]]
+id = "three-hops"
+section = "6"
+says = "No job is faster than three hops."
+published = "1.5 ms"
+left = { metric = "delay_s.p50", of = ["m", "p"] }
+relation = ">="
+right = 0.0015
+on = ["w"]
+
+[[claim]]
+id = "impossible"
+section = "6"
+says = "Utilisation is above one."
+published = "above 1"
+left = { metric = "utilisation_mean", of = "m" }
+relation = ">"
+right = 1
+on = ["w"]
+
+[[claim]]
+id = "everywhere"
+section = "6"
+says = "Load is positive."
+published = "above 0"
+left = { metric = "load.mean" }
+relation = ">"
+right = 0
+"""
+PAPERS = """
+introduction = "introduction"
+[[paper]]
+key = "test"
+title = "A paper"
+citation = "Somebody, somewhere."
+"""
+
+
+class Counting:
+    """A watcher that counts the runs that were really run."""
+
+    def __init__(self) -> None:
+        self.ended_count = 0
+
+    def expected(self, run_count: int) -> None:
+        self.expected_count = run_count
+
+    def started(self, run: PlannedRun) -> None: ...
+
+    def sized(self, run: PlannedRun, facts: Any) -> None: ...
+
+    def moved(self, run: PlannedRun, progress: Any) -> None: ...
+
+    def ended(self, run: PlannedRun, outcome: Any) -> None:
+        self.ended_count += 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "experiments"
+    (made / "explanations").mkdir(parents=True)
+    (made / "small.toml").write_text(TEXT, encoding="utf-8")
+    (made / "papers.toml").write_text(PAPERS, encoding="utf-8")
+    (made / "explanations" / "introduction.md").write_text("What was said.\n", encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def experiment(folder: Path) -> Experiment:
+    return read_experiment(folder, "small")
+
+
+def run(experiment: Experiment, tmp_path: Path, watcher: Counting | None = None) -> Reproduction:
+    return reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", watcher=watcher)
+
+
+def test_claims_are_judged_on_what_is_here_and_name_what_is_not(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    assert [(one.claim, one.reading, one.verdict) for one in record.judgements] == [
+        ("three-hops", "exact", "reproduced"),
+        ("three-hops", "published-code", "reproduced"),
+        ("impossible", "", "differs"),
+        ("everywhere", "", "not decidable"),
+    ]
+    assert record.judgements[-1].why == "trace tr/gone.tr.gz is not here"
+    assert record.missing == ("trace tr/gone.tr.gz is not here",)
+    assert record.complete
+    assert record.runs == 6
+
+
+def test_a_finished_run_is_never_run_again_and_is_shared_between_experiments(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    first, again, other = Counting(), Counting(), Counting()
+    run(experiment, tmp_path, first)
+    run(experiment, tmp_path, again)
+    other_one = msgspec.structs.replace(experiment, name="other", architectures={"p": "pigeonc:groups=3", "m": "megha"})
+    run(msgspec.structs.replace(other_one, claim=experiment.claim[1:]), tmp_path, other)
+    assert (first.ended_count, again.ended_count, other.ended_count) == (6, 0, 0)
+
+
+def test_a_damaged_run_is_run_again(experiment: Experiment, tmp_path: Path) -> None:
+    run(experiment, tmp_path)
+    damaged = next((tmp_path / "results" / "runs").glob("*.json"))
+    damaged.write_text("{", encoding="utf-8")
+    watcher = Counting()
+    run(experiment, tmp_path, watcher)
+    assert watcher.ended_count == 1
+
+
+def test_ctrl_c_keeps_what_is_finished_and_leaves_the_rest_undecided(experiment: Experiment, tmp_path: Path) -> None:
+    class Stopping(Counting):
+        def ended(self, run: PlannedRun, outcome: Any) -> None:
+            super().ended(run, outcome)
+            if self.ended_count == 3:
+                raise KeyboardInterrupt
+
+    stopped = run(experiment, tmp_path, Stopping())
+    assert stopped.interrupted
+    record = make_record(stopped, quick=False)
+    assert not record.complete
+    assert record.judgements[0].why == "not all runs are finished"
+    rest = Counting()
+    assert not run(experiment, tmp_path, rest).interrupted
+    assert rest.ended_count == 4
+
+
+def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tmp_path: Path) -> None:
+    a = run(experiment, tmp_path / "a")
+    b = run(experiment, tmp_path / "b")
+    assert make_record(a, quick=False) == make_record(b, quick=False)
+    drawn = dict(draw(a))
+    assert drawn == dict(draw(b))
+    assert sorted(drawn) == [
+        "conflicts.svg", "constraint_load_w.svg", "delay_cdf_w.svg", "utilisation_cdf_w.svg", "utilisation_ratio.svg",
+    ]  # fmt: skip
+    assert all(picture.startswith("<svg") for picture in drawn.values())
+
+
+def test_a_record_survives_its_file_and_holds_no_row_of_a_trace(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    path = record_path(tmp_path / "ledger", "small")
+    write_record(record, path)
+    assert read_record(path) == record
+    assert max(len(line) for line in path.read_text().splitlines()) < 500
+    assert read_record(tmp_path / "none.json") is None
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_record(path)
+
+
+def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    assert state(experiment, None) == "not run"
+    assert state(experiment, record) == f"run on {record.date}: 2 reproduced, 1 differs, 1 not decidable"
+    changed = msgspec.structs.replace(experiment, title="otherwise")
+    assert state(changed, record).endswith("; the experiment changed since")
+    assert state(experiment, msgspec.structs.replace(record, code_sha256="")).endswith("; the code changed since")
+
+
+def test_the_page_tells_claims_and_values_and_what_was_not_run(
+    experiment: Experiment, folder: Path, tmp_path: Path
+) -> None:
+    assert "Not run. `volery reproduce small` runs it." in papers_page(folder)
+    write_record(make_record(run(experiment, tmp_path), quick=False), record_path(folder, "small"))
+    (folder / "explanations" / "small.md").write_text("Why it is so.\n", encoding="utf-8")
+    page = papers_page(folder)
+    assert "What was said." in page
+    assert "| 6 | No job is faster than three hops.<br>`delay_s.p50 of m, p >= 1.50 ms` | 1.5 ms | exact |" in page
+    assert "**not decidable**: trace tr/gone.tr.gz is not here" in page
+    assert page.endswith("Why it is so.\n")
+    assert page == papers_page(folder)
+
+
+def test_an_experiment_of_an_unknown_paper_is_refused(folder: Path) -> None:
+    (folder / "small.toml").write_text(TEXT.replace('paper = "test"', 'paper = "tset"'), encoding="utf-8")
+    with pytest.raises(InputError, match=r"small.paper: 'tset' is not in papers.toml"):
+        papers_page(folder)
+
+
+def test_a_folder_that_cannot_be_written_is_named(experiment: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file", encoding="utf-8")
+    with pytest.raises(InputError, match="results"):
+        run(experiment, tmp_path)
