@@ -1,0 +1,67 @@
+"""The one door of a component."""
+
+from __future__ import annotations
+
+import pytest
+
+from volery.core.component import Component, UnknownMessageError, role_of
+from volery.core.model import Address, Message, Time
+from volery.sim.recording import RecordingPort, Sent
+
+
+class Ping(Message, frozen=True):
+    number: int
+
+
+class Pong(Message, frozen=True):
+    number: int
+
+
+class Echo(Component):
+    """Answers."""
+
+    __slots__ = ()
+
+    def on_ping(self, message: Ping, source: Address, now: Time) -> None:
+        self._port.send(source, Pong(message.number))
+
+    receives = {Ping: on_ping}  # noqa: RUF012 - the base class reads the table once and replaces it
+
+
+class Louder(Echo):
+    """Overrides the method and repeats no table."""
+
+    __slots__ = ()
+
+    def on_ping(self, message: Ping, source: Address, now: Time) -> None:
+        self._port.send(source, Pong(10 * message.number))
+
+
+def test_an_event_goes_to_the_handler_of_its_type() -> None:
+    echo = Echo()
+    port = RecordingPort.under(echo, "echo/0")
+    echo.handle(Ping(3), "gm/1", 0)
+    assert port.drain() == [Sent("gm/1", Pong(3))]
+
+
+def test_a_subclass_that_overrides_a_method_is_heard() -> None:
+    """DESIGN section 2: handlers are resolved by name for each subclass."""
+    louder = Louder()
+    port = RecordingPort.under(louder, "echo/0")
+    louder.handle(Ping(3), "gm/1", 0)
+    assert port.drain() == [Sent("gm/1", Pong(30))]
+    assert Echo.receives[Ping] is not Louder.receives[Ping]
+
+
+def test_an_unknown_message_raises_and_says_what_is_known() -> None:
+    with pytest.raises(UnknownMessageError, match=r"Echo does not receive Pong.*it receives Ping"):
+        Echo().handle(Pong(1), "gm/1", 0)
+
+
+def test_a_component_that_receives_nothing_says_so() -> None:
+    with pytest.raises(UnknownMessageError):
+        Component().handle(Ping(1), "gm/1", 0)
+
+
+def test_a_role_is_what_stands_before_the_stroke() -> None:
+    assert [role_of(address) for address in ("lm/4", "node/117", "submitter")] == ["lm", "node", "submitter"]

@@ -1,0 +1,55 @@
+"""What a driver writes down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from volery.conformance.cases import trace_of
+from volery.core.events import Counted, Measured
+from volery.core.records import Records, Tally
+from volery.core.trace import NEVER
+
+
+def records() -> Records:
+    return Records(trace_of("t", [0, 5], [[10, 20], [30]]))
+
+
+def test_nothing_has_happened_at_first() -> None:
+    fresh = records()
+    assert list(fresh.start_us) == list(fresh.finish_us) == [NEVER] * 3
+    assert list(fresh.worker) == [-1] * 3
+    assert list(fresh.answered_us) == [NEVER] * 2
+
+
+def test_counted_facts_add_up_and_measured_ones_keep_count_total_and_maximum() -> None:
+    kept = records()
+    for fact in (Counted("a"), Counted("a", 4), Measured("b", 3), Measured("b", 9), Measured("b", 0)):
+        kept.observe(fact)
+    assert kept.counters == {"a": 5}
+    assert kept.tallies == {"b": Tally(3, 12, 9)}
+
+
+CHANGES: list[Callable[[Records], None]] = [
+    lambda r: r.start_us.__setitem__(1, 7),
+    lambda r: r.finish_us.__setitem__(1, 7),
+    lambda r: r.worker.__setitem__(1, 7),
+    lambda r: r.attempt.__setitem__(1, 7),
+    lambda r: r.answered_us.__setitem__(1, 7),
+    lambda r: r.unsatisfiable.__setitem__(1, 7),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_digest_sees_the_whole_table(change: Callable[[Records], None]) -> None:
+    changed = records()
+    change(changed)
+    assert changed.digest() != records().digest()
+
+
+def test_counters_are_compared_apart() -> None:
+    """DESIGN section 2: the digest is that of the table."""
+    counted = records()
+    counted.observe(Counted("messages", 3))
+    assert counted.digest() == records().digest()
