@@ -1,0 +1,94 @@
+"""The constraint queue against a plain list."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from volery.core.model import Task
+from volery.policies.queueing import LOOP_MAX, ConstraintQueue
+
+BITS = 9
+"""512 constraint sets: far more than the loop's limit."""
+
+
+class AgainstAList(RuleBasedStateMachine):
+    """Whatever is pushed and popped, the queue gives what a list would give that is searched from its head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = ConstraintQueue()
+        self.model: list[Task] = []
+        self.made = 0
+
+    def _task(self, mask: int) -> Task:
+        self.made += 1
+        return Task(self.made, 0, mask)
+
+    @rule(mask=st.integers(0, (1 << BITS) - 1))
+    def push(self, mask: int) -> None:
+        task = self._task(mask)
+        self.queue.push(task)
+        self.model.append(task)
+
+    @rule(mask=st.integers(0, (1 << BITS) - 1))
+    def push_front(self, mask: int) -> None:
+        task = self._task(mask)
+        self.queue.push_front(task)
+        self.model.insert(0, task)
+
+    @rule(masks=st.lists(st.integers(0, (1 << BITS) - 1), min_size=LOOP_MAX, max_size=2 * LOOP_MAX))
+    def push_many(self, masks: list[int]) -> None:
+        for mask in masks:
+            self.push(mask)
+
+    @precondition(lambda self: self.model)
+    @rule(offered=st.integers(0, (1 << BITS) - 1) | st.sampled_from([0, (1 << BITS) - 1]))
+    def pop(self, offered: int) -> None:
+        expected = next((task for task in self.model if not task.constraints & ~offered), None)
+        assert self.queue.pop_fitting(offered) == expected
+        if expected is not None:
+            self.model.remove(expected)
+
+    @precondition(lambda self: len(self.model) > LOOP_MAX)
+    @rule(offered=st.integers(0, (1 << BITS) - 1))
+    def pop_all_that_fit(self, offered: int) -> None:
+        while (task := self.queue.pop_fitting(offered)) is not None:
+            assert task == next(t for t in self.model if not t.constraints & ~offered)
+            self.model.remove(task)
+
+    @invariant()
+    def same_length_and_masks(self) -> None:
+        assert self.queue.length == len(self.model)
+        assert set(self.queue.masks()) == {task.constraints for task in self.model}
+
+
+TestAgainstAList = AgainstAList.TestCase
+TestAgainstAList.settings = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True)
+
+
+def test_an_empty_queue_gives_nothing() -> None:
+    assert ConstraintQueue().pop_fitting((1 << 63) - 1) is None
+
+
+@pytest.mark.parametrize("distinct", [LOOP_MAX, LOOP_MAX + 1, 3 * LOOP_MAX])
+def test_the_loop_and_the_array_pass_agree_on_the_widest_sets(distinct: int) -> None:
+    """Sets of up to 63 constraints fit the arrays' integers."""
+    queue = ConstraintQueue()
+    tasks = [Task(k, 0, (1 << 62) | k) for k in range(distinct)]
+    for task in tasks:
+        queue.push(task)
+    assert queue.pop_fitting((1 << 62) - 1) is None
+    assert [queue.pop_fitting((1 << 63) - 1) for _ in tasks] == tasks
+
+
+def test_a_task_put_back_in_front_is_served_first_whatever_its_constraints() -> None:
+    """An invalid placement is tried again before all that wait (Megha, section 2.1)."""
+    queue = ConstraintQueue()
+    for k in range(3):
+        queue.push(Task(k, 0, 0))
+    queue.push_front(Task(10, 0, 1))
+    queue.push_front(Task(11, 0, 0))
+    assert [task.id for _ in range(5) if (task := queue.pop_fitting(1))] == [11, 10, 0, 1, 2]
