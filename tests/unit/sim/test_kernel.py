@@ -1,0 +1,279 @@
+"""The instants kernel: order, timers, delays, servers, the submitter's protocol, and how a run ends."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from tests.unit.sim.actors import Actor, Note, answer, launch_all, play
+
+from volery.conformance.cases import trace_of
+from volery.core.events import (
+    Computed,
+    Counted,
+    Event,
+    JobAccepted,
+    JobDone,
+    JobRejected,
+    Submit,
+    TaskFinished,
+    TimerFired,
+)
+from volery.core.model import SECOND, Address, Cluster, Message, Time
+from volery.core.port import Port, Problem
+from volery.core.records import PATH_SHIFT
+from volery.sim import Network, Options, Progress, Stalled
+
+ONE = trace_of("one", [0], [[]])
+
+
+def test_an_instant_is_finishes_then_timers_then_delayed_messages_then_free_ones() -> None:
+    """DESIGN section 2: order is part of the contract."""
+    at = 700
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit) and now == 0:
+            port.launch(event.job.tasks[0], 0)
+            port.set_timer("t", at)
+            port.send("node/0", Note(1))
+        elif isinstance(event, Submit):
+            port.send("submitter", JobDone(1))
+        elif isinstance(event, TaskFinished):
+            port.send("free/0", Note(2))
+            port.send("submitter", JobDone(0))
+
+    node = Actor(react)
+    trace = trace_of("t", [0, at], [[at], []])
+    free = Actor(lambda port, event, source, now: port.send("node/0", Note(3)))
+    play({"node/0": node, "free/0": free}, trace, network=Network(overrides={
+        ("node", "node"): at, ("node", "free"): 0, ("free", "node"): 0,
+    }))  # fmt: skip
+    now = [type(event).__name__ + str(getattr(event, "number", "")) for time, event, _ in node.seen if time == at]
+    assert now[:3] == ["TaskFinished", "TimerFired", "Note1"]
+    assert set(now[3:]) == {"Submit", "Note3"}, "submissions are among the messages without delay"
+
+
+def test_messages_that_arrive_together_arrive_in_the_order_of_sending() -> None:
+    """The slower link's message was sent first."""
+    actor = Actor(answer)
+
+    def slow(port: Port) -> None:
+        port.send("entry/0", Note(1))
+
+    def fast(port: Port) -> None:
+        port.set_timer("later", 300)
+
+    later = Actor(lambda port, event, source, now: port.send("entry/0", Note(2)), fast)
+    play(
+        {"entry/0": actor, "fast/0": later, "slow/0": Actor(None, slow)},
+        ONE,
+        network=Network(overrides={("slow", "entry"): 500, ("fast", "entry"): 200}),
+    )
+    assert actor.numbers() == [1, 2]
+
+
+def test_a_replaced_timer_fires_once_at_its_new_time_and_a_cancelled_one_never() -> None:
+    def start(port: Port) -> None:
+        port.set_timer("replaced", 100)
+        port.set_timer("replaced", 300)
+        port.set_timer("brought forward", 400)
+        port.set_timer("brought forward", 200)
+        port.set_timer("cancelled", 100)
+        port.cancel_timer("cancelled")
+        port.cancel_timer("never set")
+
+    actor = Actor(answer, start)
+    play({"entry/0": actor}, ONE)
+    fired = [(now, event.key) for now, event, _ in actor.seen if isinstance(event, TimerFired)]
+    assert fired == [(200, "brought forward"), (300, "replaced")]
+
+
+def test_a_timer_that_is_cancelled_in_its_own_instant_does_not_fire() -> None:
+    """Not even from an inbox."""
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, TimerFired):
+            port.cancel_timer("second" if event.key == "first" else "first")
+        answer(port, event, source, now)
+
+    def start(port: Port) -> None:
+        port.set_timer("first", 100)
+        port.set_timer("second", 100)
+
+    actor = Actor(react, start)
+    play({"entry/0": actor}, ONE)
+    assert len(actor.times(TimerFired)) == 1
+
+
+def test_a_timer_in_the_past_fires_once_after_the_handler_in_the_same_instant() -> None:
+    order: list[str] = []
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.set_timer("now", now - 50)
+            order.append("handler ends")
+            answer(port, event, source, now)
+        else:
+            order.append("fires")
+
+    actor = Actor(react)
+    play({"entry/0": actor}, trace_of("t", [1000], [[]]))
+    assert order == ["handler ends", "fires"]
+    assert actor.times(TimerFired) == [1000]
+
+
+def test_a_timer_can_be_set_again_from_its_own_handler() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        answer(port, event, source, now)
+        if isinstance(event, TimerFired) and now < 300:
+            port.set_timer("beat", now + 100)
+
+    actor = Actor(react, lambda port: port.set_timer("beat", 100))
+    play({"entry/0": actor}, ONE)
+    assert actor.times(TimerFired) == [100, 200, 300]
+
+
+def test_slow_work_is_answered_after_its_modelled_time() -> None:
+    actor = Actor(answer, lambda port: port.compute("sum", Problem(sum, (1, 2, 3), 2_500)))
+    play({"entry/0": actor}, ONE)
+    assert [(now, event) for now, event, _ in actor.seen if isinstance(event, Computed)] == [
+        (2_500, Computed("sum", 6))
+    ]
+
+
+def test_a_costly_role_is_a_server_with_a_fifo() -> None:
+    """Five messages at once, 100 us each: served at 100, 200 ... after their arrival, in order."""
+    actor = Actor()
+
+    def start(port: Port) -> None:
+        for number in range(5):
+            port.send("server/0", Note(number))
+
+    play(
+        {"entry/0": Actor(answer, start), "server/0": actor},
+        ONE,
+        network=Network(delay_us=500),
+        options=Options(costs={"server": 100}),
+    )
+    assert actor.times(Note) == [600, 700, 800, 900, 1000]
+    assert actor.numbers() == [0, 1, 2, 3, 4]
+
+
+def test_the_path_to_a_start_sums_communication_and_processing() -> None:
+    def forward(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.send("node/0", event)
+
+    records = play(
+        {"entry/0": Actor(forward), "node/0": Actor(launch_all)},
+        trace_of("t", [0, 0], [[9], [9]]),
+        Cluster.uniform(1, slots=2),
+        network=Network(delay_us=700),
+        options=Options(costs={"node": 30}),
+    )
+    assert list(records.path) == [(30 << PATH_SHIFT) + 700] * 2
+    assert list(records.start_us) == [730, 760]
+
+
+def test_a_rejected_job_is_submitted_again_after_the_time_it_was_told() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            refused = now < 3 * SECOND
+            port.send(source, JobRejected(event.job.id, "not yet", SECOND) if refused else JobDone(event.job.id))
+
+    actor = Actor(react)
+    records = play({"entry/0": actor}, trace_of("t", [500], [[]]))
+    assert actor.times(Submit) == [500, SECOND + 500, 2 * SECOND + 500, 3 * SECOND + 500]
+    assert records.rejections == 3
+    assert records.answered_us[0] == 3 * SECOND + 500
+
+
+def test_being_told_done_twice_counts_once_and_acceptance_is_no_answer() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.send(source, JobAccepted(event.job.id))
+            port.send(source, JobDone(event.job.id, 3))
+            port.set_timer("again", 700)
+        else:
+            port.send("submitter", JobDone(0, 4))
+
+    records = play({"entry/0": Actor(react)}, ONE)
+    assert (records.answered_us[0], records.unsatisfiable[0]) == (0, 3)
+
+
+def test_a_forgotten_job_stalls_the_run() -> None:
+    with pytest.raises(Stalled, match="1 of 2 jobs were never answered; the first is job 1"):
+        play(
+            {"entry/0": Actor(lambda p, e, s, n: answer(p, e, s, n) if n == 0 else None)},
+            trace_of("t", [0, 9], [[], []]),
+        )
+
+
+def test_a_message_to_nobody_is_refused_by_name() -> None:
+    with pytest.raises(KeyError, match="a entry sent to 'gm/9', which is not an address"):
+        play({"entry/0": Actor(lambda port, event, source, now: port.send("gm/9", Note()))}, ONE)
+
+
+def test_the_submitter_takes_nothing_but_answers() -> None:
+    with pytest.raises(TypeError, match="entry/0 sent the submitter a Note"):
+        play({"entry/0": Actor(lambda port, event, source, now: port.send("submitter", Note()))}, ONE)
+
+
+def test_messages_between_components_are_counted_and_answers_are_not() -> None:
+    def start(port: Port) -> None:
+        port.send("other/0", Note(1))
+        port.send("other/0", Note(2))
+
+    actor = Actor(answer, start)
+    records = play({"entry/0": actor, "other/0": Actor()}, ONE)
+    assert records.counters["messages"] == 2
+
+
+def test_facts_reach_the_records() -> None:
+    records = play({"entry/0": Actor(answer, lambda port: port.observe(Counted("beats", 3)))}, ONE)
+    assert records.counters["beats"] == 3
+
+
+def test_progress_is_told_and_ends_with_the_whole() -> None:
+    told: list[Progress] = []
+    records = play({"node/0": Actor(launch_all)}, trace_of("t", [0, 9], [[5], [5]]), progress=told.append)
+    assert told[-1] == Progress(14, jobs_done=2, tasks_finished=2)
+    assert records.answered_us[1] == 14
+
+
+def test_copying_through_the_codec_gives_an_equal_but_other_message() -> None:
+    note = Note(5)
+    got: list[Message] = []
+
+    def keep(port: Port, event: Event, source: Address, now: Time) -> None:
+        assert isinstance(event, Message)
+        got.append(event)
+
+    for options in (Options(), Options(copy_messages=True)):
+        play(
+            {"entry/0": Actor(answer, lambda port: port.send("other/0", note)), "other/0": Actor(keep)},
+            ONE,
+            options=options,
+        )
+    assert got == [note, note]
+    assert got[0] is note
+    assert got[1] is not note
+
+
+def test_a_check_that_fails_stops_the_run_at_its_event() -> None:
+    class Broken(Actor):
+        __slots__ = ()
+
+        def check(self) -> None:
+            assert len(self.seen) < 2, "two is too many"
+
+    with pytest.raises(AssertionError, match="two is too many"):
+        play({"entry/0": Broken(answer)}, trace_of("t", [0, 1], [[], []]), options=Options(check=True))
+
+
+def test_the_collector_runs_again_after_a_run_that_failed() -> None:
+    """The kernel switches it off for speed."""
+    assert gc.isenabled()
+    with pytest.raises(Stalled):
+        play({"entry/0": Actor()}, ONE)
+    assert gc.isenabled()
