@@ -59,8 +59,8 @@ class Scheduler(Component):
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Schedule a job."""
-        self._port.observe(Measured("queued_tasks", len(self._queue)))
-        self._schedule(self._jobs.admit(message, source, len(self._queue)))
+        self._port.observe(Measured("queued_tasks", self._queue.length))
+        self._schedule(self._jobs.admit(message, source, self._queue.length))
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -90,7 +90,7 @@ class Scheduler(Component):
         if running is None:
             return
         task, unit = running
-        waiting = self._queue.pop_fitting(self._constraints[unit]) if self._queue else None
+        waiting = self._queue.pop_fitting(self._constraints[unit]) if self._queue.length else None
         if waiting is None:
             self._free |= 1 << unit
         else:

@@ -63,9 +63,9 @@ class JobLedger:
         self._received[message.job] += len(message.tasks)
         return message.tasks
 
-    def finished(self, job: JobId) -> None:
-        """One task of the job has finished; the last one answers the submitter."""
-        remaining = self._remaining[job] = self._remaining[job] - 1
+    def finished(self, job: JobId, count: int = 1) -> None:
+        """Tasks of the job have finished; the last one answers the submitter."""
+        remaining = self._remaining[job] = self._remaining[job] - count
         if not remaining:
             self._close(job)
 

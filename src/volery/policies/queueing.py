@@ -18,9 +18,13 @@ LOOP_MAX: Final = 48
 
 
 class ConstraintQueue:
-    """First come first served among the tasks that fit."""
+    """First come first served among the tasks that fit.
 
-    __slots__ = ("_back", "_front", "_heads", "_length", "_lines", "_masks", "_slots")
+    Attributes:
+        length: how many tasks wait; a field, because it is read once per task and `len()` costs a call.
+    """
+
+    __slots__ = ("_back", "_front", "_heads", "_lines", "_masks", "_slots", "length")
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
@@ -29,11 +33,7 @@ class ConstraintQueue:
         self._heads = np.zeros(0, dtype=np.int64)
         self._back = 0
         self._front = 0
-        self._length = 0
-
-    def __len__(self) -> int:
-        """How many tasks wait."""
-        return self._length
+        self.length = 0
 
     def masks(self) -> list[int]:
         """The distinct constraint sets that wait."""
@@ -43,7 +43,7 @@ class ConstraintQueue:
         """Join at the tail."""
         self._back += 1
         self._line(task.constraints, self._back).append((self._back, task))
-        self._length += 1
+        self.length += 1
 
     def push_front(self, task: Task) -> None:
         """Join at the head, before every task that waits."""
@@ -51,7 +51,7 @@ class ConstraintQueue:
         line = self._line(task.constraints, self._front)
         line.appendleft((self._front, task))
         self._heads[self._slots[task.constraints]] = self._front
-        self._length += 1
+        self.length += 1
 
     def _line(self, mask: int, head: int) -> deque[tuple[int, Task]]:
         slot = self._slots.get(mask)
@@ -87,7 +87,7 @@ class ConstraintQueue:
     def _take(self, slot: int) -> Task:
         line = self._lines[slot]
         task = line.popleft()[1]
-        self._length -= 1
+        self.length -= 1
         if line:
             self._heads[slot] = line[0][0]
         else:

@@ -21,7 +21,7 @@ from volery.core.model import SUBMITTER, Address, Cluster, JobId, Message, Task,
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
-from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes
+from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
 from volery.sim.network import Faults, Lane, Network, Sent
 
 PROGRESS_S = 0.2
@@ -77,6 +77,7 @@ class Submitter:
     def submit_due(self, now: Time) -> None:
         """Submit every job that arrives now, in the order of the trace."""
         while self.next_arrival() == now:
+            self._kernel.enter(0)
             self.submit(self._next)
             self._next += 1
 
@@ -84,7 +85,7 @@ class Submitter:
         """Send a job to its entry, in chunks where it is large, without delay."""
         lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
         for message in self._kernel.trace.submission(job):
-            lane.sent.append((receiver, handlers, message, SUBMITTER, 0))
+            lane.sent.append((receiver, handlers, message, SUBMITTER))
             self.message_count += 1
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
@@ -112,9 +113,7 @@ class Kernel:
         self.trace = trace
         self.network = network
         self.options = options
-        self.records = records = Records(trace)
-        self.start_us, self.worker, self.paths = records.start_us, records.worker, records.path
-        self.duration_us = trace.duration_us
+        self.records = Records(trace)
         self.now: Time = 0
         self.path = 0
         self.times: list[Time] = []
@@ -125,6 +124,7 @@ class Kernel:
         self._lanes: dict[Time, Lane] = {0: Lane(0)}
         self._routes: dict[str, Routes] = {}
         self._doors: dict[Address, Door] = {}
+        self._port_classes: dict[str, type[LabPort]] = {}
         self._killed: set[tuple[Address, TaskId, int]] = set()
         self._last_due: dict[tuple[Address, object], Time] = {}
         self._free_at: dict[Address, Time] = {}
@@ -134,21 +134,22 @@ class Kernel:
         self._slow_network = bool(network.jitter_us) or options.faults != Faults()
         self.submitter = Submitter(self, deployment.entry)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
-        self._ports: dict[Address, LabPort] = {}
         for address, component in deployment.components.items():
             self._install(address, component, cluster)
 
     def _install(self, address: Address, component: Component, cluster: Cluster) -> None:
         door = Door.through(_checked(component)) if self.options.check else Door.of(component)
-        port = LabPort(self, address, self.routes_of(role_of(address)), door)
+        role = role_of(address)
+        if role not in self._port_classes:
+            self._port_classes[role] = port_class(self, self.routes_of(role))
+        port = self._port_classes[role](address, door)
         machine = self._deployment.machines.get(address)
         if machine is not None:
             port.machine = machine
             port.idle = cluster.slots[machine]
             port.lacks = ~cluster.constraints[machine]
-        cost = self.options.costs.get(role_of(address), 0)
+        cost = self.options.costs.get(role, 0)
         self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
-        self._ports[address] = port
         component.bind(port)
 
     def routes_of(self, role: str) -> Routes:
@@ -176,7 +177,7 @@ class Kernel:
             done = self._free_at[address] = max(now, self._free_at.get(address, 0)) + cost
 
             def serve(at: Time) -> None:
-                self.path = path
+                self.enter(path)
                 door.deliver(message, source, at)
 
             self.schedule(done, serve)
@@ -212,8 +213,12 @@ class Kernel:
                     self._act(now)
             for lane in self._lanes.values():
                 batches = lane.batches
-                if batches and batches[0][0] == now:
-                    self._deliver(batches.popleft()[1], lane.delay_us, now)
+                while batches and batches[0][0] == now:
+                    if self._tie_stream is not None:
+                        self._deliver_shuffled(lane, now, self._tie_stream)
+                    else:
+                        _, path, batch = batches.popleft()
+                        self._deliver(batch, path + lane.delay_us, now)
             submitter.submit_due(now)
             self._quiet(now)
             instants += 1
@@ -234,8 +239,8 @@ class Kernel:
         return now
 
     def _finish(self, now: Time) -> None:
-        finish_us, killed = self.records.finish_us, self._killed
-        self.path = 0
+        killed = self._killed
+        self.enter(0)
         ended = self.finishes.pop(now)
         self._finished_count += len(ended)
         for port, event in ended:
@@ -243,70 +248,99 @@ class Kernel:
                 killed.discard((port.address, event.task.id, event.attempt))
                 continue
             port.idle += 1
-            finish_us[event.task.id] = now
             port.finished(port.owner, event, port.address, now)
 
     def _act(self, now: Time) -> None:
         while now in self.actions:
             for action in self.actions.pop(now):
-                self.path = 0
+                self.enter(0)
                 action(now)
         while self.times and self.times[0] == now:
             heapq.heappop(self.times)
 
-    def _deliver(self, batch: list[Sent], delay: Time, now: Time) -> None:
-        if self._tie_stream is not None:
-            batch = shuffled(batch, self._tie_stream)
+    def enter(self, path: int) -> None:
+        """Begin a phase whose events have this path; what the phase before has sent keeps the path of that phase."""
+        if path != self.path:
+            for lane in self._lanes.values():
+                if lane.sent:
+                    self._cut(lane)
+            self.path = path
+
+    def _cut(self, lane: Lane) -> None:
+        if self._slow_network:
+            lane.message_count += len(lane.sent)
+            sent, lane.sent = lane.sent, []
+            self._disperse(lane, sent)
+        else:
+            lane.cut(self.now, self.path)
+
+    def _deliver(self, batch: list[Sent], path: int, now: Time) -> None:
+        """Call the receivers' handlers: the loop that all messages pass, so it makes no call of its own."""
+        self.enter(path)
         if self.options.copy_messages:
-            batch = [(owner, table, copied(message), source, path) for owner, table, message, source, path in batch]
-        for owner, handlers, message, source, path in batch:
-            self.path = path + delay
-            try:
-                handler = handlers[type(message)]
-            except KeyError:
-                raise UnknownMessageError(unknown(owner, message, source, now)) from None
-            handler(owner, message, source, now)
+            batch = [(receiver, table, copied(message), source) for receiver, table, message, source in batch]
+        try:
+            for receiver, handlers, message, source in batch:
+                handlers[type(message)](receiver, message, source, now)
+        except KeyError:
+            if type(message) in handlers:
+                raise
+            raise UnknownMessageError(unknown(receiver, message, source, now)) from None
+
+    def _deliver_shuffled(self, lane: Lane, now: Time, stream: Random) -> None:
+        """Deliver all that is due on a lane in another order that keeps each link's own order."""
+        due: list[tuple[int, Sent]] = []
+        while lane.batches and lane.batches[0][0] == now:
+            _, path, batch = lane.batches.popleft()
+            due += [(path + lane.delay_us, item) for item in batch]
+        keys: dict[tuple[Address, object], float] = {}
+        for path, item in sorted(due, key=lambda entry: keys.setdefault((entry[1][3], entry[1][0]), stream.random())):
+            self._deliver([item], path, now)
 
     def _quiet(self, now: Time) -> None:
         """Deliver what costs no time until nothing is left, then close the instant."""
         free = self._lanes[0]
-        while free.sent or now in self.finishes or now in self.actions:
-            batch = free.sent
-            free.sent = []
-            free.message_count += len(batch)
-            if self._slow_network:
-                batch = self._disperse(batch, 0, now)
-            self._deliver(batch, 0, now)
-            if now in self.finishes:
+        while True:
+            if free.sent:
+                self._cut(free)
+            if free.batches:
+                if self._tie_stream is not None:
+                    self._deliver_shuffled(free, now, self._tie_stream)
+                else:
+                    _, path, batch = free.batches.popleft()
+                    self._deliver(batch, path, now)
+            elif now in self.finishes:
                 self._finish(now)
-            if now in self.actions:
+            elif now in self.actions:
                 self._act(now)
+            else:
+                break
         for lane in self._lanes.values():
             if lane.sent:
-                lane.close_instant(now)
-                if self._slow_network:
-                    self._disperse(lane.batches.pop()[1], lane.delay_us, now)
+                self._cut(lane)
 
-    def _disperse(self, sent: list[Sent], delay: Time, now: Time) -> list[Sent]:
-        """Give each message its own delay and return what arrives at once; jitter keeps a link FIFO, faults do not."""
-        stream, faults, jitter = self._network_stream, self.options.faults, self.network.jitter_us
+    def _disperse(self, lane: Lane, sent: list[Sent]) -> None:
+        """Give each message its own delay; jitter keeps a link FIFO, faults do not."""
+        now, stream, faults, jitter = self.now, self._network_stream, self.options.faults, self.network.jitter_us
         at_once = []
         for item in sent:
             if item[3] == SUBMITTER or item[0] == self.submitter.handle:
                 at_once.append(item)
                 continue
             link = (item[3], item[0])
-            due = now + delay + (int(stream.expovariate(1.0) * jitter) if jitter and delay else 0)
+            due = now + lane.delay_us
+            due += int(stream.expovariate(1.0) * jitter) if jitter and lane.delay_us else 0
             due = self._last_due[link] = max(due, self._last_due.get(link, 0))
             for extra in faults.copies(stream):
                 if due + extra == now:
                     at_once.append(item)
                 else:
-                    self.schedule(due + extra, self._arrival(item, due + extra - now))
-        return at_once
+                    self.schedule(due + extra, self._arrival(item, self.path + due + extra - now))
+        if at_once:
+            lane.batches.append((now, self.path, at_once))
 
-    def _arrival(self, item: Sent, delay: Time) -> Callable[[Time], None]:
-        return lambda now: self._deliver([item], delay, now)
+    def _arrival(self, item: Sent, path: int) -> Callable[[Time], None]:
+        return lambda now: self._deliver([item], path, now)
 
     def account_relaunch(self, port: LabPort, task: Task, attempt: int) -> None:
         """A launch that is not the plain first one: refuse it, or keep the attempt that it follows.
@@ -325,7 +359,7 @@ class Kernel:
         before = LostAttempt(
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )
-        if before.finish_us != NEVER or (number, before.attempt) not in records.killed or attempt <= before.attempt:
+        if (number, before.attempt) not in records.killed or attempt <= before.attempt:
             raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
         records.lost.append(before)
         records.attempt[number] = attempt
@@ -333,17 +367,18 @@ class Kernel:
     def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
         """End an attempt that runs on this port's machine; anything else is ignored."""
         records = self.records
-        runs_here = records.worker[task] == port.machine and records.finish_us[task] == NEVER
+        runs_here = records.worker[task] == port.machine and records.finish_us[task] > self.now
         if not runs_here or records.attempt[task] != attempt or (task, attempt) in records.killed:
             return
         records.killed[task, attempt] = self.now
-        due = records.start_us[task] + self.duration_us[task]
+        due = records.finish_us[task]
+        records.finish_us[task] = NEVER
         event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task)
         self._killed.add((port.address, task, attempt))
 
         def end(now: Time) -> None:
             port.idle += 1
-            port.door.deliver(TaskFinished(event.task, attempt, "killed"), port.address, now)
+            port.deliver(TaskFinished(event.task, attempt, "killed"), now)
 
         self.schedule(self.now, end)
 
@@ -368,12 +403,6 @@ def copied(message: Message) -> Message:
     """The message as it comes out of the codec at the other end."""
     copy: Message = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message))
     return copy
-
-
-def shuffled(batch: list[Sent], stream: Random) -> list[Sent]:
-    """The batch in another order that keeps each link's own order."""
-    keys: dict[tuple[Address, object], float] = {}
-    return sorted(batch, key=lambda item: keys.setdefault((item[3], item[0]), stream.random()))
 
 
 def _checked(component: Component) -> Handle:

@@ -1,9 +1,8 @@
 """The network model: what a hop costs, and the lanes on which messages travel.
 
-All messages of one delay that are sent during one instant form one batch: the batch becomes one entry of the lane of
-that delay when the instant ends, so that neither a time nor a sequence number is kept per message. A constant delay
-keeps every link FIFO by itself; jitter and faults go through the kernel's time buckets and keep each link FIFO by its
-last due time.
+All messages of one delay that are sent during one phase of an instant form one batch: one entry of the lane of that
+delay, so that neither a time nor a sequence number is kept per message. A constant delay keeps every link FIFO by
+itself; jitter and faults go through the kernel's time buckets and keep each link FIFO by its last due time.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ HOP_US = 500
 """The published simulators' one-way delay: 0.5 ms (Pigeon, Eagle, Phoenix, Megha)."""
 
 Handlers = Mapping[type, Callable[..., None]]
-Sent = tuple[object, Handlers, Message, Address, int]
-"""Receiver, its table of handlers, message, sender, and the path so far (see `volery.core.records.PATH_SHIFT`)."""
+Sent = tuple[object, Handlers, Message, Address]
+"""Receiver, its table of handlers, message, sender."""
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -79,18 +78,21 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 class Lane:
-    """All links of one delay: the batch of this instant, and earlier batches in order of their due time."""
+    """All links of one delay: what this phase has sent, and earlier batches in order of their due time.
+
+    A batch is (due time, path of its phase, messages); for the path see `volery.core.records.PATH_SHIFT`.
+    """
 
     __slots__ = ("batches", "delay_us", "message_count", "sent")
 
     def __init__(self, delay_us: Time) -> None:
         self.delay_us = delay_us
         self.sent: list[Sent] = []
-        self.batches: deque[tuple[Time, list[Sent]]] = deque()
+        self.batches: deque[tuple[Time, int, list[Sent]]] = deque()
         self.message_count = 0
 
-    def close_instant(self, now: Time) -> None:
-        """End the instant: what was sent in it is due after this lane's delay."""
+    def cut(self, now: Time, path: int) -> None:
+        """End a phase: what was sent in it becomes a batch, due after this lane's delay."""
         self.message_count += len(self.sent)
-        self.batches.append((now + self.delay_us, self.sent))
+        self.batches.append((now + self.delay_us, path, self.sent))
         self.sent = []

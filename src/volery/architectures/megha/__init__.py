@@ -1,7 +1,7 @@
 """Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
 
 Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
-Flow     Submit > Request > (valid) Launch > Completed > Completed | (invalid) Inconsistency > Request ...; Update.
+Flow     Submit > Request > (valid) Launch > Completed > Notice | (invalid) Inconsistency > Request ...; Update.
 Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
@@ -86,7 +86,7 @@ STAGES = {
     Stage.J1: Realisation("GlobalMaster.on_submit"),
     Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
     Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
-    Stage.J6: Realisation("GlobalMaster.on_completed", "full", "JobDone after the last task"),
+    Stage.J6: Realisation("GlobalMaster.on_notice", "full", "JobDone after the last task"),
     Stage.T2: Realisation("GlobalMaster._offer", "full", "first come first served among the tasks that fit"),
     Stage.T3: Realisation("GlobalMaster._place"),
     Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from random import Random
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Completed, Inconsistency, Request, Update
+from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update
 from volery.core.component import Component
 from volery.core.events import Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, Task, TaskId, Time
@@ -46,6 +47,7 @@ class GlobalMaster(Component):
         stream: Random,
     ) -> None:
         self._gm = gm
+        self._by_fewest = match == "min-constraints"
         self._layout = layout
         self._lms = [f"lm/{lm}" for lm in range(layout.lm_count)]
         self._orders = layout.search_orders(gm)
@@ -54,8 +56,9 @@ class GlobalMaster(Component):
         self._after = [following[lm * layout.gm_count + gm] for lm in layout.lm_of]
         self._outside = [p not in following for p in range(len(layout.size))]
         self._next = internal[gm % layout.lm_count]
-        self._members = [matches.members for matches in layout.matches]
-        self._by_fewest = match == "min-constraints"
+        self._members: list[dict[int, array[int]]] = [
+            {} if self._by_fewest else matches.members for matches in layout.matches
+        ]
         self._batch_max = batch_max
         self._eager_retry = eager_retry
         self._queue_max = queue_max
@@ -72,8 +75,8 @@ class GlobalMaster(Component):
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Schedule a job's tasks; those that fit nowhere now wait, those that fit no machine are reported."""
-        self._port.observe(Measured("queued_tasks", len(self._queue)))
-        self._schedule(self._jobs.admit(message, source, len(self._queue)))
+        self._port.observe(Measured("queued_tasks", self._queue.length))
+        self._schedule(self._jobs.admit(message, source, self._queue.length))
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -96,13 +99,11 @@ class GlobalMaster(Component):
         the hottest code of the design.
         """
         free, layout, partition, placed = self._free, self._layout, self._next, self._placed
-        bits, random, after, by_fewest = layout.bits, self._stream.random, self._after, self._by_fewest
-        members_of, outside = self._members, self._outside
+        bits, random, after, members_of = layout.bits, self._stream.random, self._after, self._members
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
-        external = 0
         for task in tasks:
-            members = None if by_fewest else members_of[partition].get(task.constraints)
+            members = members_of[partition].get(task.constraints)
             if members and free[partition] & (bit := bits[position := members[int(random() * len(members))]]):
                 chosen = partition
             else:
@@ -114,7 +115,6 @@ class GlobalMaster(Component):
             free[chosen] ^= bit
             placed[task.id] = (task, chosen, bit)
             partition = after[chosen]
-            external += outside[chosen]
             batch = batches.get(chosen)
             if batch is None:
                 batch = batches[chosen] = ([], [])
@@ -123,6 +123,7 @@ class GlobalMaster(Component):
         self._next = partition
         for chosen, (batch_tasks, batch_positions) in batches.items():
             self._request(chosen, batch_tasks, batch_positions)
+        external = sum(len(batch[0]) for chosen, batch in batches.items() if self._outside[chosen])
         if external:
             self._port.observe(Counted("external_placements", external))
         return unplaced
@@ -148,16 +149,28 @@ class GlobalMaster(Component):
             request = Request(number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
             self._port.send(self._lms[lm], request)
 
-    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        """A task of ours has ended: give its unit to the first queued task that fits, else mark it free."""
-        placed = self._placed.pop(message.task, None)
-        if placed is None:
-            return
-        task, partition, bit = placed
-        self._free[partition] |= bit
-        if self._queue:
-            self._offer(partition, (bit.bit_length() - 1,))
-        self._jobs.finished(task.job)
+    def on_notice(self, message: Notice, source: Address, now: Time) -> None:
+        """Tasks of ours have ended: offer their units to the queue, and count their jobs down."""
+        placed, free, queue = self._placed, self._free, self._queue
+        freed: dict[int, list[int]] = {}
+        job, count = -1, 0
+        for number in message.tasks:
+            place = placed.pop(number, None)
+            if place is None:
+                continue
+            task, partition, bit = place
+            free[partition] |= bit
+            if queue.length:
+                freed.setdefault(partition, []).append(bit.bit_length() - 1)
+            if task.job != job:
+                if count:
+                    self._jobs.finished(job, count)
+                job, count = task.job, 0
+            count += 1
+        for partition, places in freed.items():
+            self._offer(partition, places)
+        if count:
+            self._jobs.finished(job, count)
 
     def _offer(self, partition: int, places: Iterable[int]) -> None:
         """Give units of a partition, as far as they are free in the view, to the first queued tasks that fit."""
@@ -181,7 +194,7 @@ class GlobalMaster(Component):
 
     def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
         for partition, vector in freed:
-            if self._queue:
+            if self._queue.length:
                 self._offer(partition, positions(vector))
 
     def _learn(self, update: Update, source: Address) -> list[tuple[int, int]]:
@@ -199,7 +212,9 @@ class GlobalMaster(Component):
         return freed_units
 
     def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
-        """Learn what is true there, then try the refused tasks again, before all others."""
+        """Learn what is true there, then try the refused tasks again, before all others; a repeat is stale."""
+        if message.update.number <= self._heard[source]:
+            return
         refused = [self._placed.pop(task)[0] for task in message.tasks if task in self._placed]
         self._port.observe(Counted("inconsistencies", len(refused)))
         freed = self._learn(message.update, source)
@@ -213,12 +228,12 @@ class GlobalMaster(Component):
         for mask in () if not self._eager_retry else self._queue.masks():
             for partition, matches in enumerate(self._layout.matches):
                 assert not self._free[partition] & matches[mask], f"a free unit of {partition} fits a queued task"
-        assert len(self._jobs) or not (self._placed or self._queue), "tasks without an open job"
+        assert len(self._jobs) or not (self._placed or self._queue.length), "tasks without an open job"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
         MoreTasks: on_more_tasks,
-        Completed: on_completed,
+        Notice: on_notice,
         Update: on_update,
         Inconsistency: on_inconsistency,
     }

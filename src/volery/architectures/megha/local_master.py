@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Change, Completed, Inconsistency, Launch, Request, Update
+from volery.architectures.megha.messages import Change, Completed, Inconsistency, Launch, Notice, Request, Update
 from volery.core.component import Component
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
@@ -13,6 +13,9 @@ from volery.policies.match import vector_bytes
 
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]
+
+HEARTBEAT: Final = "heartbeat"
+NOTICES: Final = "notices"
 
 
 class LocalMaster(Component):
@@ -32,20 +35,8 @@ class LocalMaster(Component):
     """
 
     __slots__ = (
-        "_armed",
-        "_busy",
-        "_completion_twice",
-        "_gms",
-        "_heartbeat_us",
-        "_launches",
-        "_layout",
-        "_owned",
-        "_partitions",
-        "_repeat",
-        "_seen",
-        "_snapshots",
-        "_told",
-        "_updates",
+        "_armed", "_busy", "_completion_twice", "_gms", "_heartbeat_us", "_launches", "_layout", "_notices", "_owned",
+        "_partitions", "_repeat", "_seen", "_snapshots", "_told", "_updates",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +60,7 @@ class LocalMaster(Component):
         self._owned: dict[TaskId, tuple[int, int, Address]] = {}
         self._seen = dict.fromkeys(self._gms, 0)
         self._updates = dict.fromkeys(self._gms, 0)
+        self._notices: dict[Address, list[TaskId]] = {}
         self._launches = 0
         self._armed = False
 
@@ -100,7 +92,7 @@ class LocalMaster(Component):
             self._arm(now)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        """Free the unit and pass the notice on to the GM that owns the task."""
+        """Free the unit; the GM that owns the task hears of all that finished in this instant at once."""
         owned = self._owned.pop(message.task, None)
         if owned is None:
             return
@@ -109,17 +101,27 @@ class LocalMaster(Component):
         self._told[gm][partition] ^= bit
         if self._completion_twice:
             self._repeat[gm][partition] |= bit
-        self._port.send(gm, message)
+        notices = self._notices.get(gm)
+        if notices is None:
+            self._notices[gm] = [message.task]
+            self._port.set_timer(NOTICES, now)
+        else:
+            notices.append(message.task)
         if not self._armed:
             self._arm(now)
 
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
         self._armed = True
-        self._port.set_timer("heartbeat", (now // self._heartbeat_us + 1) * self._heartbeat_us)
+        self._port.set_timer(HEARTBEAT, (now // self._heartbeat_us + 1) * self._heartbeat_us)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Heartbeat: every GM that lacks news gets an update; silence until something happens again."""
+        """End of an instant with completions: tell their owners. Heartbeat: tell every GM the news that it lacks."""
+        if event.key == NOTICES:
+            notices, self._notices = self._notices, {}
+            for gm, tasks in notices.items():
+                self._port.send(gm, Notice(tuple(tasks)))
+            return
         self._armed = False
         for gm in self._gms:
             update = self._update(gm)

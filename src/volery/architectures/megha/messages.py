@@ -26,9 +26,15 @@ class Launch(Message, frozen=True):
 
 
 class Completed(Message, frozen=True):
-    """Node > LM > owning GM: the task has finished and its unit is free."""
+    """Node > LM: the task has finished and its unit is free."""
 
     task: TaskId
+
+
+class Notice(Message, frozen=True):
+    """LM > owning GM: these tasks have finished in this instant, and their units are free."""
+
+    tasks: tuple[TaskId, ...]
 
 
 class Change(Message, frozen=True):
@@ -54,4 +60,4 @@ class Inconsistency(Message, frozen=True):
     update: Update
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Request, Launch, Completed, Change, Update, Inconsistency})
+MESSAGES: frozenset[type[Message]] = frozenset({Request, Launch, Completed, Notice, Change, Update, Inconsistency})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from volery.core.errors import InputError
 from volery.core.model import Cluster, split_evenly
@@ -14,8 +16,9 @@ from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
 ConstraintCounting = Literal["exact", "published-code"]
 
-MEMO_MAX = 4096
+MEMO_MAX = 16384
 """Weights kept for distinct constraint sets, about half a kilobyte each at 100 groups."""
+INT32_BITS = 31
 
 
 class Group:
@@ -110,16 +113,21 @@ class Supply:
                 sets += listed
                 counts += listed.values()
                 long_counts += listed.values()
-        self._sets = np.array(sets, dtype=np.int64)
+        width = max(sets).bit_length()
+        self._sets: npt.NDArray[np.integer[Any]] = np.array(sets, dtype=np.int32 if width < INT32_BITS else np.int64)
+        self._within = (1 << width) - 1
         self._counts = np.array([long_counts, counts], dtype=np.int32)
         self._starts = np.array(starts)
-        self.known: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
+        self.known: tuple[dict[int, array[int]], dict[int, array[int]]] = ({}, {})
         self.group_count = len(groups)
 
-    def cumulative(self, mask: int, short: bool) -> list[int]:
+    def cumulative(self, mask: int, short: bool) -> array[int]:
         """Running totals over groups of the units that satisfy the set; long tasks may not use reserved units."""
-        fitting = np.where((self._sets & mask) == mask, self._counts[int(short)], 0)
-        totals: list[int] = np.add.reduceat(fitting, self._starts).cumsum().tolist()
+        wanted = np.array(mask & self._within, dtype=self._sets.dtype)
+        fitting = ((self._sets & wanted) == wanted) * self._counts[int(short)]
+        totals = array("i", np.add.reduceat(fitting, self._starts).cumsum(dtype=np.int32).tobytes())
+        if mask & ~self._within:
+            totals = array("i", [0]) * self.group_count
         if len(self.known[short]) < MEMO_MAX:
             self.known[short][mask] = totals
         return totals

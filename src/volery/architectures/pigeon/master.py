@@ -62,14 +62,17 @@ class Master(Component):
         group, short, free = self._group, message.short, self._free
         matches, reserved, bits = group.matches, group.reserved, group.bits
         members_of, random, plain = matches.members, self._stream.random, not (reserved or self._by_fewest)
+        owned, node_of, send = self._owned, group.node_of, self._port.send
         queue = self._high if short else self._low
-        if queue:
-            self._port.observe(Measured("queued_tasks", len(self._high) + len(self._low)))
+        if queue.length:
+            self._port.observe(Measured("queued_tasks", self._high.length + self._low.length))
         for task in message.tasks:
             members = members_of.get(task.constraints) if plain else None
             if members and free & (bit := bits[unit := members[int(random() * len(members))]]):
                 free ^= bit
-                self._launch(task, unit, source)
+                owned[task.id] = unit
+                number = self._launches = self._launches + 1
+                send(node_of[unit], Launch(number, task, source))
                 continue
             candidates = free and free & matches[task.constraints]
             if reserved:
@@ -96,7 +99,7 @@ class Master(Component):
         unit = self._owned.pop(message.task, None)
         if unit is None:
             return
-        task = self._next(unit) if self._high or self._low else None
+        task = self._next(unit) if self._high.length or self._low.length else None
         if task is None:
             self._free |= self._group.bits[unit]
         else:
@@ -109,8 +112,8 @@ class Master(Component):
             if task is not None and self._count_all:
                 self._passed += 1
             return task
-        long_waits = bool(self._low)
-        if self._high and (not long_waits or self._passed < self._passes_max):
+        long_waits = self._low.length > 0
+        if self._high.length and (not long_waits or self._passed < self._passes_max):
             task = self._high.pop_fitting(offered)
             if task is not None:
                 self._passed += long_waits or self._count_all
@@ -120,7 +123,7 @@ class Master(Component):
             if task is not None:
                 self._passed = 0
                 return task
-        return self._high.pop_fitting(offered) if self._high else None
+        return self._high.pop_fitting(offered) if self._high.length else None
 
     def check(self) -> None:
         """A unit is free or owned; no idle unit fits a waiting task that it may run (work conservation)."""
@@ -137,26 +140,41 @@ class Master(Component):
 
 
 class Node(Component):
-    """One worker machine: launches what it is told to, once, and reports the end to distributor and master."""
+    """One worker machine: launches what it is told to, once, and reports the end to distributor and master.
 
-    __slots__ = ("_distributors", "_launched", "_master")
+    The last launch is kept in a field and earlier ones in a dict that most nodes never need: ten thousand dicts would
+    be memory traffic.
+    """
+
+    __slots__ = ("_earlier", "_last", "_launched", "_master")
 
     def __init__(self, master: Address) -> None:
         self._master = master
         self._launched = 0
-        self._distributors: dict[TaskId, Address] = {}
+        self._last: Launch | None = None
+        self._earlier: dict[TaskId, Launch] | None = None
 
     def on_launch(self, message: Launch, source: Address, now: Time) -> None:
         """Start the task; a repeated or overtaken launch is ignored."""
-        if message.number > self._launched:
-            self._launched = message.number
-            self._distributors[message.task.id] = message.distributor
-            self._port.launch(message.task, 0)
+        if message.number <= self._launched:
+            return
+        self._launched = message.number
+        if self._last is not None:
+            self._earlier = self._earlier or {}
+            self._earlier[self._last.task.id] = self._last
+        self._last = message
+        self._port.launch(message.task, 0)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Tell the distributor the result and the master that a worker is idle."""
-        completed = Completed(event.task.id)
-        self._port.send(self._distributors.pop(event.task.id), completed)
+        task, launch = event.task.id, self._last
+        if launch is not None and launch.task.id == task:
+            self._last = None
+        else:
+            assert self._earlier is not None, "a task that was never launched has finished"
+            launch = self._earlier.pop(task)
+        completed = Completed(task)
+        self._port.send(launch.distributor, completed)
         self._port.send(self._master, completed)
 
     receives = {Launch: on_launch, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base class
