@@ -29,6 +29,9 @@ DIFFERS: Final[Verdict] = "differs"
 UNDECIDED: Final[Verdict] = "not decidable"
 VERDICTS: Final = (REPRODUCED, DIFFERS, UNDECIDED)
 
+EVERY: Final = "average"
+"""Stands for the population of a case whose values are averages over all of them."""
+
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -70,6 +73,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         percent: tolerance, relative to the right side.
         margin: tolerance in the metric's own unit.
         on: labels of the workloads it speaks of; empty: all of the experiment.
+        averaged: whether the published value is an average over machine populations; then so is ours, seed by seed.
         note: what a reader must know about the statement.
     """
 
@@ -84,6 +88,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percent: AtLeastZero = 0.0
     margin: AtLeastZero = 0.0
     on: tuple[Name, ...] = ()
+    averaged: bool = False
     note: str = ""
 
     @property
@@ -180,9 +185,26 @@ def judge(
     """
     fixed = all(side.on for side in claim.sides)
     places = (claim.left.on,) if fixed else claim.on or workloads
+    if claim.averaged and populations:
+        lookup, populations = _averaging(lookup, populations), [EVERY]
     cases = tuple(_cases(claim, places, populations, lookup, stand_ins or {}))
     verdict, why = _together(cases, stand_ins or {})
     return Judgement(claim.id, reading, verdict, why, cases)
+
+
+def _averaging(lookup: Lookup, populations: Sequence[str]) -> Lookup:
+    """A lookup that averages over the populations, seed by seed."""
+
+    def found(metric: str, of: str, on: str, _: str) -> Sequence[float] | Missing:
+        values = []
+        for population in populations:
+            one = lookup(metric, of, on, population)
+            if isinstance(one, Missing):
+                return one
+            values.append(one)
+        return [sum(seed) / len(seed) for seed in zip(*values, strict=True)]
+
+    return found
 
 
 def _cases(

@@ -120,6 +120,16 @@ def test_a_claim_that_holds_on_a_stand_in_is_reproduced_with_a_remark() -> None:
     assert (judged.verdict, judged.why) == (REPRODUCED, "on slice in place of the whole trace")
 
 
+def test_a_published_average_over_populations_is_held_against_ours() -> None:
+    values = {("a", "w", "p"): [3.0, 1.0], ("a", "w", "q"): [17.0, 19.0]}
+    averaged = judge(claim("within", percent=1.0, averaged=True), ["w"], ["p", "q"], lookup(values))
+    assert averaged.verdict == REPRODUCED
+    assert [case.left.mean for case in averaged.cases if case.left] == [10.0]
+    assert judge(claim("within", percent=1.0), ["w"], ["p", "q"], lookup(values)).verdict == DIFFERS
+    half = judge(claim("within", percent=1.0, averaged=True), ["w"], ["p", "gone"], lookup(values, "not here"))
+    assert (half.verdict, half.why) == (UNDECIDED, "not here")
+
+
 def test_a_claim_about_two_workloads_is_one_case_per_population() -> None:
     values = {("a", "v", "p"): [1.0, 1.0], ("a", "w", "p"): [2.0, 2.0]}
     both = Claim("id", "6", "says", "", Side(P50, "a", "v"), "<", Side(P50, "a", "w"))
