@@ -1,0 +1,103 @@
+"""Pigeon's distributor: events in, effects out (Wang et al., SoCC 2019, section 2.2; PigeonC, section 4.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tests.unit.architectures.parts import Alone, messages, submit, tasks
+
+from volery.architectures.pigeon.messages import Completed, GroupTasks
+from volery.core.events import JobAccepted, JobDone, MoreTasks, Submit
+from volery.core.model import CHUNK_TASKS, Cluster, Job
+
+CUTOFF_S = 10
+
+
+def distributor(design: str = "pigeon", cluster: Cluster | None = None, **parameters: Any) -> Alone:
+    given = {"groups": 4, "reserved": 0, "cutoff_s": CUTOFF_S, **parameters}
+    return Alone(design, "distributor/0", cluster or Cluster.uniform(12), **given)
+
+
+def dealt(effects: list[Any]) -> dict[str, list[int]]:
+    """Master > tasks."""
+    return {to: [task.id for task in sent.tasks] for to, sent in messages(effects, GroupTasks)}
+
+
+def test_every_master_gets_as_many_and_the_remainder_goes_to_distinct_masters() -> None:
+    counts = {master: len(got) for master, got in dealt(distributor().hear(submit(0, *[0] * 11))).items()}
+    assert sorted(counts.values()) == [2, 3, 3, 3]
+    assert sorted(task for got in dealt(distributor().hear(submit(0, *[0] * 11))).values() for task in got) == list(
+        range(11)
+    )
+
+
+def test_the_remainder_is_random() -> None:
+    chosen: Counter[str] = Counter()
+    one = distributor()
+    for job in range(400):
+        chosen.update(dealt(one.hear(submit(job, 0))).keys())
+    assert set(chosen) == {f"master/{group}" for group in range(4)}
+    assert max(chosen.values()) < 400 / 4 + 5 * (400 * 0.25 * 0.75) ** 0.5
+
+
+def test_jobs_up_to_the_cutoff_are_short() -> None:
+    """`mean <= cutoff`, as the public code tests it."""
+    for estimate_us, short in ((CUTOFF_S * 1_000_000, True), (CUTOFF_S * 1_000_000 + 1, False)):
+        sent = messages(distributor().hear(submit(0, 0, 0, estimate_us=estimate_us)), GroupTasks)
+        assert {message.short for _, message in sent} == {short}
+
+
+def test_further_chunks_are_dealt_in_the_same_class() -> None:
+    one = distributor()
+    many = tasks(0, *[0] * (CHUNK_TASKS + 2), estimate_us=99_000_000)
+    one.hear(Submit(Job(0, len(many), many[:CHUNK_TASKS], 99_000_000)))
+    sent = messages(one.hear(MoreTasks(0, CHUNK_TASKS, many[CHUNK_TASKS:])), GroupTasks)
+    assert sorted(task.id for _, message in sent for task in message.tasks) == [CHUNK_TASKS, CHUNK_TASKS + 1]
+    assert not any(message.short for _, message in sent)
+
+
+def test_a_job_is_done_when_the_last_result_has_come() -> None:
+    one = distributor()
+    assert ("submitter", JobAccepted(0)) in one.hear(submit(0, 0, 0))
+    assert one.hear(Completed(0), "node/3") == []
+    assert one.hear(Completed(0), "node/3") == [], "a repeated result"
+    assert one.hear(Completed(1), "node/5") == [("submitter", JobDone(0))]
+
+
+def test_messages_to_each_master_are_numbered() -> None:
+    one = distributor(groups=1)
+    numbers = [messages(one.hear(submit(job, 0)), GroupTasks)[0][1].number for job in range(3)]
+    assert numbers == [1, 2, 3]
+
+
+def test_a_constrained_task_goes_to_masters_that_can_run_it_by_their_supply() -> None:
+    """Weights 0, 1, 2, 3 (PigeonC, section 4.2), within five standard errors."""
+    constraints = (0, 0, 0, 1, 0, 0, 1, 1, 0, 1, 1, 1)
+    one = distributor("pigeonc", Cluster(constraints, (1,) * 12))
+    draws = 3000
+    chosen = Counter(to for job in range(draws) for to in dealt(one.hear(submit(job, 1))))
+    assert chosen["master/0"] == 0
+    for group in (1, 2, 3):
+        share = group / 6
+        assert abs(chosen[f"master/{group}"] - draws * share) < 5 * (draws * share * (1 - share)) ** 0.5
+
+
+def test_tasks_that_fit_nowhere_are_reported_and_the_rest_runs() -> None:
+    one = distributor("pigeonc")
+    assert ("submitter", JobDone(0, 1)) in one.hear(submit(0, 4))
+    one.hear(submit(1, 0, 4))
+    assert one.hear(Completed(100), "node/1") == [("submitter", JobDone(1, 1))]
+
+
+def test_unequal_groups_are_drawn_in_proportion_to_their_power() -> None:
+    """Pigeon, section 6.2."""
+    one = distributor(group_sizes=(2, 10))
+    chosen = Counter(to for job in range(1200) for to in dealt(one.hear(submit(job, 0))))
+    assert abs(chosen["master/0"] - 200) < 5 * (1200 / 6 * 5 / 6) ** 0.5
+
+
+def test_submitting_again_distributes_nothing() -> None:
+    one = distributor()
+    one.hear(submit(0, 0))
+    assert one.hear(submit(0, 0)) == [("submitter", JobAccepted(0))]

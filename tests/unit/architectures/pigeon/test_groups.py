@@ -1,0 +1,92 @@
+"""How Pigeon divides a cluster, and the supply that distributors weigh by."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from volery.architectures.pigeon.groups import Supply, divide, published_occurrences
+from volery.core.errors import InputError
+from volery.core.model import Cluster
+
+SETS = st.lists(st.integers(0, 255), min_size=4, max_size=40)
+WIDE = st.integers(0, 255) | st.integers(0, (1 << 63) - 1)
+
+
+def bits(*constraints: int) -> int:
+    return sum(1 << constraint for constraint in constraints)
+
+
+@given(
+    constraints=SETS, groups=st.integers(1, 4), reserved=st.integers(0, 3), masks=st.lists(WIDE | st.integers(0, 255))
+)
+def test_supply_counts_the_units_that_suffice(
+    constraints: list[int], groups: int, reserved: int, masks: list[int]
+) -> None:
+    """Section 4.2 by brute force; long tasks may not use reserved units."""
+    cluster = Cluster(tuple(constraints), (1,) * len(constraints))
+    reserved = min(reserved, len(constraints) // groups - 1)
+    made = divide(cluster, groups, (), reserved)
+    supply = Supply(made, "exact")
+    for mask in [0, *constraints[:3], *masks]:
+        for short in (True, False):
+            total, expected = 0, []
+            for group in made:
+                total += sum(
+                    not mask & ~offered and (short or not group.reserved >> unit & 1)
+                    for unit, offered in enumerate(group.constraints)
+                )
+                expected.append(total)
+            assert list(supply.cumulative(mask, short)) == expected
+
+
+@given(constraints=st.lists(st.integers(0, (1 << 63) - 1), min_size=2, max_size=10))
+def test_supply_knows_sets_of_up_to_63_constraints(constraints: list[int]) -> None:
+    supply = Supply(divide(Cluster(tuple(constraints), (1,) * len(constraints)), 1, (), 0), "exact")
+    for mask in constraints:
+        assert list(supply.cumulative(mask, True)) == [sum(not mask & ~offered for offered in constraints)]
+
+
+def test_groups_are_consecutive_and_the_first_machines_are_reserved() -> None:
+    groups = divide(Cluster.uniform(10, slots=2), 2, (), 2)
+    assert [sorted(set(group.machines)) for group in groups] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    for group, first in zip(groups, (0, 5), strict=True):
+        reserved = {machine for unit, machine in enumerate(group.machines) if group.reserved >> unit & 1}
+        assert reserved == {first, first + 1}
+        assert group.reserved.bit_count() == 4, "all slots of a reserved machine"
+
+
+def test_unequal_groups_have_the_sizes_that_were_given() -> None:
+    """Pigeon, section 6.2."""
+    assert [len(group.machines) for group in divide(Cluster.uniform(10), 0, (1, 3, 6), 0)] == [1, 3, 6]
+
+
+@pytest.mark.parametrize(
+    ("groups", "sizes", "reserved", "problem"),
+    [
+        (11, (), 0, "11 groups are more than 10 workers"),
+        (2, (3, 3), 0, "the sizes (3, 3) add up to 6, but there are 10 workers"),
+        (2, (0, 10), 0, "give positive sizes"),
+        (2, (), 5, "5 reserved workers leave none for long tasks in a group of 5"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(groups: int, sizes: tuple[int, ...], reserved: int, problem: str) -> None:
+    with pytest.raises(InputError, match=re.escape(problem)):
+        divide(Cluster.uniform(10), groups, sizes, reserved)
+
+
+def test_the_published_code_counts_a_weak_worker_as_every_stronger_one_listed_before() -> None:
+    assert published_occurrences([bits(2, 4), bits(4), bits(2, 4)]) == {bits(2, 4): 3}
+    assert published_occurrences([bits(4), bits(2, 4), bits(2, 4)]) == {bits(4): 1, bits(2, 4): 2}, "order decides"
+    assert published_occurrences([bits(1, 2), bits(2, 3), bits(2)]) == {bits(1, 2): 2, bits(2, 3): 2}
+
+
+def test_under_published_counting_weak_workers_attract_tasks_that_they_cannot_run() -> None:
+    """The finding of this project's first step: see docs/papers.md."""
+    strong_then_weak = Cluster((0b11, 0b01, 0b01, 0b11), (1,) * 4)
+    groups = divide(strong_then_weak, 2, (), 0)
+    assert list(Supply(groups, "exact").cumulative(0b11, True)) == [1, 2]
+    assert list(Supply(groups, "published-code").cumulative(0b11, True)) == [2, 3]
