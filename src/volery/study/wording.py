@@ -9,6 +9,8 @@ from volery.report.units import NOTHING, TIMES, digits, duration
 from volery.study.claims import Case, Claim, Judgement, Quantity
 from volery.study.measures import unit
 
+LONGEST_OWN_UNIT_S: Final = 1.0
+"""From here on durations are told in seconds, as papers tell them: a reader compares the two."""
 STEADY: Final = 0.005
 """A range over seeds and populations that is narrower than this share of the mean is not told."""
 
@@ -17,7 +19,7 @@ def amount(metric: str, number: float) -> str:
     """A value of a metric with its unit."""
     kind = unit(metric)
     if kind == "s":
-        return duration(number)
+        return duration(number) if abs(number) < LONGEST_OWN_UNIT_S else f"{digits(number)} s"
     return f"{digits(100 * number)} %" if kind == "%" else digits(number)
 
 
