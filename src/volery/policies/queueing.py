@@ -13,6 +13,7 @@ import numpy as np
 
 from volery.core.model import Task
 
+ZERO: Final = np.int64(0)
 LOOP_MAX: Final = 48
 """Above this many distinct constraint sets a numpy pass is faster than a loop."""
 
@@ -72,8 +73,9 @@ class ConstraintQueue:
         """Take the task that has waited longest among those that a worker with these constraints satisfies."""
         count = len(self._lines)
         if count > LOOP_MAX:
-            fitting = np.flatnonzero((self._masks[:count] & ~offered) == 0)
-            if not len(fitting):
+            # methods and arrays throughout: numpy's functions and Python integers would double the time
+            fitting = ((self._masks[:count] & np.array(~offered)) == ZERO).nonzero()[0]
+            if not fitting.size:
                 return None
             return self._take(int(fitting[self._heads[fitting].argmin()]))
         lacking, best, chosen = ~offered, None, -1

@@ -129,7 +129,7 @@ class LabPort:
         if self._timers is None:
             self._timers = {}
         token = self._timers[key] = object()
-        self.kernel.schedule(at, lambda now: self._fire(key, token, now))
+        self.kernel.schedule(at, self._fire, key, token)
 
     def cancel_timer(self, key: Key) -> None:
         """Forget the key's timer."""
@@ -139,16 +139,20 @@ class LabPort:
     def _fire(self, key: Key, token: object, now: Time) -> None:
         if self._timers is not None and self._timers.get(key) is token:
             del self._timers[key]
-            self.deliver(TimerFired(key), now)
+            self.deliver(TimerFired(key), None, now)
 
-    def deliver(self, event: Event, now: Time) -> None:
-        """Hand one of the driver's own events to the component."""
-        Door(self.owner, self.handlers).deliver(event, self.address, now)
+    def deliver(self, event: Event, _: None, now: Time) -> None:
+        """Hand one of the driver's own events to the component (an action of the kernel's)."""
+        try:
+            handler = self.handlers[type(event)]
+        except KeyError:
+            raise UnknownMessageError(unknown(self.owner, event, self.address, now)) from None
+        handler(self.owner, event, self.address, now)
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time."""
         answer = Computed(key, problem.solve(problem.argument))
-        self.kernel.schedule(self.kernel.now + problem.decision_us, lambda now: self.deliver(answer, now))
+        self.kernel.schedule(self.kernel.now + problem.decision_us, self.deliver, answer, None)
 
     def observe(self, fact: Fact) -> None:
         """Add the fact to the records."""

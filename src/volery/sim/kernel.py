@@ -12,6 +12,7 @@ import heapq
 import time
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,8 @@ from volery.sim.network import Faults, Lane, Network, Sent
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
+FAR: Time = 1 << 62
+"""Later than anything."""
 
 
 class Stalled(RuntimeError):  # noqa: N818 - it names a state, not a mistake of the caller
@@ -66,20 +69,21 @@ class Submitter:
         self._kernel = kernel
         self._entry = entry
         self._next = 0
+        self.due_us = kernel.trace.arrival_us[0] if kernel.trace.job_count else FAR
         self.jobs_done = 0
         self.message_count = 0
 
-    def next_arrival(self) -> Time | None:
-        """When the next job of the trace arrives."""
-        arrivals = self._kernel.trace.arrival_us
-        return arrivals[self._next] if self._next < len(arrivals) else None
-
     def submit_due(self, now: Time) -> None:
         """Submit every job that arrives now, in the order of the trace."""
-        while self.next_arrival() == now:
-            self._kernel.enter(0)
+        arrivals = self._kernel.trace.arrival_us
+        self._kernel.enter(0)
+        while self.due_us == now:
             self.submit(self._next)
             self._next += 1
+            self.due_us = arrivals[self._next] if self._next < len(arrivals) else FAR
+
+    def _submit_again(self, job: JobId, _: None, _now: Time) -> None:
+        self.submit(job)
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay."""
@@ -99,9 +103,13 @@ class Submitter:
                 self.jobs_done += 1
         elif isinstance(event, JobRejected):
             records.rejections += 1
-            self._kernel.schedule(now + max(1, event.retry_after_us), lambda _: self.submit(event.job))
+            self._kernel.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)
         elif not isinstance(event, JobAccepted):
             raise TypeError(f"{source} sent the submitter a {type(event).__name__}")
+
+
+Action = tuple[Callable[..., None], Any, Any]
+"""What to call with two arguments of its own and the time."""
 
 
 class Kernel:
@@ -118,10 +126,11 @@ class Kernel:
         self.path = 0
         self.times: list[Time] = []
         self.finishes: dict[Time, list[tuple[LabPort, TaskFinished]]] = {}
-        self.actions: dict[Time, list[Callable[[Time], None]]] = {}
+        self.actions: dict[Time, list[Action]] = {}
         self._deployment = deployment
         self._streams = Streams(seed)
-        self._lanes: dict[Time, Lane] = {0: Lane(0)}
+        self._free = Lane(0)
+        self._lanes = [self._free]
         self._routes: dict[str, Routes] = {}
         self._doors: dict[Address, Door] = {}
         self._port_classes: dict[str, type[LabPort]] = {}
@@ -163,55 +172,59 @@ class Kernel:
         if door is None:
             raise KeyError(f"a {role} sent to {to!r}, which is not an address of this deployment")
         delay = 0 if SUBMITTER in (role, to) else self.network.delay(role, role_of(to), self._deployment.delays)
-        if delay not in self._lanes:
-            # a new dict, longest delay first: the run may be iterating over the old one
-            self._lanes = dict(sorted({**self._lanes, delay: Lane(delay)}.items(), reverse=True))
-        return self._lanes[delay], door.owner, door.handlers
+        lane = next((lane for lane in self._lanes if lane.delay_us == delay), None)
+        if lane is None:
+            lane = Lane(delay)
+            # a new list, longest delay first: the run may be iterating over the old one
+            self._lanes = sorted([*self._lanes, lane], key=lambda known: -known.delay_us)
+        return lane, door.owner, door.handlers
 
     def _server(self, address: Address, door: Door, cost: Time) -> Handle:
         """A door behind a FIFO that serves one message per `cost` microseconds."""
         service = cost << PATH_SHIFT
 
         def enqueue(message: Event, source: Address, now: Time) -> None:
-            path = self.path + service
             done = self._free_at[address] = max(now, self._free_at.get(address, 0)) + cost
-
-            def serve(at: Time) -> None:
-                self.enter(path)
-                door.deliver(message, source, at)
-
-            self.schedule(done, serve)
+            self.schedule(done, self._serve, (door, message, source), self.path + service)
 
         return enqueue
 
-    def schedule(self, at: Time, action: Callable[[Time], None]) -> None:
-        """Call `action(time)` at a time, not before the running handler has ended."""
-        at = max(at, self.now)
+    def _serve(self, work: tuple[Door, Event, Address], path: int, now: Time) -> None:
+        door, message, source = work
+        self.enter(path)
+        door.deliver(message, source, now)
+
+    def schedule(self, at: Time, call: Callable[..., None], first: object, second: object) -> None:
+        """Call `call(first, second, time)` at a time, not before the running handler has ended."""
+        if at < self.now:
+            at = self.now
         bucket = self.actions.get(at)
-        if bucket is None:
-            self.actions[at] = [action]
-            if at not in self.finishes:
-                heapq.heappush(self.times, at)
-        else:
-            bucket.append(action)
+        if bucket is not None:
+            bucket.append((call, first, second))
+            return
+        self.actions[at] = [(call, first, second)]
+        if at > self.now and at not in self.finishes:
+            heapq.heappush(self.times, at)
 
     def run(self, progress: Callable[[Progress], None] | None) -> Records:
         """Run to quiet."""
         for component in self._deployment.components.values():
             component.start(0)
         self._quiet(0)
+        for lane in self._lanes:
+            if lane.sent:
+                self._cut(lane)
         instants, report_at = 0, time.monotonic() + PROGRESS_S
-        submitter, times, finishes, actions = self.submitter, self.times, self.finishes, self.actions
-        while (now := self._next_instant()) is not None:
+        submitter, times, finishes, actions, free = self.submitter, self.times, self.finishes, self.actions, self._free
+        while (now := self._next_instant()) < FAR:
             self.now = now
-            if times and times[0] == now:
-                while times and times[0] == now:
-                    heapq.heappop(times)
-                if now in finishes:
-                    self._finish(now)
-                if now in actions:
-                    self._act(now)
-            for lane in self._lanes.values():
+            while times and times[0] == now:
+                heapq.heappop(times)
+            if now in finishes:
+                self._finish(now)
+            if now in actions:
+                self._act(now)
+            for lane in self._lanes:
                 batches = lane.batches
                 while batches and batches[0][0] == now:
                     if self._tie_stream is not None:
@@ -219,8 +232,13 @@ class Kernel:
                     else:
                         _, path, batch = batches.popleft()
                         self._deliver(batch, path + lane.delay_us, now)
-            submitter.submit_due(now)
-            self._quiet(now)
+            if submitter.due_us == now:
+                submitter.submit_due(now)
+            if free.sent or free.batches or now in finishes or now in actions:
+                self._quiet(now)
+            for lane in self._lanes:
+                if lane.sent:
+                    self._cut(lane)
             instants += 1
             if progress is not None and instants % PROGRESS_INSTANTS == 0 and time.monotonic() >= report_at:
                 report_at = time.monotonic() + PROGRESS_S
@@ -229,13 +247,15 @@ class Kernel:
             progress(self._progress())
         return self._close()
 
-    def _next_instant(self) -> Time | None:
-        now = self.submitter.next_arrival()
-        if self.times and (now is None or self.times[0] < now):
-            now = self.times[0]
-        for lane in self._lanes.values():
-            if lane.batches and (now is None or lane.batches[0][0] < now):
-                now = lane.batches[0][0]
+    def _next_instant(self) -> Time:
+        now = self.submitter.due_us
+        times = self.times
+        if times and times[0] < now:
+            now = times[0]
+        for lane in self._lanes:
+            batches = lane.batches
+            if batches and batches[0][0] < now:
+                now = batches[0][0]
         return now
 
     def _finish(self, now: Time) -> None:
@@ -252,16 +272,14 @@ class Kernel:
 
     def _act(self, now: Time) -> None:
         while now in self.actions:
-            for action in self.actions.pop(now):
+            for call, first, second in self.actions.pop(now):
                 self.enter(0)
-                action(now)
-        while self.times and self.times[0] == now:
-            heapq.heappop(self.times)
+                call(first, second, now)
 
     def enter(self, path: int) -> None:
         """Begin a phase whose events have this path; what the phase before has sent keeps the path of that phase."""
         if path != self.path:
-            for lane in self._lanes.values():
+            for lane in self._lanes:
                 if lane.sent:
                     self._cut(lane)
             self.path = path
@@ -298,8 +316,8 @@ class Kernel:
             self._deliver([item], path, now)
 
     def _quiet(self, now: Time) -> None:
-        """Deliver what costs no time until nothing is left, then close the instant."""
-        free = self._lanes[0]
+        """Deliver what costs no time until nothing is left."""
+        free = self._free
         while True:
             if free.sent:
                 self._cut(free)
@@ -315,9 +333,6 @@ class Kernel:
                 self._act(now)
             else:
                 break
-        for lane in self._lanes.values():
-            if lane.sent:
-                self._cut(lane)
 
     def _disperse(self, lane: Lane, sent: list[Sent]) -> None:
         """Give each message its own delay; jitter keeps a link FIFO, faults do not."""
@@ -335,12 +350,12 @@ class Kernel:
                 if due + extra == now:
                     at_once.append(item)
                 else:
-                    self.schedule(due + extra, self._arrival(item, self.path + due + extra - now))
+                    self.schedule(due + extra, self._arrive, item, self.path + due + extra - now)
         if at_once:
             lane.batches.append((now, self.path, at_once))
 
-    def _arrival(self, item: Sent, path: int) -> Callable[[Time], None]:
-        return lambda now: self._deliver([item], path, now)
+    def _arrive(self, item: Sent, path: int, now: Time) -> None:
+        self._deliver([item], path, now)
 
     def account_relaunch(self, port: LabPort, task: Task, attempt: int) -> None:
         """A launch that is not the plain first one: refuse it, or keep the attempt that it follows.
@@ -376,20 +391,18 @@ class Kernel:
         event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task)
         self._killed.add((port.address, task, attempt))
 
-        def end(now: Time) -> None:
-            port.idle += 1
-            port.deliver(TaskFinished(event.task, attempt, "killed"), now)
+        self.schedule(self.now, self._end_killed, port, event)
 
-        self.schedule(self.now, end)
+    def _end_killed(self, port: LabPort, event: TaskFinished, now: Time) -> None:
+        port.idle += 1
+        port.deliver(TaskFinished(event.task, event.attempt, "killed"), None, now)
 
     def _progress(self) -> Progress:
         return Progress(self.now, self.submitter.jobs_done, self._finished_count)
 
     def _close(self) -> Records:
         records = self.records
-        records.counters["messages"] = (
-            sum(lane.message_count for lane in self._lanes.values()) - self.submitter.message_count
-        )
+        records.counters["messages"] = sum(lane.message_count for lane in self._lanes) - self.submitter.message_count
         unanswered = [job for job, at in enumerate(records.answered_us) if at == NEVER]
         if unanswered and self.options.faults == Faults():
             raise Stalled(

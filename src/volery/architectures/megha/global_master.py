@@ -143,6 +143,10 @@ class GlobalMaster(Component):
 
     def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         lm = self._layout.lm_of[partition]
+        if len(tasks) <= self._batch_max:
+            number = self._requests[lm] = self._requests[lm] + 1
+            self._port.send(self._lms[lm], Request(number, partition, tuple(tasks), tuple(places)))
+            return
         for at in range(0, len(tasks), self._batch_max):
             number = self._requests[lm] = self._requests[lm] + 1
             chunk = slice(at, at + self._batch_max)

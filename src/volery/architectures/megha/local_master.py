@@ -131,8 +131,8 @@ class LocalMaster(Component):
     def _update(self, gm: Address) -> Update:
         busy, told, repeat, layout = self._busy, self._told[gm], self._repeat[gm], self._layout
         changes, entry_count = [], 0
-        stale = any(told[p] != busy[p] or repeat[p] for p in self._partitions)
-        for partition in self._partitions if stale else ():
+        stale = [p for p in self._partitions if told[p] != busy[p] or repeat[p]]
+        for partition in self._partitions if stale and self._snapshots else stale:
             taken = busy[partition] & ~told[partition]
             freed = (told[partition] | repeat[partition]) & ~busy[partition]
             if self._snapshots:
