@@ -73,6 +73,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         percent: tolerance, relative to the right side.
         margin: tolerance in the metric's own unit.
         on: labels of the workloads it speaks of; empty: all of the experiment.
+        populations: labels of the machine populations it speaks of; empty: all of the experiment.
         averaged: whether the published value is an average over machine populations; then so is ours, seed by seed.
         note: what a reader must know about the statement.
     """
@@ -88,6 +89,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percent: AtLeastZero = 0.0
     margin: AtLeastZero = 0.0
     on: tuple[Name, ...] = ()
+    populations: tuple[Name, ...] = ()
     averaged: bool = False
     note: str = ""
 
@@ -185,6 +187,7 @@ def judge(
     """
     fixed = all(side.on for side in claim.sides)
     places = (claim.left.on,) if fixed else claim.on or workloads
+    populations = claim.populations or populations
     if claim.averaged and populations:
         lookup, populations = _averaging(lookup, populations), [EVERY]
     cases = tuple(_cases(claim, places, populations, lookup, stand_ins or {}))

@@ -116,9 +116,11 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return list(dict.fromkeys(reading for given in named if isinstance(given, dict) for reading in given)) or [""]
 
     def cheap(self) -> Experiment:
-        """The quick variant."""
+        """The quick variant; claims about populations that it leaves out are left out."""
+        kept = [population.label for population in self.population[: self.quick.populations]]
         return msgspec.structs.replace(
             self,
+            claim=tuple(one for one in self.claim if set(one.populations) <= set(kept)),
             workload=tuple(
                 msgspec.structs.replace(one, jobs=min(one.jobs or self.quick.jobs, self.quick.jobs))
                 for one in self.workload
@@ -241,6 +243,10 @@ def _check_claim(experiment: Experiment, claim: Claim, place: str) -> None:
     for name in claim.on:
         if name not in workloads:
             raise InputError(f"{place}.on", f"no workload {name!r} here{suggestion(name, workloads)}")
+    populations = [population.label for population in experiment.population]
+    for name in claim.populations:
+        if name not in populations:
+            raise InputError(f"{place}.populations", f"no population {name!r} here{suggestion(name, populations)}")
     sizes = []
     for key, side in zip(("left", "right"), claim.sides, strict=False):
         if side.on and side.on not in workloads:

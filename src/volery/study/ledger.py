@@ -37,7 +37,7 @@ DIGITS: Final = 7
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A metric on a workload, over all seeds and populations: mean and range.
+    """A metric on a workload and a machine population: mean and range over seeds.
 
     Args:
         of: architecture with its reading; empty for a metric of the input.
@@ -45,6 +45,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     workload: str
+    population: str
     metric: str
     mean: float
     low: float
@@ -127,17 +128,15 @@ def content_sha256(experiment: Experiment) -> str:
 def _facts(found: Reproduction) -> Iterator[Fact]:
     experiment = found.experiment
     for workload in experiment.workload:
-        for label, reading, _ in experiment.variants():
-            of = full_label(label, reading)
-            places = [(of, workload.label, population.label) for population in experiment.population]
-            runs = [run for place in places for run in found.planned.runs.get(place, [])]
-            yield from _measured(workload.label, of, found.summaries(runs), FACTS)
-        inputs = [one for population in experiment.population
-                  for one in found.measured.get((workload.label, population.label), [])]  # fmt: skip
-        yield from _measured(workload.label, "", inputs, INPUT_FACTS)
+        for population in experiment.population:
+            place = (workload.label, population.label)
+            for label, reading, _ in experiment.variants():
+                of = full_label(label, reading)
+                yield from _measured(place, of, found.summaries(found.planned.runs.get((of, *place), [])), FACTS)
+            yield from _measured(place, "", found.measured.get(place, []), INPUT_FACTS)
 
 
-def _measured(workload: str, of: str, measures: Sequence[Any], metrics: Sequence[str]) -> Iterator[Fact]:
+def _measured(place: tuple[str, str], of: str, measures: Sequence[Any], metrics: Sequence[str]) -> Iterator[Fact]:
     for metric in metrics:
         if metric.startswith("counters.") and not any(metric.partition(".")[2] in one.counters for one in measures):
             continue
@@ -147,7 +146,7 @@ def _measured(workload: str, of: str, measures: Sequence[Any], metrics: Sequence
         if values:
             array = np.asarray(values)
             mean, low, high = (float(f"{one:.{DIGITS}g}") for one in (array.mean(), array.min(), array.max()))
-            yield Fact(workload, metric, mean, low, high, len(values), of)
+            yield Fact(*place, metric, mean, low, high, len(values), of)
 
 
 def record_path(experiments: Path, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ def claim(relation: Any, right: float | Side = 10.0, of: Any = "a", **more: Any)
     return Claim("id", "6", "says", "10", Side(P50, of), relation, right, **more)
 
 
-def lookup(values: dict[tuple[str, str, str], Sequence[float]], missing: str = "") -> Lookup:
+def lookup(values: Mapping[tuple[str, str, str], Sequence[float]], missing: str = "") -> Lookup:
     def found(metric: str, of: str, on: str, population: str) -> Sequence[float] | Missing:
         assert metric == P50
         key = (of, on, population)
@@ -118,6 +118,11 @@ def test_a_claim_that_holds_on_a_stand_in_is_reproduced_with_a_remark() -> None:
     values = {("a", "slice", "p"): [2.0, 3.0]}
     judged = judge(claim("<"), ["slice"], ["p"], lookup(values), stand_ins={"slice": "the whole trace"})
     assert (judged.verdict, judged.why) == (REPRODUCED, "on slice in place of the whole trace")
+
+
+def test_a_claim_may_speak_of_one_population_alone() -> None:
+    values = {("a", "w", "p"): [1.0, 2.0], ("a", "w", "q"): [20.0, 21.0]}
+    assert judge(claim("<", populations=("p",)), ["w"], ["p", "q"], lookup(values)).verdict == REPRODUCED
 
 
 def test_a_published_average_over_populations_is_held_against_ours() -> None:

@@ -110,6 +110,7 @@ def test_every_paper_has_an_experiment() -> None:
         ('m = "megha"', 'm = "megha:gsm=2"', "small.architectures.m", "did you mean 'gms'"),
         ('m = "megha"', 'm = "megha:gms"', "small.architectures.m", "is not parameter=value"),
         ('label = "drawn"', 'label = "drawn"\nmachines = "x.csv"', "small.population[0]", "machine_count"),
+        ('id = "c"', 'id = "c"\npopulations = ["drawm"]', "small.claim[0].populations", "did you mean 'drawn'"),
         ("seeds = [0, 1]", "seeds = []", "small.seeds", "length >= 1"),
         ("seeds = [0, 1]", "seeds = [0", "small.toml", "is not TOML"),
         ('id = "c"', 'id = "c"\nfactor = 0', "small.claim[0].factor", "> 0"),
