@@ -18,8 +18,14 @@ MatchPolicy = Literal["random", "min-constraints"]
 
 TABLE_BITS: Final = 7
 """A table per group of 7 constraints turns a 21-constraint match into 3 look-ups and 2 ANDs."""
+MEMO_MIN: Final = 256
 MEMO_MAX: Final = 1024
-"""Vectors kept per partition: the frequent constraint sets; more would only cost memory."""
+MEMO_TOTAL_MAX: Final = 25_600
+"""Vectors kept per partition, and over all partitions of a build: the frequent sets; more would only cost memory."""
+LISTED_SIZE_MIN: Final = 256
+"""Smaller partitions are drawn from directly: listing their members costs more than it saves."""
+DENSE: Final = 3
+"""Draw over all positions while at least one in three is a candidate."""
 LISTED_CONSTRAINTS_MAX: Final = 2
 """Sets of at most two constraints are 72 % of Sharma's tasks and 232 of the 2,097,152 sets."""
 ANCHORS_MAX: Final = 1 << 16
@@ -58,6 +64,7 @@ class Matches(dict[int, int]):
     Args:
         constraints: per unit, in the order of positions.
         anchors: of the cluster.
+        partition_count: how many such tables the build has; they share the memory for vectors.
 
     Attributes:
         every: the vector of all units.
@@ -65,9 +72,9 @@ class Matches(dict[int, int]):
             for. A random choice from such a list hits a free unit at once unless most are busy.
     """
 
-    __slots__ = ("_anchors", "_tables", "every", "members")
+    __slots__ = ("_anchors", "_memo_max", "_size", "_tables", "every", "members")
 
-    def __init__(self, constraints: Sequence[int], anchors: Anchors) -> None:
+    def __init__(self, constraints: Sequence[int], anchors: Anchors, partition_count: int = 1) -> None:
         super().__init__()
         self.every = (1 << len(constraints)) - 1
         having = [0] * max((mask.bit_length() for mask in constraints), default=0)
@@ -79,6 +86,8 @@ class Matches(dict[int, int]):
                 mask ^= lowest
         self._tables = [self._table(having[k : k + TABLE_BITS]) for k in range(0, len(having), TABLE_BITS)]
         self._anchors = anchors
+        self._memo_max = max(MEMO_MIN, min(MEMO_MAX, MEMO_TOTAL_MAX // partition_count))
+        self._size = len(constraints)
         self.members: dict[int, array[int]] = {}
 
     def _table(self, having: list[int]) -> list[int]:
@@ -95,21 +104,30 @@ class Matches(dict[int, int]):
             rest >>= TABLE_BITS
         if rest:
             vector = 0
-        if len(self) < MEMO_MAX:
+        if len(self) < self._memo_max:
             self[mask] = vector
         return vector
 
     def pick(self, mask: int, candidates: int, random: Callable[[], float]) -> int:
         """The position of one of the candidates, each with the same probability.
 
-        Draws from the members of the set, or of its two rarest constraints where it has more, hit a candidate soon;
-        after a few misses the candidates are counted through. Both ways are uniform, so the mixture is.
+        In a large partition, draws from the members of the set, or of its two rarest constraints where it has more,
+        hit a candidate soon; after a few misses the candidates are counted through. Small partitions are drawn from
+        directly where candidates are dense. Each way is uniform, so the mixture is.
 
         Args:
             mask: a constraint set.
             candidates: not 0; units that satisfy the set.
             random: uniform on [0, 1).
         """
+        if self._size < LISTED_SIZE_MIN:
+            count = candidates.bit_count()
+            if count * DENSE < self._size:
+                return nth_position(candidates, int(random() * count))
+            while True:
+                position = int(random() * self._size)
+                if candidates >> position & 1:
+                    return position
         anchor = self._anchors[mask]
         members = self.members.get(anchor)
         if members is None:

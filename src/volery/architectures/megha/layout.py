@@ -49,7 +49,7 @@ class Layout:
         self.size = [len(machines) for machines in self.machines]
         self.lm_of = [partition // gm_count for partition in range(len(self.size))]
         anchors = Anchors(cluster.constraints)
-        self.matches = [Matches(constraints, anchors) for constraints in self.constraints]
+        self.matches = [Matches(constraints, anchors, len(self.size)) for constraints in self.constraints]
         self.bits = [1 << position for position in range(max(self.size))]
 
     def partitions_of_lm(self, lm: int) -> range:

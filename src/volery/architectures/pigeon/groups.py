@@ -16,8 +16,8 @@ from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
 ConstraintCounting = Literal["exact", "published-code"]
 
-MEMO_MAX = 16384
-"""Weights kept for distinct constraint sets, about half a kilobyte each at 100 groups."""
+MEMO_NUMBERS_MAX = 2_000_000
+"""Weights kept in all, four bytes each: enough for 20,000 distinct constraint sets at 100 groups."""
 INT32_BITS = 31
 
 
@@ -30,7 +30,9 @@ class Group:
         matches: constraint set -> vector of units.
     """
 
-    def __init__(self, cluster: Cluster, machines: Sequence[int], reserved: int, anchors: Anchors) -> None:
+    def __init__(
+        self, cluster: Cluster, machines: Sequence[int], reserved: int, anchors: Anchors, group_count: int
+    ) -> None:
         in_order = list(machines)
         kept_for_short = set(in_order[:reserved])
         self.machines: list[int] = []
@@ -44,7 +46,7 @@ class Group:
                 self.constraints.append(cluster.constraints[machine])
         self.in_order = [cluster.constraints[m] for m in in_order for _ in range(cluster.slots[m])]
         self.node_of = [f"node/{machine}" for machine in self.machines]
-        self.matches = Matches(self.constraints, anchors)
+        self.matches = Matches(self.constraints, anchors, group_count)
         self.bits = [1 << unit for unit in range(len(self.machines))]
 
 
@@ -83,7 +85,7 @@ def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reser
             f"{reserved} reserved workers leave none for long tasks in a group of {smallest}; lower reserved",
         )
     anchors = Anchors(cluster.constraints)
-    return [Group(cluster, machines, reserved, anchors) for machines in ranges]
+    return [Group(cluster, machines, reserved, anchors, len(ranges)) for machines in ranges]
 
 
 class Supply:
@@ -117,20 +119,34 @@ class Supply:
         self._sets: npt.NDArray[np.integer[Any]] = np.array(sets, dtype=np.int32 if width < INT32_BITS else np.int64)
         self._within = (1 << width) - 1
         self._counts = np.array([long_counts, counts], dtype=np.int32)
-        self._starts = np.array(starts)
+        self._group = np.repeat(np.arange(len(groups)), np.diff([*starts, len(sets)]))
+        self._anchors = Anchors(sets)
+        self._anchored: dict[int, npt.NDArray[np.int32]] = {}
         self.known: tuple[dict[int, array[int]], dict[int, array[int]]] = ({}, {})
         self.group_count = len(groups)
 
     def cumulative(self, mask: int, short: bool) -> array[int]:
-        """Running totals over groups of the units that satisfy the set; long tasks may not use reserved units."""
-        wanted = np.array(mask & self._within, dtype=self._sets.dtype)
-        fitting = ((self._sets & wanted) == wanted) * self._counts[int(short)]
-        totals = array("i", np.add.reduceat(fitting, self._starts).cumsum(dtype=np.int32).tobytes())
-        if mask & ~self._within:
-            totals = array("i", [0]) * self.group_count
-        if len(self.known[short]) < MEMO_MAX:
+        """Running totals over groups of the units that satisfy the set; long tasks may not use reserved units.
+
+        Only the units that satisfy the set's two rarest constraints are looked at.
+        """
+        totals = array("i", [0]) * self.group_count
+        if not mask & ~self._within:
+            units = self._units(self._anchors[mask])
+            wanted = np.array(mask, dtype=self._sets.dtype)
+            units = units[(self._sets[units] & wanted) == wanted]
+            weights = np.bincount(self._group[units], self._counts[int(short)][units], self.group_count)
+            totals = array("i", weights.cumsum().astype(np.int32).tobytes())
+        if len(self.known[short]) * self.group_count < MEMO_NUMBERS_MAX:
             self.known[short][mask] = totals
         return totals
+
+    def _units(self, anchor: int) -> npt.NDArray[np.int32]:
+        units = self._anchored.get(anchor)
+        if units is None:
+            wanted = np.array(anchor, dtype=self._sets.dtype)
+            units = self._anchored[anchor] = ((self._sets & wanted) == wanted).nonzero()[0].astype(np.int32)
+        return units
 
 
 def published_occurrences(constraints: Sequence[int]) -> dict[int, int]:

@@ -61,32 +61,28 @@ class Master(Component):
         self._seen[source] = message.number
         group, short, free = self._group, message.short, self._free
         matches, reserved, bits = group.matches, group.reserved, group.bits
-        members_of, random, plain = matches.members, self._stream.random, not (reserved or self._by_fewest)
-        owned, node_of, send = self._owned, group.node_of, self._port.send
-        queue = self._high if short else self._low
+        owned, node_of, send, random = self._owned, group.node_of, self._port.send, self._stream.random
+        queue, size = self._high if short else self._low, len(bits)
         if queue.length:
             self._port.observe(Measured("queued_tasks", self._high.length + self._low.length))
         for task in message.tasks:
-            members = members_of.get(task.constraints) if plain else None
-            if members and free & (bit := bits[unit := members[int(random() * len(members))]]):
-                free ^= bit
-                owned[task.id] = unit
-                number = self._launches = self._launches + 1
-                send(node_of[unit], Launch(number, task, source))
-                continue
             candidates = free and free & matches[task.constraints]
             if reserved:
                 candidates = candidates & ~reserved or (candidates if short else 0)
-            if candidates:
-                if self._by_fewest:
-                    unit = (candidates & -candidates).bit_length() - 1
-                else:
-                    unit = matches.pick(task.constraints, candidates, random)
-                free ^= bits[unit]
-                self._launch(task, unit, source)
-            else:
+            if not candidates:
                 queue.push(task)
                 self._owners[task.id] = source
+                continue
+            if self._by_fewest:
+                unit = (candidates & -candidates).bit_length() - 1
+            else:
+                unit = int(random() * size)
+                if not candidates & bits[unit]:
+                    unit = matches.pick(task.constraints, candidates, random)
+            free ^= bits[unit]
+            owned[task.id] = unit
+            number = self._launches = self._launches + 1
+            send(node_of[unit], Launch(number, task, source))
         self._free = free
 
     def _launch(self, task: Task, unit: int, distributor: Address) -> None:

@@ -1,0 +1,99 @@
+"""Speed and memory of the lab, as JSON: `make bench`, or `python benchmarks/lab.py [NAME ...] [--repeat N]`.
+
+Every case is one `volery compare --json` in a fresh process on one core. Speed is tasks per CPU second of the run
+itself (building the components and creating job and task objects included, reading the trace not), the best of N:
+other programs on the machine can only slow a run down. Memory is the peak of that process. A bar is what the project
+promises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[2] / "shared" / "traces"))
+MACHINES = TRACES / "constraints" / "machines_10000x21.csv.gz"
+
+
+class Case(NamedTuple):
+    """One measurement: the architecture, where it runs, and what is promised of it."""
+
+    name: str
+    architecture: str
+    trace: str
+    workers: int = 10_000
+    constrained: bool = True
+    tasks_per_cpu_s_min: float = 0
+    cpu_s_max: float = 0
+    peak_rss_mb_max: float = 0
+
+
+CASES = (
+    Case("syn_250 megha", "megha", "syn:250x2000", tasks_per_cpu_s_min=170_000),
+    Case("syn_250 pigeonc", "pigeonc", "syn:250x2000", tasks_per_cpu_s_min=140_000),
+    Case("syn_1000 megha", "megha", "syn:1000x2000", peak_rss_mb_max=180),
+    Case("syn_1000 pigeonc", "pigeonc", "syn:1000x2000", peak_rss_mb_max=180),
+    Case("GOOG megha", "megha", "GOOG_subtrace.tr.gz", tasks_per_cpu_s_min=32_000, peak_rss_mb_max=130),
+    Case("GOOG pigeonc", "pigeonc", "GOOG_subtrace.tr.gz", tasks_per_cpu_s_min=48_000, peak_rss_mb_max=130),
+    Case("GOOG pigeon unconstrained", "pigeon", "GOOG_subtrace.tr.gz", constrained=False, cpu_s_max=62 / 15),
+    Case("100,000 workers megha", "megha", "syn:250x2000", workers=100_000),
+    Case("100,000 workers pigeonc", "pigeonc", "syn:250x2000", workers=100_000),
+)
+
+
+def command(case: Case, trace: Path | str) -> list[str]:
+    """The command line of a case."""
+    words = [sys.executable, "-m", "volery.cli.main", "compare", case.architecture, "--json", "--trace", str(trace)]
+    words += ["--workers", str(case.workers), "--cutoff", "1129.532"]
+    if case.constrained:
+        words += ["--constraints", "sharma2011"]
+        if case.workers <= 10_000 and MACHINES.exists():
+            words += ["--machines", str(MACHINES)]
+    return words
+
+
+def measure(case: Case, repeat: int) -> dict[str, Any]:
+    """Run a case and compare it with its bars; a missing trace is reported, not an error."""
+    trace: Path | str = case.trace if case.trace.startswith("syn:") else TRACES / "tr" / case.trace
+    if isinstance(trace, Path) and not trace.exists():
+        return {"case": case.name, "skipped": f"{trace} is not here"}
+    runs = []
+    for _ in range(repeat):
+        print(f"{case.name} ...", file=sys.stderr, flush=True)
+        finished = subprocess.run(command(case, trace), check=True, capture_output=True, text=True)
+        runs.append(json.loads(finished.stdout)["runs"][0])
+    best = min(runs, key=lambda run: float(run["cpu_s"]))
+    bars = {
+        "tasks_per_cpu_s": (case.tasks_per_cpu_s_min, 1),
+        "cpu_s": (case.cpu_s_max, -1),
+        "peak_rss_mb": (case.peak_rss_mb_max, -1),
+    }
+    return {
+        "case": case.name,
+        **{key: best[key] for key in ("tasks", "cpu_s", "tasks_per_cpu_s", "peak_rss_mb", "digest")},
+        "all_tasks_per_cpu_s": [round(run["tasks_per_cpu_s"]) for run in runs],
+        "bars": {key: bar for key, (bar, _) in bars.items() if bar},
+        "held": {key: best[key] * sign >= bar * sign for key, (bar, sign) in bars.items() if bar},
+    }
+
+
+def main() -> None:
+    """Measure the cases whose name contains one of the given words, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="measure only cases whose name contains one of these")
+    parser.add_argument("--repeat", type=int, default=3, help="runs per case; the best counts")
+    arguments = parser.parse_args()
+    chosen = [case for case in CASES if not arguments.words or any(word in case.name for word in arguments.words)]
+    results = [measure(case, arguments.repeat) for case in chosen]
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+    print(json.dumps({"machine": machine, "results": results}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
