@@ -16,9 +16,12 @@ from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
 ConstraintCounting = Literal["exact", "published-code"]
 
-MEMO_NUMBERS_MAX = 2_000_000
-"""Weights kept in all, four bytes each: enough for 20,000 distinct constraint sets at 100 groups."""
+MEMO_NUMBERS_MAX = 8_000_000
+"""Weights kept in all, four bytes each: enough for 8,000 distinct constraint sets at 1,000 groups."""
 INT32_BITS = 31
+
+
+Column = npt.NDArray[np.integer[Any]]
 
 
 class Group:
@@ -116,12 +119,13 @@ class Supply:
                 counts += listed.values()
                 long_counts += listed.values()
         width = max(sets).bit_length()
-        self._sets: npt.NDArray[np.integer[Any]] = np.array(sets, dtype=np.int32 if width < INT32_BITS else np.int64)
+        self._sets: Column = np.array(sets, dtype=np.int32 if width < INT32_BITS else np.int64)
         self._within = (1 << width) - 1
         self._counts = np.array([long_counts, counts], dtype=np.int32)
         self._group = np.repeat(np.arange(len(groups)), np.diff([*starts, len(sets)]))
         self._anchors = Anchors(sets)
-        self._anchored: dict[int, npt.NDArray[np.int32]] = {}
+        self._plain = (min(counts) == max(counts) == 1, min(long_counts) == max(long_counts) == 1)
+        self._anchored: dict[int, tuple[Column, Column, Column]] = {}
         self.known: tuple[dict[int, array[int]], dict[int, array[int]]] = ({}, {})
         self.group_count = len(groups)
 
@@ -132,21 +136,25 @@ class Supply:
         """
         totals = array("i", [0]) * self.group_count
         if not mask & ~self._within:
-            units = self._units(self._anchors[mask])
+            sets, group, units = self._units(self._anchors[mask])
             wanted = np.array(mask, dtype=self._sets.dtype)
-            units = units[(self._sets[units] & wanted) == wanted]
-            weights = np.bincount(self._group[units], self._counts[int(short)][units], self.group_count)
-            totals = array("i", weights.cumsum().astype(np.int32).tobytes())
+            fitting = ((sets & wanted) == wanted).nonzero()[0]
+            # plain counts are ones; bincount without weights stays in integers and is twice as fast
+            weights = None if self._plain[not short] else self._counts[int(short)][units[fitting]]
+            counts = np.bincount(group[fitting], weights, self.group_count)
+            totals = array("i", counts.cumsum().astype(np.int32).tobytes())
         if len(self.known[short]) * self.group_count < MEMO_NUMBERS_MAX:
             self.known[short][mask] = totals
         return totals
 
-    def _units(self, anchor: int) -> npt.NDArray[np.int32]:
-        units = self._anchored.get(anchor)
-        if units is None:
+    def _units(self, anchor: int) -> tuple[Column, Column, Column]:
+        """Constraint sets, groups and numbers of the units that satisfy an anchor."""
+        found = self._anchored.get(anchor)
+        if found is None:
             wanted = np.array(anchor, dtype=self._sets.dtype)
-            units = self._anchored[anchor] = ((self._sets & wanted) == wanted).nonzero()[0].astype(np.int32)
-        return units
+            units = ((self._sets & wanted) == wanted).nonzero()[0].astype(np.int32)
+            found = self._anchored[anchor] = (self._sets[units], self._group[units], units)
+        return found
 
 
 def published_occurrences(constraints: Sequence[int]) -> dict[int, int]:
