@@ -131,6 +131,7 @@ class Kernel:
         self._streams = Streams(seed)
         self._free = Lane(0)
         self._lanes = [self._free]
+        self._lane_of: dict[tuple[str, str], Lane] = {}
         self._routes: dict[str, Routes] = {}
         self._doors: dict[Address, Door] = {}
         self._port_classes: dict[str, type[LabPort]] = {}
@@ -171,12 +172,15 @@ class Kernel:
         door = self._doors.get(to)
         if door is None:
             raise KeyError(f"a {role} sent to {to!r}, which is not an address of this deployment")
-        delay = 0 if SUBMITTER in (role, to) else self.network.delay(role, role_of(to), self._deployment.delays)
-        lane = next((lane for lane in self._lanes if lane.delay_us == delay), None)
+        link = (role, role_of(to))
+        lane = self._lane_of.get(link)
         if lane is None:
-            lane = Lane(delay)
-            # a new list, longest delay first: the run may be iterating over the old one
-            self._lanes = sorted([*self._lanes, lane], key=lambda known: -known.delay_us)
+            delay = 0 if SUBMITTER in link else self.network.delay(*link, self._deployment.delays)
+            lane = next((known for known in self._lanes if known.delay_us == delay), None) or Lane(delay)
+            self._lane_of[link] = lane
+            if lane not in self._lanes:
+                # a new list, longest delay first: the run may be iterating over the old one
+                self._lanes = sorted([*self._lanes, lane], key=lambda known: -known.delay_us)
         return lane, door.owner, door.handlers
 
     def _server(self, address: Address, door: Door, cost: Time) -> Handle:
