@@ -19,14 +19,6 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
 }
 
-FAULTS: dict[tuple[str, str], str] = {
-    (
-        "megha",
-        "check_repeated_messages",
-    ): "a repeated Inconsistency moves a task that has been placed again: started twice",
-}
-"""(Design, check) -> the known fault because of which it fails; with the fault mended the entry must go."""
-
 
 def variant(name: str) -> Architecture:
     """A registry entry with other defaults, named after what it is about."""

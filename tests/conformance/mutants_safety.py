@@ -68,7 +68,7 @@ def build_drops_unsatisfiable_tasks_silently(cluster: Cluster, config: OracleCon
 
 
 class LeaksSlots(Scheduler):
-    """Never marks a slot of the last machine free again."""
+    """Forgets that most slots are free again."""
 
     __slots__ = ()
 
@@ -158,9 +158,9 @@ def build_ignores_constraints(cluster: Cluster, config: OracleConfig, streams: S
 
 
 class Slack(Scheduler):
-    """Lets the last slot idle while tasks wait; its own invariant says that it must not."""
+    """Lets slots idle while tasks wait and others run; its own invariant says that it must not."""
 
-    __slots__ = ("_spare",)
+    __slots__ = ()
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         running = self._running.get(message.task)
@@ -173,7 +173,7 @@ class Slack(Scheduler):
             self._schedule(tuple(self._drain()))
 
     def _drain(self) -> list[Task]:
-        return [task for _ in range(len(self._queue)) if (task := self._queue.pop_fitting(-1)) is not None]
+        return [task for _ in range(self._queue.length) if (task := self._queue.pop_fitting(-1)) is not None]
 
 
 @mutant("check_invariants")

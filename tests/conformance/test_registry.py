@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.conformance.entries import FAULTS, VARIANTS, entries, variant
+from tests.conformance.entries import VARIANTS, entries, variant
 
 from volery.architectures import configure, lookup
 from volery.conformance import CHECKS
@@ -19,24 +19,15 @@ SLOW = ("check_labels_do_not_matter", "check_same_seed_same_digest")
 """Independent of parameters; the registry's own entries suffice."""
 
 
-def expect_known_fault(name: str, check: str, request: pytest.FixtureRequest) -> None:
-    if (name, check) in FAULTS:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=FAULTS[name, check]))
-
-
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", entries())
-def test_the_design_keeps_the_contract(name: str, check: str, request: pytest.FixtureRequest) -> None:
-    expect_known_fault(name, check, request)
+def test_the_design_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](entries()[name])
 
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check not in SLOW])
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_design_keeps_the_contract_under_other_parameters(
-    name: str, check: str, request: pytest.FixtureRequest
-) -> None:
-    expect_known_fault(name.partition(":")[0], check, request)
+def test_the_design_keeps_the_contract_under_other_parameters(name: str, check: str) -> None:
     CHECKS[check](variant(name))
 
 

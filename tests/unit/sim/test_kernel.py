@@ -8,6 +8,7 @@ import pytest
 from tests.unit.sim.actors import Actor, Note, answer, launch_all, play
 
 from volery.conformance.cases import trace_of
+from volery.core.component import Component
 from volery.core.events import (
     Computed,
     Counted,
@@ -210,8 +211,18 @@ def test_a_forgotten_job_stalls_the_run() -> None:
 
 
 def test_a_message_to_nobody_is_refused_by_name() -> None:
+    class Lost(Component):
+        """Sends where nobody lives."""
+
+        __slots__ = ()
+
+        def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+            self._port.send("gm/9", Note())
+
+        receives = {Submit: on_submit}  # noqa: RUF012 - the base class reads the table once and replaces it
+
     with pytest.raises(KeyError, match="a entry sent to 'gm/9', which is not an address"):
-        play({"entry/0": Actor(lambda port, event, source, now: port.send("gm/9", Note()))}, ONE)
+        play({"entry/0": Lost()}, ONE)
 
 
 def test_the_submitter_takes_nothing_but_answers() -> None:

@@ -117,6 +117,15 @@ def test_a_refused_task_is_placed_at_once_where_the_view_allows() -> None:
     assert set(again) == {0}
 
 
+def test_a_repeated_refusal_does_not_move_a_task_that_was_placed_again() -> None:
+    """Found by conformance: the repeat would have the task started twice."""
+    master = gm()
+    ((lm, partition, _),) = requests(master.hear(submit(0, 0)))
+    refused = refusal((0,), news(1, {partition: (0, 0b11)}))
+    assert len(requests(master.hear(refused, lm))) == 1
+    assert master.hear(refused, lm) == []
+
+
 def test_the_published_code_lets_a_refused_task_wait_at_the_head_for_the_next_free_unit() -> None:
     master = gm(Cluster.uniform(4), eager_retry=False)
     asked = requests(master.hear(submit(0, *[0] * 4)))
