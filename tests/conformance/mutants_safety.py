@@ -138,7 +138,7 @@ def build_overbooks(cluster: Cluster, config: OracleConfig, streams: Streams) ->
 
 
 class IgnoresConstraints(Scheduler):
-    """Takes any free slot."""
+    """Takes any free slot, and strips tasks of their constraints so that the driver cannot refuse."""
 
     __slots__ = ()
 
@@ -146,15 +146,9 @@ class IgnoresConstraints(Scheduler):
         super()._schedule(tuple(Task(task.id, task.job, 0, task.estimate_us) for task in tasks))
 
 
-class Strips(Node):
-    """Launches the task without its constraints, so that the driver cannot refuse it."""
-
-    __slots__ = ()
-
-
 @mutant("check_capacity_and_constraints")
 def build_ignores_constraints(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, IgnoresConstraints(cluster), Strips, {})
+    return assemble(cluster, IgnoresConstraints(cluster), Node, {})
 
 
 class Slack(Scheduler):
