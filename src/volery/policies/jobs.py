@@ -17,7 +17,7 @@ class JobLedger:
 
     Args:
         send: the owner's port.
-        queue_max: refuse jobs while more tasks than this would wait; 0 = never.
+        queue_max: refuse jobs while tasks wait and more than this would; 0 = never. An empty queue takes any job.
     """
 
     __slots__ = ("_done", "_queue_max", "_received", "_remaining", "_send", "_submitter", "_unsatisfiable")
@@ -45,7 +45,7 @@ class JobLedger:
         if job.id in self._remaining:
             self._send(source, JobAccepted(job.id))
             return ()
-        if self._queue_max and queued + job.task_count > self._queue_max:
+        if self._queue_max and queued and queued + job.task_count > self._queue_max:
             self._send(source, JobRejected(job.id, "the queue is full", RETRY_AFTER_US))
             return ()
         self._send(source, JobAccepted(job.id))

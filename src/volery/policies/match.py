@@ -181,6 +181,6 @@ def vector_bytes(vector: int) -> bytes:
     return vector.to_bytes((vector.bit_length() + 7) // 8, "little")
 
 
-def bytes_vector(data: bytes) -> int:
+def bytes_vector(octets: bytes) -> int:
     """A vector as it came in a message."""
-    return int.from_bytes(data, "little")
+    return int.from_bytes(octets, "little")

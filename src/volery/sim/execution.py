@@ -38,13 +38,16 @@ class Door(NamedTuple):
     owner: object
     handlers: Handlers
 
+    def handler(self, event_type: type) -> Callable[..., None]:
+        """What takes an event of this type; where nothing does, what refuses it."""
+        try:
+            return self.handlers[event_type]
+        except KeyError:
+            return _unheard
+
     def deliver(self, event: Event, source: Address, now: Time) -> None:
         """Hand one event over."""
-        try:
-            handler = self.handlers[type(event)]
-        except KeyError:
-            raise UnknownMessageError(unknown(self.owner, event, source, now)) from None
-        handler(self.owner, event, source, now)
+        self.handler(type(event))(self.owner, event, source, now)
 
     @staticmethod
     def of(component: Component) -> Door:
@@ -65,9 +68,16 @@ class _Everything(dict[type, Callable[..., None]]):
     def __missing__(self, key: type) -> Callable[..., None]:
         return _call
 
+    def __contains__(self, key: object) -> bool:
+        return True
+
 
 def _call(handle: Handle, event: Event, source: Address, now: Time) -> None:
     handle(event, source, now)
+
+
+def _unheard(owner: object, event: Event, source: Address, now: Time) -> None:
+    raise UnknownMessageError(unknown(owner, event, source, now))
 
 
 Route = tuple[Lane, object, Handlers]
@@ -102,7 +112,7 @@ class LabPort:
     def __init__(self, address: Address, door: Door) -> None:
         self.address = address
         self.owner, self.handlers = door
-        self.finished = door.handlers.get(TaskFinished, _call)
+        self.finished = door.handler(TaskFinished)
         self.machine = -1
         self.idle = 0
         self.lacks = 0
@@ -143,11 +153,7 @@ class LabPort:
 
     def deliver(self, event: Event, _: None, now: Time) -> None:
         """Hand one of the driver's own events to the component (an action of the kernel's)."""
-        try:
-            handler = self.handlers[type(event)]
-        except KeyError:
-            raise UnknownMessageError(unknown(self.owner, event, self.address, now)) from None
-        handler(self.owner, event, self.address, now)
+        Door(self.owner, self.handlers).deliver(event, self.address, now)
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time."""
@@ -182,7 +188,7 @@ def port_class(kernel: Kernel, routes: Routes) -> type[LabPort]:
 
         def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
             number = task.id
-            if self.idle <= 0 or task.constraints & self.lacks or start_us[number] != NEVER:
+            if self.idle <= 0 or task.constraints & self.lacks or start_us[number] != NEVER or attempt:
                 kernel.account_relaunch(self, task, attempt)
             self.idle -= 1
             start_us[number] = now = kernel.now

@@ -229,6 +229,8 @@ class Kernel:
             if now in actions:
                 self._act(now)
             for lane in self._lanes:
+                if lane is free:
+                    break  # the last one; what costs no time comes after submissions, below
                 batches = lane.batches
                 while batches and batches[0][0] == now:
                     if self._tie_stream is not None:
@@ -270,6 +272,7 @@ class Kernel:
         for port, event in ended:
             if killed and (port.address, event.task.id, event.attempt) in killed:
                 killed.discard((port.address, event.task.id, event.attempt))
+                self._finished_count -= 1
                 continue
             port.idle += 1
             port.finished(port.owner, event, port.address, now)
@@ -375,6 +378,9 @@ class Kernel:
         if task.constraints & port.lacks:
             raise BrokenRule(f"{what}: the machine lacks constraints {task.constraints & port.lacks:#x}")
         records, number = self.records, task.id
+        if records.start_us[number] == NEVER:
+            records.attempt[number] = attempt
+            return
         before = LostAttempt(
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )

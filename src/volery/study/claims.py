@@ -239,7 +239,7 @@ def _case(
         return Case(workload, population, UNDECIDED, why=missing.why, stand_in=stand_in)
     values = [list(one) for one in found if not isinstance(one, Missing)]
     left = values[0]
-    right = values[1] if len(values) > 1 else [float(claim.right)] * len(left)  # type: ignore[arg-type]
+    right = values[1] if len(values) > 1 else [float(claim.right)] * len(left)  # type: ignore[arg-type]  # one value: not a path
     verdict = decide(left, right, claim)
     return Case(
         workload,

@@ -61,7 +61,7 @@ def _here(runs: Sequence[PlannedRun], watcher: Watcher | None) -> Outcomes:
     for run in runs:
         if watcher is not None:
             watcher.started(run)
-        outcome = execute(run.spec, lambda report, run=run: _tell(watcher, run, report))  # type: ignore[misc]
+        outcome = execute(run.spec, lambda report, run=run: _tell(watcher, run, report))  # type: ignore[misc]  # run=run binds now
         _tell(watcher, run, outcome)
         yield run, outcome
 

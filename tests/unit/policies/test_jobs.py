@@ -95,3 +95,13 @@ def test_chunks_of_an_unknown_or_finished_job_bring_nothing() -> None:
     jobs.admit(job(1, 1), WHO, 0)
     jobs.finished(1)
     assert jobs.more(MoreTasks(1, 1, (Task(1, 1),))) == ()
+
+
+def test_an_idle_scheduler_takes_a_job_larger_than_its_queue() -> None:
+    """Refusing it would refuse it for ever."""
+    jobs, port = ledger(queue_max=10)
+    assert len(jobs.admit(job(1, 11), WHO, 0)) == 11
+    assert port.drain() == [Sent(WHO, JobAccepted(1))]
+    assert jobs.admit(job(2, 11), WHO, 1) == ()
+    assert isinstance(port.drain()[0], Sent)
+    assert len(jobs) == 1, "while tasks wait it is refused"

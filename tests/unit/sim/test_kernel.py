@@ -8,7 +8,7 @@ import pytest
 from tests.unit.sim.actors import Actor, Note, answer, launch_all, play
 
 from volery.conformance.cases import trace_of
-from volery.core.component import Component
+from volery.core.component import Component, UnknownMessageError
 from volery.core.events import (
     Computed,
     Counted,
@@ -51,7 +51,7 @@ def test_an_instant_is_finishes_then_timers_then_delayed_messages_then_free_ones
     }))  # fmt: skip
     now = [type(event).__name__ + str(getattr(event, "number", "")) for time, event, _ in node.seen if time == at]
     assert now[:3] == ["TaskFinished", "TimerFired", "Note1"]
-    assert set(now[3:]) == {"Submit", "Note3"}, "submissions are among the messages without delay"
+    assert now[3:] == ["Submit", "Note3"], "submissions are among the messages without delay, in the order of sending"
 
 
 def test_messages_that_arrive_together_arrive_in_the_order_of_sending() -> None:
@@ -288,3 +288,40 @@ def test_the_collector_runs_again_after_a_run_that_failed() -> None:
     with pytest.raises(Stalled):
         play({"entry/0": Actor()}, ONE)
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_key_error_inside_a_handler_stays_a_key_error(check: bool) -> None:
+    """It is the design's own mistake and must not look like an unknown message."""
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        raise KeyError("absent")
+
+    with pytest.raises(KeyError, match="absent"):
+        play({"node/0": Actor(react)}, ONE, options=Options(check=check))
+
+
+def test_a_task_that_ends_where_nobody_listens_is_an_unknown_event() -> None:
+    """A role that launches has to list TaskFinished."""
+
+    class Deaf(Component):
+        def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+            self._port.launch(message.job.tasks[0], 0)
+
+        receives = {Submit: on_submit}  # noqa: RUF012 - the base class reads the table once and replaces it
+
+    with pytest.raises(UnknownMessageError, match="TaskFinished"):
+        play({"node/0": Deaf()}, trace_of("one task", [0], [[5]]))
+
+
+def test_a_first_launch_keeps_the_attempt_that_it_was_given() -> None:
+    """A later kill names the attempt."""
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.launch(event.job.tasks[0], 3)
+        elif isinstance(event, TaskFinished):
+            port.send("submitter", JobDone(0))
+
+    records = play({"node/0": Actor(react)}, trace_of("one task", [0], [[5]]))
+    assert list(records.attempt) == [3]

@@ -48,6 +48,7 @@ class Group:
                 self.machines.append(machine)
                 self.constraints.append(cluster.constraints[machine])
         self.in_order = [cluster.constraints[m] for m in in_order for _ in range(cluster.slots[m])]
+        self.in_order_for_long = [cluster.constraints[m] for m in in_order[reserved:] for _ in range(cluster.slots[m])]
         self.node_of = [f"node/{machine}" for machine in self.machines]
         self.matches = Matches(self.constraints, anchors, group_count)
         self.bits = [1 << unit for unit in range(len(self.machines))]
@@ -115,9 +116,10 @@ class Supply:
                 long_counts += [1 - (group.reserved >> unit & 1) for unit in range(len(group.constraints))]
             else:
                 listed = published_occurrences(group.in_order)
-                sets += listed
-                counts += listed.values()
-                long_counts += listed.values()
+                for_long = published_occurrences(group.in_order_for_long)
+                sets += [*listed, *for_long]
+                counts += [*listed.values(), *[0] * len(for_long)]
+                long_counts += [*[0] * len(listed), *for_long.values()]
         width = max(sets).bit_length()
         self._sets: Column = np.array(sets, dtype=np.int32 if width < INT32_BITS else np.int64)
         self._within = (1 << width) - 1

@@ -90,3 +90,10 @@ def test_under_published_counting_weak_workers_attract_tasks_that_they_cannot_ru
     groups = divide(strong_then_weak, 2, (), 0)
     assert list(Supply(groups, "exact").cumulative(0b11, True)) == [1, 2]
     assert list(Supply(groups, "published-code").cumulative(0b11, True)) == [2, 3]
+
+
+def test_published_counting_knows_reserved_workers_too() -> None:
+    """A long task that only a reserved worker fits would wait for ever: it has to be found unsatisfiable."""
+    supply = Supply(divide(Cluster((1, 0), (1, 1)), 1, (), 1), "published-code")
+    assert list(supply.cumulative(1, short=False)) == [0]
+    assert list(supply.cumulative(1, short=True)) == [2], "the weak worker counts as the strong one before it"
