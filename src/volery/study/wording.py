@@ -60,8 +60,14 @@ def _values(claim: Claim, cases: Sequence[Case]) -> str:
     right = [case.right for case in cases if case.right is not None]
     against = _over(claim.right.metric, right)
     a, b = (sum(one.mean for one in side) / len(side) for side in (left, right))
-    times = f", {digits(a / b)}{TIMES}" if b > 0 and a > 0 else ""
-    return f"{text} against {against}{times}"
+    return f"{text} against {against}{_times(a, b)}"
+
+
+def _times(a: float, b: float) -> str:
+    """How many times b is a; a part of b as one over a number."""
+    if a <= 0 or b <= 0:
+        return ""
+    return f", {digits(a / b)}{TIMES}" if a >= b else f", 1/{digits(b / a)}"
 
 
 def _over(metric: str, quantities: Sequence[Quantity]) -> str:
@@ -81,7 +87,7 @@ def claim_text(claim: Claim) -> str:
         target = amount(claim.left.metric, claim.factor * right)
     else:
         same = right.metric == claim.left.metric and right.labels != claim.left.labels
-        what = right.metric if not same else ""
+        what = right.metric if not same else "that"
         target = " ".join(part for part in (what, _of(right.labels), f"on {right.on}" if right.on else "") if part)
         target = f"{claim.factor:g} {TIMES} {target}" if claim.factor != 1 else target
     left = " ".join(
