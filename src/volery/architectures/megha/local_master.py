@@ -18,6 +18,28 @@ HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
 
 
+class _Told:
+    """What one GM has been told, and what it is about to be told; units are bits, per partition.
+
+    Attributes:
+        busy: the units that it takes for busy, once all messages under way have arrived.
+        repeat: completions of its own that the next update mentions again (completion notice "twice").
+        finished: its tasks that have finished in this instant.
+        request: the last request heard from it.
+        update: the last update sent to it.
+    """
+
+    __slots__ = ("address", "busy", "finished", "repeat", "request", "update")
+
+    def __init__(self, address: Address, partition_count: int) -> None:
+        self.address = address
+        self.busy = [0] * partition_count
+        self.repeat = [0] * partition_count
+        self.finished: list[TaskId] = []
+        self.request = 0
+        self.update = 0
+
+
 class LocalMaster(Component):
     """Validates placements against the exact state and tells every GM what it cannot know.
 
@@ -35,8 +57,8 @@ class LocalMaster(Component):
     """
 
     __slots__ = (
-        "_armed", "_busy", "_completion_twice", "_gms", "_heartbeat_us", "_launches", "_layout", "_notices", "_owned",
-        "_partitions", "_repeat", "_seen", "_snapshots", "_told", "_updates",
+        "_armed", "_busy", "_completion_twice", "_gms", "_heartbeat_us", "_launches", "_layout", "_owned",
+        "_partitions", "_snapshots", "_telling",
     )  # fmt: skip
 
     def __init__(
@@ -50,25 +72,22 @@ class LocalMaster(Component):
     ) -> None:
         self._layout = layout
         self._partitions = layout.partitions_of_lm(lm)
-        self._gms = [f"gm/{gm}" for gm in range(layout.gm_count)]
         self._heartbeat_us = heartbeat_us
         self._snapshots = updates == "snapshots"
         self._completion_twice = completion_notice == "twice"
         self._busy = [0] * len(layout.size)
-        self._told = {gm: [0] * len(layout.size) for gm in self._gms}
-        self._repeat = {gm: [0] * len(layout.size) for gm in self._gms}
-        self._owned: dict[TaskId, tuple[int, int, Address]] = {}
-        self._seen = dict.fromkeys(self._gms, 0)
-        self._updates = dict.fromkeys(self._gms, 0)
-        self._notices: dict[Address, list[TaskId]] = {}
+        self._gms = {gm: _Told(gm, len(layout.size)) for gm in (f"gm/{n}" for n in range(layout.gm_count))}
+        self._owned: dict[TaskId, tuple[int, int, _Told]] = {}
+        self._telling: list[_Told] = []
         self._launches = 0
         self._armed = False
 
     def on_request(self, message: Request, source: Address, now: Time) -> None:
         """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
-        if message.number <= self._seen[source]:
+        gm = self._gms[source]
+        if message.number <= gm.request:
             return
-        self._seen[source] = message.number
+        gm.request = message.number
         partition = message.partition
         bits, nodes, owned = self._layout.bits, self._layout.nodes[partition], self._owned
         send, number, busy, wanted = self._port.send, self._launches, self._busy[partition], 0
@@ -80,14 +99,14 @@ class LocalMaster(Component):
                 refused.append(task.id)
             else:
                 busy |= bit
-                owned[task.id] = (partition, bit, source)
+                owned[task.id] = (partition, bit, gm)
                 number += 1
                 send(nodes[position], Launch(number, task))
         self._busy[partition] = busy
-        self._told[source][partition] |= wanted
+        gm.busy[partition] |= wanted
         self._launches = number
         if refused:
-            self._port.send(source, Inconsistency(tuple(refused), self._update(source)))
+            self._port.send(source, Inconsistency(tuple(refused), self._update(gm, self._news(gm))))
         if not self._armed:
             self._arm(now)
 
@@ -98,17 +117,15 @@ class LocalMaster(Component):
             return
         partition, bit, gm = owned
         self._busy[partition] ^= bit
-        self._told[gm][partition] ^= bit
+        gm.busy[partition] ^= bit
         if self._completion_twice:
-            self._repeat[gm][partition] |= bit
-        notices = self._notices.get(gm)
-        if notices is None:
-            self._notices[gm] = [message.task]
+            gm.repeat[partition] |= bit
+        if not gm.finished:
+            self._telling.append(gm)
             self._port.set_timer(NOTICES, now)
-        else:
-            notices.append(message.task)
-        if not self._armed:
-            self._arm(now)
+            if not self._armed:
+                self._arm(now)
+        gm.finished.append(message.task)
 
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
@@ -118,18 +135,20 @@ class LocalMaster(Component):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """End of an instant with completions: tell their owners. Heartbeat: tell every GM the news that it lacks."""
         if event.key == NOTICES:
-            notices, self._notices = self._notices, {}
-            for gm, tasks in notices.items():
-                self._port.send(gm, Notice(tuple(tasks)))
+            for gm in self._telling:
+                self._port.send(gm.address, Notice(tuple(gm.finished)))
+                gm.finished.clear()
+            self._telling.clear()
             return
         self._armed = False
-        for gm in self._gms:
-            update = self._update(gm)
-            if update.changes:
-                self._port.send(gm, update)
+        for gm in self._gms.values():
+            news = self._news(gm)
+            if news:
+                self._port.send(gm.address, self._update(gm, news))
 
-    def _update(self, gm: Address) -> Update:
-        busy, told, repeat, layout = self._busy, self._told[gm], self._repeat[gm], self._layout
+    def _news(self, gm: _Told) -> tuple[Change, ...]:
+        """What the GM lacks; from now on it has been told."""
+        busy, told, repeat, layout = self._busy, gm.busy, gm.repeat, self._layout
         changes, entry_count = [], 0
         stale = [p for p in self._partitions if told[p] != busy[p] or repeat[p]]
         for partition in self._partitions if stale and self._snapshots else stale:
@@ -141,9 +160,13 @@ class LocalMaster(Component):
                 changes.append(Change(partition, vector_bytes(freed), vector_bytes(taken)))
                 entry_count += layout.size[partition] if self._snapshots else (freed | taken).bit_count()
             told[partition], repeat[partition] = busy[partition], 0
-        self._port.observe(Counted("update_entries", entry_count))
-        self._updates[gm] += 1
-        return Update(self._updates[gm], self._snapshots, tuple(changes))
+        if entry_count:
+            self._port.observe(Counted("update_entries", entry_count))
+        return tuple(changes)
+
+    def _update(self, gm: _Told, news: tuple[Change, ...]) -> Update:
+        gm.update += 1
+        return Update(gm.update, self._snapshots, news)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Request: on_request,
