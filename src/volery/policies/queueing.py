@@ -2,6 +2,11 @@
 
 Queued tasks are grouped by constraint set, FIFO inside each group, so that "the first queued task that this worker
 satisfies" looks at distinct constraint sets and never at the queue: a loop when they are few, one numpy pass when many.
+
+The pass reads one 64-bit key per group: the constraint set above, the number in line of its first task below. Masked
+with what the worker lacks, the keys of groups that fit are the bare numbers, so that the smallest key is the answer:
+two numpy operations. Sets with constraints beyond `KEY_CONSTRAINTS` do not fit into a key; a queue that meets one
+keeps sets and numbers in two arrays from then on and needs five operations.
 """
 
 from __future__ import annotations
@@ -10,12 +15,21 @@ from collections import deque
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from volery.core.model import Task
 
-ZERO: Final = np.int64(0)
+NUMBER_BITS: Final = 40
+KEY_CONSTRAINTS: Final = 63 - NUMBER_BITS
+FIRST_NUMBER: Final = 1 << (NUMBER_BITS - 1)
+"""Numbers in line grow upwards from here at the tail and downwards at the head."""
+NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
+KEY_MASK: Final = (1 << KEY_CONSTRAINTS) - 1
 LOOP_MAX: Final = 48
 """Above this many distinct constraint sets a numpy pass is faster than a loop."""
+ZERO: Final = np.int64(0)
+
+Line = deque[tuple[int, Task]]
 
 
 class ConstraintQueue:
@@ -25,15 +39,16 @@ class ConstraintQueue:
         length: how many tasks wait; a field, because it is read once per task and `len()` costs a call.
     """
 
-    __slots__ = ("_back", "_front", "_heads", "_lines", "_masks", "_slots", "length")
+    __slots__ = ("_back", "_front", "_keys", "_lines", "_slots", "_wide_heads", "_wide_masks", "length")
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
-        self._lines: list[deque[tuple[int, Task]]] = []
-        self._masks = np.zeros(0, dtype=np.int64)
-        self._heads = np.zeros(0, dtype=np.int64)
-        self._back = 0
-        self._front = 0
+        self._lines: list[Line] = []
+        self._keys = np.zeros(0, dtype=np.int64)
+        self._wide_masks: npt.NDArray[np.int64] | None = None
+        self._wide_heads = np.zeros(0, dtype=np.int64)
+        self._back = FIRST_NUMBER
+        self._front = FIRST_NUMBER
         self.length = 0
 
     def masks(self) -> list[int]:
@@ -43,55 +58,79 @@ class ConstraintQueue:
     def push(self, task: Task) -> None:
         """Join at the tail."""
         self._back += 1
-        self._line(task.constraints, self._back).append((self._back, task))
+        slot = self._slots.get(task.constraints)
+        if slot is None:
+            self._open(task, self._back)
+        else:
+            self._lines[slot].append((self._back, task))
         self.length += 1
 
     def push_front(self, task: Task) -> None:
         """Join at the head, before every task that waits."""
         self._front -= 1
-        line = self._line(task.constraints, self._front)
-        line.appendleft((self._front, task))
-        self._heads[self._slots[task.constraints]] = self._front
+        slot = self._slots.get(task.constraints)
+        if slot is None:
+            self._open(task, self._front)
+        else:
+            self._lines[slot].appendleft((self._front, task))
+            self._note(slot, task.constraints, self._front)
         self.length += 1
-
-    def _line(self, mask: int, head: int) -> deque[tuple[int, Task]]:
-        slot = self._slots.get(mask)
-        if slot is not None:
-            return self._lines[slot]
-        slot = self._slots[mask] = len(self._lines)
-        if slot == len(self._masks):
-            room = np.zeros(max(16, slot), dtype=np.int64)
-            self._masks = np.concatenate([self._masks, room])
-            self._heads = np.concatenate([self._heads, room])
-        self._masks[slot] = mask
-        self._heads[slot] = head
-        line: deque[tuple[int, Task]] = deque()
-        self._lines.append(line)
-        return line
 
     def pop_fitting(self, offered: int) -> Task | None:
         """Take the task that has waited longest among those that a worker with these constraints satisfies."""
-        count = len(self._lines)
+        lacking, count = ~offered, len(self._lines)
         if count > LOOP_MAX:
-            # methods and arrays throughout: numpy's functions and Python integers would double the time
-            fitting = ((self._masks[:count] & np.array(~offered)) == ZERO).nonzero()[0]
-            if not fitting.size:
-                return None
-            return self._take(int(fitting[self._heads[fitting].argmin()]))
-        lacking, best, chosen = ~offered, None, -1
+            slot = self._first_by_key(lacking, count) if self._wide_masks is None else self._first_wide(lacking, count)
+            return None if slot < 0 or self._lines[slot][0][1].constraints & lacking else self._take(slot)
+        best, chosen = 1 << NUMBER_BITS, -1
         for mask, slot in self._slots.items():
             if not mask & lacking:
                 head = self._lines[slot][0][0]
-                if best is None or head < best:
+                if head < best:
                     best, chosen = head, slot
-        return None if best is None else self._take(chosen)
+        return None if chosen < 0 else self._take(chosen)
+
+    def _first_by_key(self, lacking: int, count: int) -> int:
+        """The slot of the smallest masked key; it fits if any does."""
+        return int((self._keys[:count] & np.array((lacking & KEY_MASK) << NUMBER_BITS | NUMBER_MASK)).argmin())
+
+    def _first_wide(self, lacking: int, count: int) -> int:
+        assert self._wide_masks is not None
+        fitting = ((self._wide_masks[:count] & np.array(lacking)) == ZERO).nonzero()[0]
+        return int(fitting[self._wide_heads[fitting].argmin()]) if fitting.size else -1
+
+    def _open(self, task: Task, number: int) -> None:
+        """Begin a line for a constraint set that nobody waits with."""
+        slot = self._slots[task.constraints] = len(self._lines)
+        self._lines.append(deque([(number, task)]))
+        if task.constraints > KEY_MASK and self._wide_masks is None:
+            self._widen()
+        self._note(slot, task.constraints, number)
+
+    def _note(self, slot: int, mask: int, head: int) -> None:
+        """Write down a line's constraint set and the number of its first task."""
+        if self._wide_masks is None:
+            if slot == len(self._keys):
+                self._keys = _longer(self._keys)
+            self._keys[slot] = mask << NUMBER_BITS | head
+            return
+        if slot == len(self._wide_masks):
+            self._wide_masks, self._wide_heads = _longer(self._wide_masks), _longer(self._wide_heads)
+        self._wide_masks[slot] = mask
+        self._wide_heads[slot] = head
+
+    def _widen(self) -> None:
+        """Keep constraint sets and numbers apart: a set has come that does not fit into a key."""
+        self._wide_masks = np.zeros(0, dtype=np.int64)
+        for slot, line in enumerate(self._lines):
+            self._note(slot, line[0][1].constraints, line[0][0])
 
     def _take(self, slot: int) -> Task:
         line = self._lines[slot]
         task = line.popleft()[1]
         self.length -= 1
         if line:
-            self._heads[slot] = line[0][0]
+            self._note(slot, task.constraints, line[0][0])
         else:
             self._close(slot, task.constraints)
         return task
@@ -99,11 +138,13 @@ class ConstraintQueue:
     def _close(self, slot: int, mask: int) -> None:
         """Remove an empty line; the last one takes its slot."""
         del self._slots[mask]
-        last = len(self._lines) - 1
         line = self._lines.pop()
-        if slot != last:
-            moved = int(self._masks[last])
+        if slot < len(self._lines):
+            number, task = line[0]
             self._lines[slot] = line
-            self._masks[slot] = moved
-            self._heads[slot] = self._heads[last]
-            self._slots[moved] = slot
+            self._slots[task.constraints] = slot
+            self._note(slot, task.constraints, number)
+
+
+def _longer(column: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.concatenate([column, np.zeros(max(16, len(column)), dtype=np.int64)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -92,3 +94,26 @@ def test_a_task_put_back_in_front_is_served_first_whatever_its_constraints() -> 
     queue.push_front(Task(10, 0, 1))
     queue.push_front(Task(11, 0, 0))
     assert [task.id for _ in range(5) if (task := queue.pop_fitting(1))] == [11, 10, 0, 1, 2]
+
+
+@pytest.mark.parametrize("shift", [0, 14, 15, 50])
+def test_constraints_beyond_a_key_are_served_in_the_same_order(shift: int) -> None:
+    """Keys hold 23 constraints; the queue changes its way when a set comes that does not fit."""
+    stream = Random(shift)
+    queue, waiting = ConstraintQueue(), []
+    for number in range(4000):
+        mask = stream.getrandbits(BITS) << (shift if number > 1000 else 0)
+        task = Task(number, 0, mask)
+        if stream.random() < 0.1:
+            queue.push_front(task)
+            waiting.insert(0, task)
+        else:
+            queue.push(task)
+            waiting.append(task)
+        if stream.random() < 0.7:
+            offered = (stream.getrandbits(BITS) | stream.getrandbits(BITS)) << shift | stream.getrandbits(BITS)
+            expected = next((task for task in waiting if not task.constraints & ~offered), None)
+            assert queue.pop_fitting(offered) == expected
+            if expected is not None:
+                waiting.remove(expected)
+    assert queue.length == len(waiting)
