@@ -100,7 +100,8 @@ def test_a_task_put_back_in_front_is_served_first_whatever_its_constraints() -> 
 def test_constraints_beyond_a_key_are_served_in_the_same_order(shift: int) -> None:
     """Keys hold 23 constraints; the queue changes its way when a set comes that does not fit."""
     stream = Random(shift)
-    queue, waiting = ConstraintQueue(), []
+    queue = ConstraintQueue()
+    waiting: list[Task] = []
     for number in range(4000):
         mask = stream.getrandbits(BITS) << (shift if number > 1000 else 0)
         task = Task(number, 0, mask)
