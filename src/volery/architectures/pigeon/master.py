@@ -62,7 +62,7 @@ class Master(Component):
         group, short, free = self._group, message.short, self._free
         matches, reserved, bits = group.matches, group.reserved, group.bits
         owned, node_of, send, random = self._owned, group.node_of, self._port.send, self._stream.random
-        queue, size = self._high if short else self._low, len(bits)
+        queue, size, launches = self._high if short else self._low, len(bits), self._launches
         if queue.length:
             self._port.observe(Measured("queued_tasks", self._high.length + self._low.length))
         for task in message.tasks:
@@ -81,9 +81,9 @@ class Master(Component):
                     unit = matches.pick(task.constraints, candidates, random)
             free ^= bits[unit]
             owned[task.id] = unit
-            number = self._launches = self._launches + 1
-            send(node_of[unit], Launch(number, task, source))
-        self._free = free
+            launches += 1
+            send(node_of[unit], Launch(launches, task, source))
+        self._free, self._launches = free, launches
 
     def _launch(self, task: Task, unit: int, distributor: Address) -> None:
         self._owned[task.id] = unit
