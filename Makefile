@@ -9,6 +9,10 @@ JOBS ?= 2
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 
@@ -17,17 +21,17 @@ demo: $(VENV)/.installed  ## run the main job on bundled synthetic work: Megha a
 
 test: lint types imports unit  ## everything that must pass before a change lands
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.installed
+types: $(VENV)/.tools
 	$(BIN)/mypy
 
-imports: $(VENV)/.installed
+imports: $(VENV)/.tools
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed
+unit: $(VENV)/.tools
 	$(BIN)/python -m pytest -n $(JOBS)
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
