@@ -210,9 +210,10 @@ class GlobalMaster(Component):
         freed_units = []
         for change in update.changes:
             freed, partition = bytes_vector(change.freed), change.partition
-            kept = 0 if update.snapshot else self._free[partition] & ~bytes_vector(change.taken)
+            before = self._free[partition]
+            kept = 0 if update.snapshot else before & ~bytes_vector(change.taken)
             self._free[partition] = kept | freed
-            freed_units.append((partition, freed))
+            freed_units.append((partition, freed & ~before))
         return freed_units
 
     def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
