@@ -16,6 +16,11 @@ SEEDS = 200
 """Far more than can finish before the signal comes."""
 
 
+def listen() -> None:
+    """Hear Ctrl-C even where the tests run in the background of a shell, which makes its children deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_finished_runs_survive_ctrl_c(tmp_path: Path, processes: int) -> None:
     words = ["compare", "megha", "--trace", "syn:200x100", "--workers", "500", "--seeds", str(SEEDS)]
@@ -24,6 +29,7 @@ def test_finished_runs_survive_ctrl_c(tmp_path: Path, processes: int) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen,
     )
     deadline = time.monotonic() + DEADLINE_S
     while len(list((tmp_path / "runs").glob("*.json"))) < 2:
