@@ -134,11 +134,13 @@ def _count(number: int, noun: str) -> str:
 
 
 def _claims(experiment: Experiment, record: Record) -> str:
-    rows = [
-        (claim.section, _said(claim), claim.published, judgement.reading or NOTHING, "; ".join(ours(claim, judgement)),
-         f"**{judgement.verdict}**" + verdict(judgement).removeprefix(judgement.verdict))
-        for claim, judgement in judged(experiment, record)
-    ]  # fmt: skip
+    rows, before = [], ""
+    for claim, judgement in judged(experiment, record):
+        told = ("", "", "") if claim.id == before else (claim.section, _said(claim), claim.published)
+        reason = verdict(judgement).removeprefix(judgement.verdict)
+        values = "; ".join(ours(claim, judgement))
+        rows.append((*told, judgement.reading or NOTHING, values, f"**{judgement.verdict}**{reason}"))
+        before = claim.id
     return _table(("section", "claim", "published", "reading", "ours", "verdict"), rows)
 
 
