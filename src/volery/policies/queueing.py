@@ -26,7 +26,7 @@ FIRST_NUMBER: Final = 1 << (NUMBER_BITS - 1)
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 KEY_MASK: Final = (1 << KEY_CONSTRAINTS) - 1
 LOOP_MAX: Final = 48
-"""Above this many distinct constraint sets a numpy pass is faster than a loop."""
+"""Above this many distinct constraint sets a numpy pass is faster than a loop; keys are kept until half of it."""
 ZERO: Final = np.int64(0)
 
 Line = deque[tuple[int, Task]]
@@ -39,11 +39,12 @@ class ConstraintQueue:
         length: how many tasks wait; a field, because it is read once per task and `len()` costs a call.
     """
 
-    __slots__ = ("_back", "_front", "_keys", "_lines", "_slots", "_wide_heads", "_wide_masks", "length")
+    __slots__ = ("_back", "_front", "_keyed", "_keys", "_lines", "_slots", "_wide_heads", "_wide_masks", "length")
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
         self._lines: list[Line] = []
+        self._keyed = False
         self._keys = np.zeros(0, dtype=np.int64)
         self._wide_masks: npt.NDArray[np.int64] | None = None
         self._wide_heads = np.zeros(0, dtype=np.int64)
@@ -73,13 +74,15 @@ class ConstraintQueue:
             self._open(task, self._front)
         else:
             self._lines[slot].appendleft((self._front, task))
-            self._note(slot, task.constraints, self._front)
+            if self._keyed:
+                self._note(slot, task.constraints, self._front)
         self.length += 1
 
     def pop_fitting(self, offered: int) -> Task | None:
         """Take the task that has waited longest among those that a worker with these constraints satisfies."""
-        lacking, count = ~offered, len(self._lines)
-        if count > LOOP_MAX:
+        lacking = ~offered
+        if self._keyed:
+            count = len(self._lines)
             slot = self._first_by_key(lacking, count) if self._wide_masks is None else self._first_wide(lacking, count)
             return None if slot < 0 or self._lines[slot][0][1].constraints & lacking else self._take(slot)
         best, chosen = 1 << NUMBER_BITS, -1
@@ -104,11 +107,17 @@ class ConstraintQueue:
         slot = self._slots[task.constraints] = len(self._lines)
         self._lines.append(deque([(number, task)]))
         if task.constraints > KEY_MASK and self._wide_masks is None:
-            self._widen()
-        self._note(slot, task.constraints, number)
+            self._wide_masks = np.zeros(0, dtype=np.int64)
+            self._keyed = False
+        if self._keyed:
+            self._note(slot, task.constraints, number)
+        elif slot >= LOOP_MAX:
+            self._keyed = True
+            for known, line in enumerate(self._lines):
+                self._note(known, line[0][1].constraints, line[0][0])
 
     def _note(self, slot: int, mask: int, head: int) -> None:
-        """Write down a line's constraint set and the number of its first task."""
+        """Write down a line's constraint set and the number of its first task, while there are many lines."""
         if self._wide_masks is None:
             if slot == len(self._keys):
                 self._keys = _longer(self._keys)
@@ -119,18 +128,13 @@ class ConstraintQueue:
         self._wide_masks[slot] = mask
         self._wide_heads[slot] = head
 
-    def _widen(self) -> None:
-        """Keep constraint sets and numbers apart: a set has come that does not fit into a key."""
-        self._wide_masks = np.zeros(0, dtype=np.int64)
-        for slot, line in enumerate(self._lines):
-            self._note(slot, line[0][1].constraints, line[0][0])
-
     def _take(self, slot: int) -> Task:
         line = self._lines[slot]
         task = line.popleft()[1]
         self.length -= 1
         if line:
-            self._note(slot, task.constraints, line[0][0])
+            if self._keyed:
+                self._note(slot, task.constraints, line[0][0])
         else:
             self._close(slot, task.constraints)
         return task
@@ -143,7 +147,10 @@ class ConstraintQueue:
             number, task = line[0]
             self._lines[slot] = line
             self._slots[task.constraints] = slot
-            self._note(slot, task.constraints, number)
+            if self._keyed:
+                self._note(slot, task.constraints, number)
+        if len(self._lines) < LOOP_MAX // 2:
+            self._keyed = False
 
 
 def _longer(column: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
