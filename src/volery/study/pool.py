@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Generator, Sequence
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
@@ -80,7 +82,8 @@ def _apart(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None) 
                 ours, theirs = spawn.Pipe(duplex=False)
                 child = spawn.Process(target=_answer, args=(run.spec, theirs), daemon=True)
                 running[ours] = (run, child)
-                child.start()
+                with _undisturbed():
+                    child.start()
                 theirs.close()
             for connection in wait(list(running)):
                 assert isinstance(connection, Connection)
@@ -96,6 +99,27 @@ def _apart(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None) 
         for connection, (_, child) in running.items():
             connection.close()
             _end(child)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put Ctrl-C off until a process has been started: half-started, it would complain about its missing orders.
+
+    The new process inherits the blocked signal, so that it stays silent until it ignores Ctrl-C itself.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+    if pressed and before is not signal.SIG_IGN:
+        raise KeyboardInterrupt
 
 
 def _end(child: Any) -> None:
