@@ -29,7 +29,10 @@ LOOP_MAX: Final = 48
 """Above this many distinct constraint sets a numpy pass is faster than a loop; keys are kept until half of it."""
 ZERO: Final = np.int64(0)
 
-Line = deque[tuple[int, Task]]
+LIST_MAX: Final = 64
+"""A line is a list until it is this long: most are short, and a deque takes 700 bytes for its first task."""
+
+Line = list[tuple[int, Task]] | deque[tuple[int, Task]]
 
 
 class ConstraintQueue:
@@ -63,7 +66,10 @@ class ConstraintQueue:
         if slot is None:
             self._open(task, self._back)
         else:
-            self._lines[slot].append((self._back, task))
+            line = self._lines[slot]
+            line.append((self._back, task))
+            if len(line) == LIST_MAX:
+                self._lines[slot] = deque(line)
         self.length += 1
 
     def push_front(self, task: Task) -> None:
@@ -73,7 +79,7 @@ class ConstraintQueue:
         if slot is None:
             self._open(task, self._front)
         else:
-            self._lines[slot].appendleft((self._front, task))
+            self._lines[slot].insert(0, (self._front, task))
             if self._keyed:
                 self._note(slot, task.constraints, self._front)
         self.length += 1
@@ -105,7 +111,7 @@ class ConstraintQueue:
     def _open(self, task: Task, number: int) -> None:
         """Begin a line for a constraint set that nobody waits with."""
         slot = self._slots[task.constraints] = len(self._lines)
-        self._lines.append(deque([(number, task)]))
+        self._lines.append([(number, task)])
         if task.constraints > KEY_MASK and self._wide_masks is None:
             self._wide_masks = np.zeros(0, dtype=np.int64)
             self._keyed = False
@@ -130,7 +136,8 @@ class ConstraintQueue:
 
     def _take(self, slot: int) -> Task:
         line = self._lines[slot]
-        task = line.popleft()[1]
+        task = line[0][1]
+        del line[0]
         self.length -= 1
         if line:
             if self._keyed:

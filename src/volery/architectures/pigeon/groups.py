@@ -124,7 +124,7 @@ class Supply:
         self._sets: Column = np.array(sets, dtype=np.int32 if width < INT32_BITS else np.int64)
         self._within = (1 << width) - 1
         self._counts = np.array([long_counts, counts], dtype=np.int32)
-        self._group = np.repeat(np.arange(len(groups)), np.diff([*starts, len(sets)]))
+        self._group = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff([*starts, len(sets)]))
         self._anchors = Anchors(sets)
         self._plain = (min(counts) == max(counts) == 1, min(long_counts) == max(long_counts) == 1)
         self._anchored: dict[int, tuple[Column, Column, Column]] = {}
