@@ -30,6 +30,9 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="A first answer: few jobs, one seed; it is not recorded.")
     ] = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Run nothing: judge and record what is finished so far.")
+    ] = False,
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="DIR", help="Finished runs are kept here and never run again.")
     ] = DEFAULT_FOLDER,
@@ -64,7 +67,10 @@ def reproduce(
         read = [read_experiment(folder, one) for one in chosen]
         where = traces_folder(folder, traces)
         read = [experiment.cheap() for experiment in read] if quick else read
-        found = [_run(experiment, folder, where, output, processes, quick, as_json) for experiment in read]
+        found = [
+            _run(experiment, folder, where, output, processes, as_json, quick=quick, only_finished=finished)
+            for experiment in read
+        ]
     page = None
     if papers or (every and not quick):
         page = _write_page(folder)
@@ -75,7 +81,15 @@ def reproduce(
 
 
 def _run(
-    experiment: Experiment, folder: Path, traces: Path, output: Path, processes: int, quick: bool, as_json: bool
+    experiment: Experiment,
+    folder: Path,
+    traces: Path,
+    output: Path,
+    processes: int,
+    as_json: bool,
+    *,
+    quick: bool,
+    only_finished: bool,
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
     from volery.study.ledger import VERDICTS_FILE, make_record, record_path, write_record
@@ -83,7 +97,9 @@ def _run(
     from volery.study.reproduce import reproduce as run
 
     with LiveProgress(silent=as_json) as watcher:
-        found = run(experiment, folder=output, traces=traces, processes=processes, watcher=watcher)
+        found = run(
+            experiment, folder=output, traces=traces, processes=processes, watcher=watcher, only_finished=only_finished
+        )
     record = make_record(found, quick=quick)
     own = output / experiment.name
     write_record(record, own / VERDICTS_FILE)
@@ -101,7 +117,7 @@ def _run(
         else:
             typer.echo(f"Interrupted; {record.runs} finished runs are kept in {output}. The same command goes on.")
         raise typer.Exit(INTERRUPTED)
-    if record.complete and not quick:
+    if (record.complete or (only_finished and found.begun)) and not quick:
         write_record(record, record_path(folder, experiment.name))
     return record
 
@@ -129,6 +145,8 @@ def _print_table(experiment: Experiment, record: Record) -> None:
         )  # fmt: skip
     console = Console(width=table_width())
     console.print(table, highlight=False)
+    if not record.complete:
+        console.print(f"{record.runs} of {record.planned} runs are finished; without --finished the rest is run.")
     if record.quick:
         console.print("A first answer: few jobs and seeds; nothing was recorded.", style="dim")
     for missing in record.missing:

@@ -64,8 +64,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         digest: SHA-256 over the digests of all runs.
         date: when it was judged (UTC).
         quick: whether it was the cheap variant.
-        complete: whether every run that has its input was finished.
-        runs: how many runs.
+        complete: whether every run that has its input was finished, and every such input measured.
+        runs: how many runs are finished.
+        planned: how many there are, with their inputs here.
         missing: files that are not here.
         judgements: the verdicts.
         facts: what was measured.
@@ -82,6 +83,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool
     complete: bool
     runs: int
+    planned: int
     seeds: tuple[int, ...]
     populations: tuple[str, ...]
     missing: tuple[str, ...]
@@ -110,8 +112,9 @@ def make_record(found: Reproduction, *, quick: bool) -> Record:
         digest=hashlib.sha256("".join(sorted(digests)).encode()).hexdigest(),
         date=datetime.now(UTC).date().isoformat(),
         quick=quick,
-        complete=len(digests) == len(keys) and not found.interrupted,
+        complete=found.complete,
         runs=len(digests),
+        planned=len(keys),
         seeds=experiment.seeds,
         populations=tuple(population.label for population in experiment.population),
         missing=tuple(dict.fromkeys(missing.why for missing in found.planned.missing.values())),
@@ -217,4 +220,5 @@ def state(experiment: Experiment, record: Record | None) -> str:
         if then != now
     ]
     since = f"; {' and '.join(changed)} changed since" if changed else ""
-    return f"run on {record.date}: {counts}{since}"
+    how = "run" if record.complete else f"partly run ({record.runs} of {record.planned} runs)"
+    return f"{how} on {record.date}: {counts}{since}"

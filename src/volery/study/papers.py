@@ -96,7 +96,9 @@ def _overview(experiments: Sequence[Experiment], records: dict[str, Record | Non
     for experiment in experiments:
         record = records[experiment.name]
         counts = record.counts.values() if record else (NOTHING,) * 3
-        when = record.date if record else "not run"
+        when = "not run" if record is None else record.date
+        if record is not None and not record.complete:
+            when += f", {record.runs} of {record.planned} runs so far"
         rows.append((f"[{experiment.figure}](#{_anchor(experiment)})", experiment.title, when, *map(str, counts)))
     return _table(("", "what", "run on", "reproduced", "differs", "not decidable"), rows)
 
@@ -125,7 +127,7 @@ def _how(experiment: Experiment, record: Record) -> str:
         text += f"{_count(len(record.populations), 'machine population')}, "
     text += _count(len(record.seeds), "seed")
     if record.runs:
-        text += f"; {record.runs} runs"
+        text += f"; {record.runs} runs" if record.complete else f"; {record.runs} of {record.planned} runs so far"
     return f"{text}; on {record.date}."
 
 

@@ -135,6 +135,18 @@ class Reproduction(msgspec.Struct):
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
     interrupted: bool = False
 
+    @property
+    def complete(self) -> bool:
+        """Whether every run is finished, and every input measured where that is asked for."""
+        runs = {run.key for runs in self.planned.runs.values() for run in runs}
+        unmeasured = self.planned.inputs.keys() - self.measured.keys() if _input_roots(self.experiment) else ()
+        return not self.interrupted and runs <= self.finished.keys() and not unmeasured
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything is finished."""
+        return bool(self.finished or self.measured)
+
     def lookup(self, reading: str) -> Callable[[str, str, str, str], Sequence[float] | Missing]:
         """A lookup for claims, under a reading of the architectures that have several."""
 
@@ -183,8 +195,16 @@ def reproduce(
     traces: Path,
     processes: int = 1,
     watcher: Watcher | None = None,
+    only_finished: bool = False,
 ) -> Reproduction:
     """Run what is not finished yet, and measure the inputs; Ctrl-C returns what is there, `interrupted`.
+
+    Args:
+        experiment: what to run.
+        folder: where finished runs are kept.
+        traces: where traces are.
+        processes, watcher: as in `volery.study.run_study`.
+        only_finished: whether to take what is finished, run and measure nothing.
 
     Raises:
         InputError: when the experiment is wrong or the folder cannot be written.
@@ -200,6 +220,9 @@ def reproduce(
         stored = store.finished(key)
         if stored is not None:
             found.finished[key] = stored
+    if only_finished:
+        _measure_inputs(found, only_finished)
+        return found
     waiting = [run for run in everything.values() if run.key not in found.finished]
     for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
         rehearse(spec)
@@ -207,7 +230,7 @@ def reproduce(
         with closing(each_outcome(_by_input(waiting), processes, watcher)) as outcomes:
             for run, outcome in outcomes:
                 found.finished[run.key] = store.write_run(run.key, outcome)
-        _measure_inputs(found)
+        _measure_inputs(found, only_finished)
     except KeyboardInterrupt:
         found.interrupted = True
     return found
@@ -228,27 +251,44 @@ def _open(folder: Path) -> ResultsFolder:
     return ResultsFolder(folder)
 
 
-def _measure_inputs(found: Reproduction) -> None:
-    """Measure the inputs, where a claim or a picture asks for it."""
-    experiment = found.experiment
-    metrics = [side.metric for claim in experiment.claim for side in claim.sides]
-    roots = {metric.partition(".")[0] for metric in metrics if check_metric(metric, experiment.name)}
-    roots |= set(experiment.pictures) & {"constraint_load", "conflicts"}
+def _measure_inputs(found: Reproduction, only_finished: bool) -> None:
+    """Measure the inputs, where a claim or a picture asks for it; or take those that were measured for every seed."""
+    roots = _input_roots(found.experiment)
     if not roots:
         return
+    with_conflicts = "conflicts" in roots
     for place, runs in found.planned.inputs.items():
-        found.measured[place] = [_input_measures(run, found.store, "conflicts" in roots) for run in runs]
+        kept = [_kept_measures(run, found.store, with_conflicts) for run in runs]
+        if not only_finished:
+            kept = [
+                one or _input_measures(run, found.store, with_conflicts) for run, one in zip(runs, kept, strict=True)
+            ]
+        whole = [one for one in kept if one is not None]
+        if len(whole) == len(runs):
+            found.measured[place] = whole
+
+
+def _input_roots(experiment: Experiment) -> set[str]:
+    """Which measures of the input claims and pictures ask for; what is empty asks for none."""
+    metrics = [side.metric for claim in experiment.claim for side in claim.sides]
+    roots = {metric.partition(".")[0] for metric in metrics if check_metric(metric, experiment.name)}
+    return roots | (set(experiment.pictures) & {"constraint_load", "conflicts"})
+
+
+def _measures_path(run: PlannedRun, store: ResultsFolder) -> Path:
+    return store.path / RUNS / f"{inputs_key(run.spec)}.input"
+
+
+def _kept_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures | None:
+    """What was measured earlier, unless it is damaged or lacks the conflicts."""
+    try:
+        kept = msgspec.json.decode(_measures_path(run, store).read_bytes(), type=InputMeasures)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return kept if kept.conflicts or not with_conflicts else None
 
 
 def _input_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures:
-    path = store.path / RUNS / f"{inputs_key(run.spec)}.input"
-    if path.exists():
-        try:
-            kept = msgspec.json.decode(path.read_bytes(), type=InputMeasures)
-        except msgspec.DecodeError:
-            kept = None
-        if kept is not None and (kept.conflicts or not with_conflicts):
-            return kept
     inputs = read_inputs(run.spec)
     loads = constraint_load(inputs.trace, inputs.cluster)
     conflicts = {}
@@ -258,5 +298,5 @@ def _input_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool)
     measures = InputMeasures(
         total_load(inputs.trace, inputs.cluster), constraint_statistics(loads), conflicts, tuple(loads)
     )
-    write_json(path, measures)
+    write_json(_measures_path(run, store), measures)
     return measures

@@ -67,7 +67,8 @@ def _times(a: float, b: float) -> str:
     """How many times b is a; a part of b as one over a number."""
     if a <= 0 or b <= 0:
         return ""
-    return f", {digits(a / b)}{TIMES}" if a >= b else f", 1/{digits(b / a)}"
+    larger = a >= b * (1 - STEADY)
+    return f", {digits(a / b)}{TIMES}" if larger else f", 1/{digits(b / a)}"
 
 
 def _over(metric: str, quantities: Sequence[Quantity]) -> str:

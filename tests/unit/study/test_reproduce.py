@@ -167,9 +167,24 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_the_rest_undecided(experiment:
     record = make_record(stopped, quick=False)
     assert not record.complete
     assert record.judgements[0].why == "not all runs are finished"
+    taken = make_record(
+        reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", only_finished=True), quick=False
+    )
+    assert (taken.runs, taken.planned, taken.complete) == (2, 6, False)
+    assert taken.facts[0].of == "m"
+    assert state(experiment, taken).startswith("partly run (2 of 6 runs) on ")
     rest = Counting()
     assert not run(experiment, tmp_path, rest).interrupted
     assert rest.ended_count == 4
+
+
+def test_where_nothing_is_finished_nothing_is_begun(experiment: Experiment, tmp_path: Path) -> None:
+    nothing = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path, only_finished=True)
+    assert not nothing.begun
+    assert not nothing.complete
+    inputs_only = msgspec.structs.replace(experiment, architectures={}, claim=experiment.claim[-1:])
+    assert not reproduce(inputs_only, folder=tmp_path / "results", traces=tmp_path, only_finished=True).complete
+    assert reproduce(inputs_only, folder=tmp_path / "results", traces=tmp_path).complete
 
 
 def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tmp_path: Path) -> None:
