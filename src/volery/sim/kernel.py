@@ -335,16 +335,20 @@ class Kernel:
 
     def _quiet(self, now: Time) -> None:
         """Deliver what costs no time until nothing is left."""
-        free = self._free
+        free, careful = self._free, self._slow_network or self._tie_stream is not None
         while True:
-            if free.sent:
-                self._cut(free)
             if free.batches:
                 if self._tie_stream is not None:
                     self._deliver_shuffled(free, now, self._tie_stream)
                 else:
                     _, path, batch = free.batches.popleft()
                     self._deliver(batch, path, now)
+            elif free.sent and careful:
+                self._cut(free)
+            elif free.sent:
+                batch, free.sent = free.sent, []
+                free.message_count += len(batch)
+                self._deliver(batch, self.path, now)
             elif now in self.finishes:
                 self._finish(now)
             elif now in self.actions:
