@@ -84,6 +84,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         paper: key in papers.toml.
         figure: what the paper calls it.
         architectures: label -> architecture, or reading of the paper -> architecture.
+        table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         name: of the file; it is set on reading.
     """
 
@@ -97,6 +98,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     architectures: dict[Name, Name | dict[Name, Name]] = {}
     seeds: Annotated[tuple[AtLeastZero, ...], msgspec.Meta(min_length=1)] = (0, 1, 2)
     pictures: tuple[Picture, ...] = ()
+    table: bool = True
     name: str = ""
 
     @property

@@ -119,7 +119,7 @@ def make_record(found: Reproduction, *, quick: bool) -> Record:
         populations=tuple(population.label for population in experiment.population),
         missing=tuple(dict.fromkeys(missing.why for missing in found.planned.missing.values())),
         judgements=found.judgements(),
-        facts=tuple(_facts(found)),
+        facts=tuple(_facts(found)) if experiment.table else (),
     )
 
 

@@ -211,6 +211,12 @@ def test_a_record_survives_its_file_and_holds_no_row_of_a_trace(experiment: Expe
         read_record(path)
 
 
+def test_an_experiment_without_a_table_keeps_its_verdicts_alone(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(msgspec.structs.replace(experiment, table=False), tmp_path), quick=False)
+    assert not record.facts
+    assert record.judgements[0].cases
+
+
 def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     assert state(experiment, None) == "not run"
