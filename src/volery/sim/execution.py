@@ -40,10 +40,7 @@ class Door(NamedTuple):
 
     def handler(self, event_type: type) -> Callable[..., None]:
         """What takes an event of this type; where nothing does, what refuses it."""
-        try:
-            return self.handlers[event_type]
-        except KeyError:
-            return _unheard
+        return _handler(self.handlers, event_type)
 
     def deliver(self, event: Event, source: Address, now: Time) -> None:
         """Hand one event over."""
@@ -70,6 +67,13 @@ class _Everything(dict[type, Callable[..., None]]):
 
     def __contains__(self, key: object) -> bool:
         return True
+
+
+def _handler(handlers: Handlers, event_type: type) -> Callable[..., None]:
+    try:
+        return handlers[event_type]
+    except KeyError:
+        return _unheard
 
 
 def _call(handle: Handle, event: Event, source: Address, now: Time) -> None:
@@ -116,7 +120,7 @@ class LabPort:
         self.machine = -1
         self.idle = 0
         self.lacks = 0
-        self._timers: dict[Key, object] | None = None
+        self._timers: dict[Key, TimerFired] | None = None
 
     def send(self, to: Address, message: Message) -> None:
         """Put the message on the lane of its link."""
@@ -138,22 +142,23 @@ class LabPort:
         """Replace the key's timer."""
         if self._timers is None:
             self._timers = {}
-        token = self._timers[key] = object()
-        self.kernel.schedule(at, self._fire, key, token)
+        event = self._timers[key] = TimerFired(key)
+        self.kernel.schedule(at, self._fire, event, None)
 
     def cancel_timer(self, key: Key) -> None:
         """Forget the key's timer."""
         if self._timers is not None:
             self._timers.pop(key, None)
 
-    def _fire(self, key: Key, token: object, now: Time) -> None:
-        if self._timers is not None and self._timers.get(key) is token:
-            del self._timers[key]
-            self.deliver(TimerFired(key), None, now)
+    def _fire(self, event: TimerFired, _: None, now: Time) -> None:
+        timers = self._timers
+        if timers is not None and timers.get(event.key) is event:  # else it was cancelled or replaced
+            del timers[event.key]
+            self.deliver(event, None, now)
 
     def deliver(self, event: Event, _: None, now: Time) -> None:
         """Hand one of the driver's own events to the component (an action of the kernel's)."""
-        Door(self.owner, self.handlers).deliver(event, self.address, now)
+        _handler(self.handlers, type(event))(self.owner, event, self.address, now)
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time."""

@@ -138,6 +138,7 @@ class Kernel:
         self._killed: set[tuple[Address, TaskId, int]] = set()
         self._last_due: dict[tuple[Address, object], Time] = {}
         self._free_at: dict[Address, Time] = {}
+        self._lacks: dict[int, int] = {}  # one integer for all machines alike: memory traffic is what ports cost
         self._network_stream = self._streams.of("network")
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
         self._finished_count = 0
@@ -157,7 +158,7 @@ class Kernel:
         if machine is not None:
             port.machine = machine
             port.idle = cluster.slots[machine]
-            port.lacks = ~cluster.constraints[machine]
+            port.lacks = self._lacks.setdefault(~cluster.constraints[machine], ~cluster.constraints[machine])
         cost = self.options.costs.get(role, 0)
         self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
         component.bind(port)

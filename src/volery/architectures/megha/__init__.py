@@ -75,10 +75,11 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
         )
     machines: dict[str, int] = {}
     for partition, lm in enumerate(layout.lm_of):
+        master = f"lm/{lm}"  # one string for all nodes: a hundred thousand of them would be memory traffic
         for address, machine in zip(layout.nodes[partition], layout.machines[partition], strict=True):
             if address not in machines:
                 machines[address] = machine
-                components[address] = Node(lm)
+                components[address] = Node(master)
     return Deployment(components, machines, lambda job: f"gm/{job % config.gms}", {("node", "lm"): 0})
 
 

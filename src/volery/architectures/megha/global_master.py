@@ -102,13 +102,18 @@ class GlobalMaster(Component):
         bits, random, after, members_of = layout.bits, self._stream.random, self._after, self._members
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
+        nowhere: set[int] = set()  # constraint sets that fit nothing: units only become fewer here
         for task in tasks:
             members = members_of[partition].get(task.constraints)
             if members and free[partition] & (bit := bits[position := members[int(random() * len(members))]]):
                 chosen = partition
+            elif task.constraints in nowhere:
+                unplaced.append(task)
+                continue
             else:
                 chosen, position = self._search(partition, task.constraints)
                 if chosen < 0:
+                    nowhere.add(task.constraints)
                     unplaced.append(task)
                     continue
                 bit = bits[position]

@@ -187,8 +187,8 @@ class Node(Component):
 
     __slots__ = ("_launched", "_lm")
 
-    def __init__(self, lm: int) -> None:
-        self._lm = f"lm/{lm}"
+    def __init__(self, lm: Address) -> None:
+        self._lm = lm
         self._launched = 0
 
     def on_launch(self, message: Launch, source: Address, now: Time) -> None:
