@@ -11,6 +11,8 @@ import msgspec
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import CHUNK_TASKS, Job, JobId, Message, Task, Time
 
+DIGEST_ITEMS = 1 << 16
+
 
 def longs(count: int = 0, value: int = 0) -> array[int]:
     """An array of 64-bit integers, all equal."""
@@ -26,7 +28,7 @@ class Trace(msgspec.Struct, frozen=True):
         first: per job the number of its first task, and the task count at the end.
         duration_us: per task, the true duration; only drivers may read it.
         estimate_us: per job, what schedulers may assume about a task's duration.
-        constraints: per task, its constraint bit set; empty when no task has any.
+        constraints: per task, its constraint bit set, 32 or 64 bits wide; empty when no task has any.
         user: per job, or empty.
     """
 
@@ -77,7 +79,8 @@ class Trace(msgspec.Struct, frozen=True):
         sha = hashlib.sha256()
         for column in (self.arrival_us, self.first, self.duration_us, self.estimate_us, self.constraints):
             sha.update(len(column).to_bytes(8, "little"))
-            sha.update(little_endian(column))
+            for low in range(0, len(column), DIGEST_ITEMS):  # in pieces: a narrow column is not widened whole
+                sha.update(little_endian(array("q", column[low : low + DIGEST_ITEMS])))
         sha.update("\0".join(self.user).encode())
         return sha.hexdigest()
 

@@ -16,7 +16,7 @@ Reals = NDArray[np.float64]
 
 def view(column: array[int]) -> Integers:
     """The column as a numpy array, without a copy."""
-    return np.frombuffer(column, dtype=np.int64) if len(column) else np.zeros(0, dtype=np.int64)
+    return np.asarray(column)
 
 
 def column(values: Integers) -> array[int]:

@@ -77,19 +77,19 @@ def constrain(trace: Trace, model: str, seed: int) -> Trace:
 
 
 def task_constraints(task_count: int, seed: int) -> array[int]:
-    """Constraint bit sets of `task_count` tasks."""
+    """Constraint bit sets of `task_count` tasks, four bytes each: the model has 21 constraints."""
     model = sharma2011()
     frequency = np.array(model.task_frequency_percent) / 100
     weights = np.array(model.cluster_weight_by_task_type)
     # the occurrence weights of a type sum to one up to rounding; the last bound is opened so that none is lost
     bounds = np.cumsum(weights, axis=1)[:, :-1]
     stream = generator(seed, "constraints/tasks")
-    made = array("q")
+    made = array("i")
     for low in range(0, task_count, BATCH_ROWS):
         u = stream.random((min(BATCH_ROWS, task_count - low), 2 + frequency.shape[1]))
         task_type = (u[:, 0] * len(weights)).astype(np.int64)
         cluster = (u[:, 1:2] >= bounds[task_type]).sum(axis=1)
-        made.frombytes(_bit_sets(u[:, 2:], frequency[cluster]).tobytes())
+        made.frombytes(_bit_sets(u[:, 2:], frequency[cluster]).astype(np.int32).tobytes())
     return made
 
 
