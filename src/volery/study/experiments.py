@@ -112,6 +112,10 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             for reading, architecture in given.items() if isinstance(given, dict) else [("", given)]:
                 yield label, reading, architecture
 
+    def architecture_names(self) -> list[str]:
+        """The registered names of all that is run."""
+        return sorted({text.partition(":")[0].strip() for _, _, text in self.variants()})
+
     def readings(self, claim: Claim) -> list[str]:
         """The readings under which a claim is judged: those of the architectures that it names."""
         named = [self.architectures[label] for side in claim.sides for label in side.labels if label]

@@ -13,9 +13,10 @@ import volery
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.study.differences import StudyDifference, differences
-from volery.study.plan import PlannedRun, code_digest, in_table_order, inputs_key, outline
+from volery.study.plan import PlannedRun, in_table_order, inputs_key, outline
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
+from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec
 from volery.study.tables import write_constraint_load, write_tables
 
@@ -198,7 +199,7 @@ def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:
     first = next(study.settings())
     return Manifest(
         volery_version=volery.__version__,
-        code_sha256=code_digest(),
+        code_sha256=study_digest(study),
         python=platform.python_version(),
         numpy=np.__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),

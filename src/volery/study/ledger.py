@@ -17,9 +17,9 @@ from volery.core.errors import InputError
 from volery.study.claims import VERDICTS, Judgement
 from volery.study.experiments import RESULTS, Experiment
 from volery.study.measures import InputMeasures, value
-from volery.study.plan import code_digest
 from volery.study.reproduce import Reproduction, full_label
 from volery.study.results import replacing
+from volery.study.sources import code_digest
 
 VERDICTS_FILE: Final = "verdicts.json"
 FACTS: Final = (
@@ -107,7 +107,7 @@ def make_record(found: Reproduction, *, quick: bool) -> Record:
         title=experiment.title,
         figure=experiment.figure,
         experiment_sha256=content_sha256(experiment),
-        code_sha256=code_digest(),
+        code_sha256=code_digest(*experiment.architecture_names()),
         volery_version=volery.__version__,
         digest=hashlib.sha256("".join(sorted(digests)).encode()).hexdigest(),
         date=datetime.now(UTC).date().isoformat(),
@@ -215,7 +215,7 @@ def state(experiment: Experiment, record: Record | None) -> str:
         what
         for what, then, now in (
             ("the experiment", record.experiment_sha256, content_sha256(experiment)),
-            ("the code", record.code_sha256, code_digest()),
+            ("the code", record.code_sha256, code_digest(*experiment.architecture_names())),
         )
         if then != now
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +13,12 @@ import msgspec
 
 from volery import architectures
 from volery.core.errors import InputError
+from volery.study.sources import code_digest, inputs_code_digest
 from volery.study.spec import ArchitectureChoice, RunSpec, Setting, StudySpec, Value, is_synthetic, point_label
 
-KEY_VERSION: Final = 1
+KEY_VERSION: Final = 2
 """Goes up when the layout of a stored run changes, so that older ones are run again instead of misread."""
 CUTOFF_PARAMETER: Final = "cutoff_s"
-
-_ROOMS: Final = ("core", "policies", "architectures", "sim", "workload", "metrics")
 
 
 class PlannedRun(msgspec.Struct, frozen=True):
@@ -99,7 +97,7 @@ def run_key(run: RunSpec) -> str:
     config = architectures.configure(architecture, run.parameters)
     content: dict[str, Any] = {
         "version": KEY_VERSION,
-        "code": code_digest(architecture.build),
+        "code": code_digest(run.architecture),
         "architecture": run.architecture,
         "config": msgspec.to_builtins(config),
         "inputs": inputs_key(run),
@@ -116,7 +114,7 @@ def inputs_key(run: RunSpec) -> str:
     """
     drawn = run.constraints != "none" and run.machines is None
     content: dict[str, Any] = {
-        "code": code_digest(),
+        "code": inputs_code_digest(),
         "trace": content_digest(run.trace),
         "machines": run.machines and content_digest(run.machines),
         "population": (run.seed if run.population is None else run.population) if drawn else None,
@@ -149,29 +147,3 @@ def content_digest(name: str) -> str:
 def _file_digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 - they keep the cache honest
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-@functools.lru_cache(maxsize=64)
-def code_digest(build: Any = None) -> str:
-    """SHA-256 over the sources that a result depends on, those of a foreign architecture included."""
-    package = Path(__file__).parent.parent
-    sources = [path for room in _ROOMS for path in _sources(package, room)]
-    if build is not None:
-        foreign = inspect.getsourcefile(build)
-        if foreign is not None and not Path(foreign).is_relative_to(package):
-            sources.append(Path(foreign))
-    sha = hashlib.sha256()
-    for path in sources:
-        name = str(path.relative_to(package)) if path.is_relative_to(package) else path.name
-        sha.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return sha.hexdigest()
-
-
-def _sources(package: Path, room: str) -> list[Path]:
-    """The Python files and number tables of a room, which may be one file."""
-    single = package / f"{room}.py"
-    if single.exists():
-        return [single]
-    return sorted(
-        path for path in (package / room).rglob("*") if path.is_file() and path.suffix not in (".pyc", ".pyi")
-    )

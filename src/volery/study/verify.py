@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 
 from volery.core.errors import InputError
-from volery.study.plan import PlannedRun, code_digest, plan
+from volery.study.plan import PlannedRun, plan
 from volery.study.pool import Watcher, each_outcome
 from volery.study.results import FinishedRun, ResultsFolder
+from volery.study.sources import study_digest
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ def verify(folder: Path, *, processes: int = 1, watcher: Watcher | None = None) 
             before = recorded[run.spec.label, run.spec.seed]
             found[run.spec.label, run.spec.seed] = _verified(run, before, outcome.summary.digest, outcome.trace.sha256)
     return Verification(
-        manifest.code_sha256 == code_digest(), manifest.planned, tuple(found[name] for name in recorded)
+        manifest.code_sha256 == study_digest(manifest.config), manifest.planned, tuple(found[name] for name in recorded)
     )
 
 

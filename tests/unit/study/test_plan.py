@@ -9,7 +9,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.study.compare import compare_spec
-from volery.study.plan import code_digest, in_table_order, plan, run_key
+from volery.study.plan import in_table_order, plan, run_key
 from volery.study.spec import RunSpec, StudySpec
 
 BASE: dict[str, Any] = {"architecture": "megha", "trace": "syn:5x6", "workers": 50}
@@ -66,11 +66,6 @@ def test_a_trace_counts_by_content_not_by_name(tmp_path: Path) -> None:
 def test_a_trace_that_is_not_there_is_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         key(trace=str(tmp_path / "gone.tr"))
-
-
-def test_the_code_digest_is_stable_and_covers_foreign_code() -> None:
-    assert code_digest() == code_digest(None)
-    assert code_digest(test_the_code_digest_is_stable_and_covers_foreign_code) != code_digest()
 
 
 def a_study(**changes: Any) -> StudySpec:
