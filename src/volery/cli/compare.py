@@ -5,11 +5,31 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from volery.cli.options import AsJson, Force, KeepIn, Processes, whole_numbers
+from volery.cli.options import (
+    Architectures,
+    Arrivals,
+    AsJson,
+    Constraints,
+    Costs,
+    Cutoff,
+    DelayUs,
+    Durations,
+    Force,
+    JitterUs,
+    Jobs,
+    KeepIn,
+    Links,
+    Machines,
+    PopulationSeed,
+    Processes,
+    Seeds,
+    Slots,
+    Workers,
+    Workload,
+    whole_numbers,
+)
 from volery.cli.output import print_results
 from volery.cli.progress import LiveProgress
 
@@ -26,63 +46,22 @@ _OPTIONS = {
 
 
 def compare(
-    architectures: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="ARCH[:PARAMETER=VALUE,...]",
-            help="Registry names, see `volery architectures`; the others are compared with the first.",
-            show_default=False,
-        ),
-    ],
-    trace: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|SPEC", help="A .tr or .tr.gz file, or synthetic work as syn:250x2000.", show_default=False
-        ),
-    ],
-    workers: Annotated[int, typer.Option(metavar="N", help="Machines of the cluster.", show_default=False)],
-    slots: Annotated[int, typer.Option(metavar="K", help="Tasks that a machine runs at once.")] = 1,
-    constraints: Annotated[
-        str, typer.Option(metavar="sharma2011|none", help="Draw placement constraints of tasks and machines.")
-    ] = "none",
-    machines: Annotated[
-        str | None, typer.Option(metavar="FILE.csv.gz", help="Read machine constraints from here.", show_default=False)
-    ] = None,
-    population: Annotated[
-        int | None,
-        typer.Option(
-            metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False
-        ),
-    ] = None,
-    cutoff: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Jobs whose mean task is at most this long are short.", show_default=False),
-    ] = None,
-    seeds: Annotated[int, typer.Option(metavar="K", help="Repeat everything under seeds 0 to K-1.")] = 1,
-    jobs: Annotated[
-        int | None, typer.Option(metavar="N", help="Only the first N jobs of the trace.", show_default=False)
-    ] = None,
-    durations: Annotated[
-        str, typer.Option(metavar="exact|whole-seconds", help="Cut durations as the published simulators do.")
-    ] = "exact",
-    arrivals: Annotated[
-        str,
-        typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do."),
-    ] = "exact",
-    delay_us: Annotated[int, typer.Option(metavar="US", help="Delay of a message on any link.")] = 500,
-    jitter_us: Annotated[int, typer.Option(metavar="US", help="Mean of an exponential extra delay.")] = 0,
-    link: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FROM:TO=US", help="Delay of one link class, as lm:node=1000; repeatable.", show_default=False
-        ),
-    ] = None,
-    cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ROLE=US", help="Time that a role takes to serve a message; repeatable.", show_default=False
-        ),
-    ] = None,
+    architectures: Architectures,
+    trace: Workload,
+    workers: Workers,
+    slots: Slots = 1,
+    constraints: Constraints = "none",
+    machines: Machines = None,
+    population: PopulationSeed = None,
+    cutoff: Cutoff = None,
+    seeds: Seeds = 1,
+    jobs: Jobs = None,
+    durations: Durations = "exact",
+    arrivals: Arrivals = "exact",
+    delay_us: DelayUs = 500,
+    jitter_us: JitterUs = 0,
+    link: Links = None,
+    cost: Costs = None,
     processes: Processes = 1,
     output: KeepIn = None,
     force: Force = False,

@@ -25,6 +25,58 @@ Processes = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Take over a folder that holds another study.")]
 
 
+Architectures = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ARCH[:PARAMETER=VALUE,...]",
+        help="Registry names, see `volery architectures`; the others are compared with the first.",
+        show_default=False,
+    ),
+]
+Workload = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE|SPEC", help="A .tr or .tr.gz file, or synthetic work as syn:250x2000.", show_default=False
+    ),
+]
+Workers = Annotated[int, typer.Option(metavar="N", help="Machines of the cluster.", show_default=False)]
+Slots = Annotated[int, typer.Option(metavar="K", help="Tasks that a machine runs at once.")]
+Constraints = Annotated[
+    str, typer.Option(metavar="sharma2011|none", help="Draw placement constraints of tasks and machines.")
+]
+Machines = Annotated[
+    str | None, typer.Option(metavar="FILE.csv.gz", help="Read machine constraints from here.", show_default=False)
+]
+PopulationSeed = Annotated[
+    int | None,
+    typer.Option(metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False),
+]
+Cutoff = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Jobs whose mean task is at most this long are short.", show_default=False),
+]
+Seeds = Annotated[int, typer.Option(metavar="K", help="Repeat everything under seeds 0 to K-1.")]
+Jobs = Annotated[int | None, typer.Option(metavar="N", help="Only the first N jobs of the trace.", show_default=False)]
+Durations = Annotated[
+    str, typer.Option(metavar="exact|whole-seconds", help="Cut durations as the published simulators do.")
+]
+Arrivals = Annotated[
+    str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
+]
+DelayUs = Annotated[int, typer.Option(metavar="US", help="Delay of a message on any link.")]
+JitterUs = Annotated[int, typer.Option(metavar="US", help="Mean of an exponential extra delay.")]
+Links = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FROM:TO=US", help="Delay of one link class, as lm:node=1000; repeatable.", show_default=False
+    ),
+]
+Costs = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ROLE=US", help="Time that a role takes to serve a message; repeatable.", show_default=False),
+]
+
+
 def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, int]:
     """Read repeated NAME=NUMBER options.
 
