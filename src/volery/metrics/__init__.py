@@ -3,7 +3,7 @@
 from volery.metrics.allocation import AllocationTimes, allocation
 from volery.metrics.conflicts import Conflicts, conflicts_per_second
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
-from volery.metrics.difference import Difference, paired_difference
+from volery.metrics.difference import ComparedMeans, Difference, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation
@@ -13,6 +13,7 @@ __all__ = [
     "AllocationSummary",
     "AllocationTimes",
     "ClassSummary",
+    "ComparedMeans",
     "Conflicts",
     "ConstraintLoad",
     "Difference",

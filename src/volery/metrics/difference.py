@@ -41,6 +41,28 @@ class Difference(msgspec.Struct, frozen=True):
         return self.verdict in (LOWER, HIGHER)
 
 
+class ComparedMeans(msgspec.Struct, frozen=True):
+    """One quantity of two architectures in the same setting, over the seeds that both have.
+
+    Args:
+        a, b: labels; a is the first architecture of the study.
+        jobs: "all", "short" or "long".
+        quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
+        unit: "s", or empty for a fraction.
+        a_mean, b_mean: mean over the seeds.
+        difference: of a - b.
+    """
+
+    a: str
+    b: str
+    jobs: str
+    quantity: str
+    unit: str
+    a_mean: float
+    b_mean: float
+    difference: Difference
+
+
 def paired_difference(a: Sequence[float], b: Sequence[float], resamples: int = 10_000) -> Difference:
     """Compare two quantities measured under the same seeds.
 

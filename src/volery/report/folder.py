@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.metrics import ConstraintLoad, Difference, RunSummary
+from volery.metrics import ComparedMeans, ConstraintLoad, RunSummary
 from volery.metrics.columns import Floats
 from volery.report.plots import Curve, Series
 
@@ -46,24 +46,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunLine] = []
 
 
-class StoredDifference(msgspec.Struct, frozen=True):
-    """A paired difference between two groups of runs (see `volery.report.groups.Compared`)."""
-
-    a: str
-    b: str
-    jobs: str
-    quantity: str
-    unit: str
-    a_mean: float
-    b_mean: float
-    difference: Difference
-
-
 class Summary(msgspec.Struct, frozen=True):
     """The measures of all finished runs."""
 
     runs: list[RunSummary]
-    differences: list[StoredDifference] = []
+    differences: list[ComparedMeans] = []
 
 
 class LoadTable(msgspec.Struct, frozen=True):

@@ -1,7 +1,6 @@
 """Studies: architectures x settings x seeds, run and kept in a results folder that can be continued and verified."""
 
 from volery.study.compare import compare, compare_spec
-from volery.study.differences import StudyDifference
 from volery.study.file import read_study, study_from_tables
 from volery.study.keeper import Results, load_results, write_results_report
 from volery.study.lab import run_study
@@ -22,7 +21,6 @@ __all__ = [
     "ResultsFolder",
     "RunSpec",
     "Setting",
-    "StudyDifference",
     "StudySpec",
     "TraceFacts",
     "Verification",

@@ -5,32 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
-from volery.metrics import Difference, Distribution, RunSummary, paired_difference
-
-
-class StudyDifference(msgspec.Struct, frozen=True):
-    """One quantity of two architectures in the same setting, over the seeds that both have.
-
-    Args:
-        a, b: labels; a is the first architecture of the study.
-        jobs: "all", "short" or "long".
-        quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
-        unit: "s", or empty for a fraction.
-        a_mean, b_mean: mean over the seeds.
-        difference: of a - b.
-    """
-
-    a: str
-    b: str
-    jobs: str
-    quantity: str
-    unit: str
-    a_mean: float
-    b_mean: float
-    difference: Difference
-
+from volery.metrics import ComparedMeans, Distribution, RunSummary, paired_difference
 
 Quantity = Callable[[RunSummary], float | None]
 
@@ -54,7 +29,7 @@ _QUANTITIES: Final[tuple[tuple[str, str, str, Quantity], ...]] = (
 )
 
 
-def differences(settings: Sequence[Mapping[str, Sequence[RunSummary]]]) -> list[StudyDifference]:
+def differences(settings: Sequence[Mapping[str, Sequence[RunSummary]]]) -> list[ComparedMeans]:
     """Compare within each setting.
 
     Args:
@@ -68,7 +43,7 @@ def differences(settings: Sequence[Mapping[str, Sequence[RunSummary]]]) -> list[
     ]
 
 
-def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iterator[StudyDifference]:
+def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iterator[ComparedMeans]:
     runs_a = {run.seed: run for run in groups[a]}
     runs_b = {run.seed: run for run in groups[b]}
     for name, jobs, unit, quantity in _QUANTITIES:
@@ -76,7 +51,7 @@ def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iter
         whole = [(x, y) for x, y in pairs if x is not None and y is not None]
         if whole:
             values_a, values_b = [x for x, _ in whole], [y for _, y in whole]
-            yield StudyDifference(
+            yield ComparedMeans(
                 a, b, jobs, name, unit, sum(values_a) / len(whole), sum(values_b) / len(whole),
                 paired_difference(values_a, values_b),
             )  # fmt: skip

@@ -11,8 +11,8 @@ import msgspec
 
 import volery
 from volery.core.errors import InputError
-from volery.metrics import RunSummary
-from volery.study.differences import StudyDifference, differences
+from volery.metrics import ComparedMeans, RunSummary
+from volery.study.differences import differences
 from volery.study.plan import PlannedRun, in_table_order, inputs_key, outline
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
@@ -37,7 +37,7 @@ class Results(msgspec.Struct):
 
     study: StudySpec
     runs: list[RunSummary]
-    differences: list[StudyDifference]
+    differences: list[ComparedMeans]
     planned: int
     reused: int = 0
     traces: dict[str, TraceFacts] = {}
