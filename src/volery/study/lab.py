@@ -11,6 +11,7 @@ from volery.core.errors import InputError
 from volery.study.keeper import Keeper, Results
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import Watcher, each_outcome
+from volery.study.results import sole_writer
 from volery.study.runs import check_roles, rehearse
 from volery.study.spec import StudySpec
 
@@ -42,6 +43,19 @@ def run_study(
     if processes < 1:
         raise InputError("processes", f"expected a number >= 1, not {processes}")
     planned = plan(study)
+    with sole_writer(folder):
+        return _run(study, planned, folder, processes, force, watcher, command)
+
+
+def _run(
+    study: StudySpec,
+    planned: Sequence[PlannedRun],
+    folder: Path | None,
+    processes: int,
+    force: bool,
+    watcher: Watcher | None,
+    command: str,
+) -> Results:
     keep = Keeper.begin(study, planned, folder, force, command)
     waiting = list({run.key: run for run in planned if run.key not in keep.done}.values())
     _rehearse(waiting)

@@ -7,6 +7,7 @@ utilisation.parquet  one row per instant and run
 constraint_load.parquet  demand and load per constraint, where constraints are used
 report.html          all of it to read
 runs/KEY.json        one finished run; its columns beside it in KEY.npz; KEY.load: of an input, load per constraint
+.lock                held by the one study that writes here
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.spec import StudySpec
 
-MANIFEST, SUMMARY, REPORT, RUNS = "manifest.json", "summary.json", "report.html", "runs"
+MANIFEST, SUMMARY, REPORT, RUNS, LOCK = "manifest.json", "summary.json", "report.html", "runs", ".lock"
 FORMAT = 1
 
 
@@ -81,6 +83,32 @@ class StoredRun(msgspec.Struct, frozen=True):
     key: str
     summary: RunSummary
     trace: TraceFacts
+
+
+@contextlib.contextmanager
+def sole_writer(folder: Path | None) -> Iterator[None]:
+    """Keep every other study out of a results folder while this one writes there.
+
+    Raises:
+        InputError: another process writes there, or the folder cannot be made.
+    """
+    if folder is None or folder.is_file():  # what is wrong with a file is said where the folder is opened
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK)
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InputError(
+            str(folder), "another study is being written there; wait until it ends, or give another folder"
+        ) from None
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class ResultsFolder:

@@ -142,7 +142,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet", "constraint_load.parquet",
-        "report.html", "runs",
+        "report.html", "runs", ".lock",
     }  # fmt: skip
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [
@@ -228,6 +228,21 @@ def test_a_study_that_fails_before_its_first_run_leaves_the_folder_free(tmp_path
     with pytest.raises(InputError, match=r"wrong\.tr:1"):
         compare("megha", trace=wrong, workers=60, folder=tmp_path / "results")
     assert compare("megha", **SETTING, folder=tmp_path / "results").runs
+
+
+def test_two_studies_cannot_write_one_folder_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+
+    class Second(Diary):
+        def started(self, run: PlannedRun) -> None:
+            with pytest.raises(InputError, match="another study is being written there; wait until it ends"):
+                compare("megha", **SETTING, folder=folder)
+            super().started(run)
+
+    diary = Second()
+    assert compare("megha", **SETTING, folder=folder, watcher=diary).runs
+    assert diary.begun, "the second study was tried"
+    assert compare("megha", **SETTING, folder=folder).runs, "the folder is free again"
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_any_run(tmp_path: Path, monkeypatch: Any) -> None:
