@@ -3,7 +3,8 @@
 Every case is one `volery compare --json` in a fresh process on one core. Speed is tasks per CPU second of the run
 itself (building the components and creating job and task objects included, reading the trace not), the best of N:
 other programs on the machine can only slow a run down. Memory is the peak of that process. A bar is what the project
-promises.
+promises. Machines differ by more than two: `yardstick_s` is what a fixed loop of plain Python costs here, so that figures
+of two machines can be compared.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +85,41 @@ def measure(case: Case, repeat: int) -> dict[str, Any]:
     }
 
 
+def yardstick() -> float:
+    """CPU seconds of a fixed loop of calls, dict look-ups and attribute changes, the best of five."""
+
+    class Counter:
+        __slots__ = ("value",)
+
+        def __init__(self) -> None:
+            self.value = 0
+
+        def add(self, amount: int) -> None:
+            self.value += amount
+
+    best = float("inf")
+    for _ in range(5):
+        begun, counters = time.process_time(), {str(i): Counter() for i in range(100)}
+        names = [str(i * 37 % 100) for i in range(1000)]
+        for _ in range(1000):
+            for name in names:
+                counters[name].add(1)
+        best = min(best, time.process_time() - begun)
+    return round(best, 4)
+
+
+def processor() -> str:
+    """What the system calls its processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    found = [
+        line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "cpu family", "cpu MHz"))
+    ]
+    return ", ".join(found[:3])
+
+
 def main() -> None:
     """Measure the cases whose name contains one of the given words, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -91,7 +128,13 @@ def main() -> None:
     arguments = parser.parse_args()
     chosen = [case for case in CASES if not arguments.words or any(word in case.name for word in arguments.words)]
     results = [measure(case, arguments.repeat) for case in chosen]
-    machine = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system()}
+    machine = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "processor": processor(),
+        "yardstick_s": yardstick(),
+    }
     print(json.dumps({"machine": machine, "results": results}, indent=2))
 
 
