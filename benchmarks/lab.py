@@ -3,8 +3,8 @@
 Every case is one `volery compare --json` in a fresh process on one core. Speed is tasks per CPU second of the run
 itself (building the components and creating job and task objects included, reading the trace not), the best of N:
 other programs on the machine can only slow a run down. Memory is the peak of that process. A bar is what the project
-promises. Machines differ by more than a factor of two: `yardstick_s` is what a fixed loop of plain Python costs here, so
-that figures of two machines can be compared.
+promises. Machines differ by more than a factor of two: `yardstick_s` is what a fixed loop of plain Python costs here,
+so that figures of two machines can be compared.
 """
 
 from __future__ import annotations
