@@ -90,7 +90,10 @@ def configure(architecture: Architecture, given: Mapping[str, Any]) -> msgspec.S
         try:
             msgspec.convert({**defaults, name: value}, type(architecture.defaults), strict=False)
         except msgspec.ValidationError as error:
-            problem = str(error).split(" - at")[0]
-            raise InputError(f"{architecture.name}:{name}", f"{value!r} does not fit: {problem}") from None
+            hint = get_type_hints(type(architecture.defaults))[name]
+            problem = f"does not fit: {str(error).split(' - at')[0]}"
+            if get_origin(hint) is Literal:
+                problem = "is not one of its values" + suggestion(str(value), get_args(hint))
+            raise InputError(f"{architecture.name}:{name}", f"{value!r} {problem}") from None
     config: msgspec.Struct = msgspec.convert({**defaults, **given}, type(architecture.defaults), strict=False)
     return config

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
@@ -185,6 +185,8 @@ def make_study(
 
 def checked_value(value: Any, kind: Any, place: str) -> Any:
     """The value as its declared type; an InputError at `place` when it is not one."""
+    if get_origin(kind) is Literal and isinstance(value, str) and value not in get_args(kind):
+        raise InputError(place, f"there is no {value!r}{suggestion(value, get_args(kind))}")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

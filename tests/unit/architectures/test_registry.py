@@ -32,15 +32,21 @@ def test_an_unknown_parameter_gets_a_suggestion() -> None:
     [
         ("megha", "gms", "0"),
         ("megha", "gms", "several"),
-        ("megha", "match", "best"),
         ("megha", "heartbeat_s", "-1"),
         ("pigeon", "weight", "-2"),
-        ("pigeonc", "constraint_counting", "about"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_by_name(design: str, name: str, value: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"{design}:{name}: {value!r} does not fit")):
         configure(lookup(design), {name: value})
+
+
+def test_a_word_that_is_none_of_the_values_gets_a_suggestion_or_all_of_them() -> None:
+    known = "megha:match: 'best' is not one of its values; known are min-constraints, random"
+    with pytest.raises(InputError, match=known):
+        configure(lookup("megha"), {"match": "best"})
+    with pytest.raises(InputError, match="'published' is not one of its values; did you mean 'published-code'"):
+        configure(lookup("pigeonc"), {"constraint_counting": "published"})
 
 
 def test_text_is_read_as_the_parameters_type() -> None:

@@ -64,7 +64,7 @@ def test_file_names_are_relative_to_the_study_file(tmp_path: Path) -> None:
         ("[axis]", "[axes]", r"study\.axis: unknown table; did you mean 'axes'"),
         ('nmae = "x"', 'name = "small"', r"study\.study\.nmae: unknown key; known are name|did you mean 'name'"),
         ("name = 5", 'name = "small"', r"study\.name: expected a name, not 5"),
-        ('constraints = "sharma"', 'constraints = "sharma2011"', r"study\.workload\.constraints: invalid enum value"),
+        ('constraints = "sharma"', 'constraints = "sharma2011"', r"study\.workload\.constraints: there is no 'sharma'"),
         ("delay_us = -1", "delay_us = 250", r"study\.network\.delay_us: expected int >= 0, not -1"),
         ("seeds = 0", "seeds = 2", r"study\.axes\.seeds: expected a number of seeds >= 1"),
         ("seeds = [0, 1.5]", "seeds = 2", r"study\.axes\.seeds\[1\]: expected int"),
