@@ -68,7 +68,10 @@ def test_a_default_that_is_spelled_out_makes_no_other_study() -> None:
         ({"workers": ["ten"]}, r"workers\[0\]: expected int, got str, not 'ten'"),
         ({"workers": []}, "workers: is missing"),
         ({"workers": [10, 10]}, r"workers\[1\]: 10 stands here twice"),
-        ({"workers": [10], "durations": ["whole"]}, r"durations\[0\]: there is no 'whole'; did you mean 'whole-seconds'"),
+        (
+            {"workers": [10], "durations": ["whole"]},
+            r"durations\[0\]: there is no 'whole'; did you mean 'whole-seconds'",
+        ),
         ({"workers": [10], "cutoff_s": [-1.0]}, r"cutoff_s\[0\]: expected float > 0"),
         ({"workers": [10], "delay_us": [-1]}, r"delay_us\[0\]: expected int >= 0"),
         ({"workers": [10], "links": [{"lm:node": -1}]}, r"links\[0\]: expected int >= 0"),
