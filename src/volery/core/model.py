@@ -43,12 +43,14 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         job: the job that it belongs to.
         constraints: bit set of the machine constraints that it needs.
         estimate_us: what schedulers may assume about its duration: the job's mean task duration.
+        payload: what to run, for the executor alone; schedulers carry it and never look.
     """
 
     id: TaskId
     job: JobId
     constraints: int = 0
     estimate_us: Time = 0
+    payload: bytes = b""
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
