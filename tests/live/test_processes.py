@@ -1,0 +1,351 @@
+"""The process executor: real processes come back right, and none is ever left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from volery.core.errors import InputError
+from volery.core.model import Task
+from volery.live.command import Call, Command, encode_payload
+from volery.live.executor import TaskReport
+from volery.live.orphans import ProcessLedger
+from volery.live.processes import ProcessExecutor
+from volery.live.proctable import processes, status_of
+
+LIMIT_S = 30
+
+
+class Bench:
+    """An executor, and what it has told both audiences."""
+
+    def __init__(self, folder: Path) -> None:
+        self.reports: list[TaskReport] = []
+        self.outcomes: dict[int, str] = {}
+        self._changed = asyncio.Event()
+        self.executor = ProcessExecutor(folder, report=self._heard)
+        self._started = 0
+
+    def _heard(self, report: TaskReport) -> None:
+        self.reports.append(report)
+        self._changed.set()
+
+    def _ended(self, task: Task, attempt: int, outcome: str) -> None:
+        assert task.id not in self.outcomes
+        self.outcomes[task.id] = outcome
+        self._changed.set()
+
+    def start(self, command: Command | Call) -> int:
+        number = self._started
+        self._started += 1
+        self.executor.start("node/7", Task(number, 3, payload=encode_payload(command)), 0, self._ended)
+        return number
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def run(self, command: Command | Call) -> TaskReport:
+        number = self.start(command)
+        await self.until(lambda: number in self.outcomes)
+        last = [report for report in self.reports if report.task == number][-1]
+        assert last.state == self.outcomes[number]
+        return last
+
+
+def bench(folder: Path, scenario: Callable[[Bench], Awaitable[None]]) -> None:
+    async def play() -> None:
+        played = Bench(folder)
+        try:
+            await scenario(played)
+        finally:
+            await played.executor.close()
+
+    asyncio.run(play())
+
+
+def sh(script: str, **settings: object) -> Command:
+    return Command(("sh", "-c", script), **settings)  # type: ignore[arg-type]  # settings of whatever kind they are
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+async def written(path: Path, line_count: int = 1) -> list[str]:
+    """The lines of a file that a process is about to write."""
+    async with asyncio.timeout(LIMIT_S):
+        while len(lines_of(path)) < line_count:
+            await asyncio.sleep(0.005)
+    return lines_of(path)
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while (status := status_of(pid)) and status.lives:
+            await asyncio.sleep(0.005)
+
+
+def is_gone(pid: int) -> bool:
+    status = status_of(pid)
+    return status is None or not status.lives
+
+
+def test_a_process_gets_its_folder_environment_and_input(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        script = (
+            "cat; pwd; echo $COLOUR $VOLERY_JOB $VOLERY_TASK $VOLERY_INDEX $VOLERY_ATTEMPT $VOLERY_NODE; echo bad >&2"
+        )
+        end = await it.run(sh(script, index=5, stdin=b"given\n", env={"COLOUR": "blue"}))
+        assert (end.state, end.exit_code, end.reason, end.node) == ("finished", 0, "", "node/7")
+        folder = tmp_path / "3" / "0.0"
+        assert end.folder == str(folder)
+        assert lines_of(folder / "stdout") == ["given", str(folder), "blue 3 0 5 0 node/7"]
+        assert lines_of(folder / "stderr") == ["bad"]
+        assert [report.state for report in it.reports] == ["running", "finished"]
+        assert it.reports[0].at_unix_us <= it.reports[1].at_unix_us
+
+    bench(tmp_path, scenario)
+
+
+def test_each_process_leads_a_session_of_its_own(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        end = await it.run(sh("cut -d' ' -f5,6 /proc/self/stat; echo $$"))
+        numbers, own = lines_of(Path(end.folder) / "stdout")
+        assert numbers == f"{own} {own}"
+
+    bench(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "reason"),
+    [
+        (sh("exit 3"), 3, "exit code 3"),
+        (sh("kill -USR1 $$"), -signal.SIGUSR1, "ended by signal SIGUSR1"),
+        (sh("exec sleep 60", timeout_s=0.05), -signal.SIGTERM, "timeout: it ran for more than 0.05 s"),
+        (sh("trap '' TERM; while :; do read x; done </dev/zero", timeout_s=0.05, grace_s=0.05), -9, "timeout"),
+        (sh("echo x >a.txt", outputs=("a.txt", "b.txt")), 0, "it left no b.txt"),
+        (Command(("no-such-program",)), None, "not started: no-such-program: No such file or directory"),
+        (Command(("true",), cwd="/no/such/folder"), None, "not started: the working directory /no/such/folder"),
+        (Command(("true\0",)), None, "not started: embedded null byte"),
+        (Command(()), None, "not started: the task carries no command"),
+        (Call(b""), None, "not started: the task carries no command"),
+    ],
+)
+def test_what_goes_wrong_is_told(tmp_path: Path, command: Command, exit_code: int | None, reason: str) -> None:
+    async def scenario(it: Bench) -> None:
+        end = await it.run(command)
+        assert (end.state, end.exit_code) == ("failed", exit_code)
+        assert reason in end.reason
+
+    bench(tmp_path, scenario)
+
+
+def test_a_task_without_payload_fails_with_a_reason(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        it.executor.start("node/0", Task(0, 0), 0, it._ended)
+        await it.until(lambda: it.outcomes)
+        assert "carries no payload" in it.reports[0].reason
+
+    bench(tmp_path, scenario)
+
+
+def test_outputs_that_are_there_are_a_success(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        assert (await it.run(sh("echo x >a.txt", outputs=("a.txt",)))).state == "finished"
+
+    bench(tmp_path, scenario)
+
+
+def test_ten_megabytes_of_output_come_back_right(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        program = "import sys; [sys.stdout.write('%09d\\n' % n) for n in range(1_000_000)]"
+        end = await it.run(Command((sys.executable, "-c", program)))
+        content = (Path(end.folder) / "stdout").read_bytes()
+        assert content == b"".join(b"%09d\n" % n for n in range(1_000_000))
+
+    bench(tmp_path, scenario)
+
+
+def test_many_processes_all_end_once(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        for n in range(100):
+            it.start(sh(f"exit {n % 3}"))
+        await it.until(lambda: len(it.outcomes) == 100)
+        codes = {report.task: report.exit_code for report in it.reports if report.state != "running"}
+        assert codes == {n: n % 3 for n in range(100)}
+
+    bench(tmp_path, scenario)
+
+
+def test_a_killed_task_leaves_nothing_even_of_what_ignores_the_request(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        stubborn = "trap '' TERM; echo $$; while :; do sleep 0.01; done"
+        moved = (
+            f'{sys.executable} -c "import os, time; os.setpgid(0, 0); print(os.getpid(), flush=True); time.sleep(60)"'
+        )
+        task = it.start(sh(f'(sh -c "$STUBBORN" &) ; {moved} & wait', env={"STUBBORN": stubborn}, grace_s=0.1))
+        pids = [int(line) for line in await written(tmp_path / "3" / "0.0" / "stdout", 2)]
+        it.executor.kill(task, 0)
+        await it.until(lambda: task in it.outcomes)
+        assert it.outcomes[task] == "killed"
+        assert it.reports[-1].exit_code == -signal.SIGTERM
+        assert [pid for pid in pids if not is_gone(pid)] == []
+
+    bench(tmp_path, scenario)
+
+
+def test_the_whole_group_has_its_grace_although_the_first_process_has_none_left(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        tidy = "trap 'sleep 0.1; echo tidied; exit' TERM; echo ready; while :; do sleep 0.01; done"
+        task = it.start(sh('sh -c "$TIDY" & wait', env={"TIDY": tidy}, grace_s=20.0))
+        out = tmp_path / "3" / "0.0" / "stdout"
+        await written(out)
+        begun = time.monotonic()
+        it.executor.kill(task, 0)
+        await it.until(lambda: task in it.outcomes)
+        assert lines_of(out) == ["ready", "tidied"]
+        assert time.monotonic() - begun < 10
+
+    bench(tmp_path, scenario)
+
+
+def test_what_a_finished_command_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        end = await it.run(sh("trap '' TERM; sleep 60 & echo $!"))
+        assert end.state == "finished"
+        await gone(int(lines_of(Path(end.folder) / "stdout")[0]))
+
+    bench(tmp_path, scenario)
+
+
+def test_a_task_that_waits_is_killed_without_being_started(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        task = it.start(sh("echo started"))
+        it.executor.kill(task, 0)
+        it.executor.kill(task, 0)
+        it.executor.kill(99, 0)
+        assert it.outcomes == {task: "killed"}
+        assert [report.state for report in it.reports] == ["killed"]
+        assert not (tmp_path / "3").exists()
+
+    bench(tmp_path, scenario)
+
+
+def test_a_repeated_start_is_ignored(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        task = Task(0, 3, payload=encode_payload(sh("echo once")))
+        it.executor.start("node/7", task, 0, it._ended)
+        it.executor.start("node/7", task, 0, it._ended)
+        await it.until(lambda: it.outcomes)
+        assert len(it.reports) == 2
+
+    bench(tmp_path, scenario)
+
+
+def test_closing_ends_everything_in_silence(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        it.start(sh("trap '' TERM; echo $$; while :; do sleep 0.01; done", grace_s=0.05))
+        (line,) = await written(tmp_path / "3" / "0.0" / "stdout")
+        it.start(sh("true"))
+        await it.executor.close()
+        assert is_gone(int(line))
+        assert not it.outcomes
+        it.start(sh("true"))
+
+    bench(tmp_path, scenario)
+
+
+def killed_agent(folder: Path, script: str) -> list[int]:
+    """The pids that a task has printed whose agent was killed then."""
+    argv = [sys.executable, str(Path(__file__).parent / "agent.py"), str(folder), "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"running\n"
+        asyncio.run(written(folder / "0" / "0.0" / "stdout", 2))
+        agent.kill()
+    return [int(line) for line in lines_of(folder / "0" / "0.0" / "stdout")]
+
+
+def test_an_agent_that_was_killed_leaves_no_orphan_after_its_restart(tmp_path: Path) -> None:
+    daemon = f'{sys.executable} -c "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"'
+    pids = killed_agent(tmp_path, f"trap '' TERM; {daemon} & sh -c 'echo $$; sleep 60; :'")
+    assert not any(is_gone(pid) for pid in pids)
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+    async def scenario(it: Bench) -> None:
+        assert {*pids} <= {*it.executor.orphans}
+        assert other.pid not in it.executor.orphans
+
+    bench(tmp_path, scenario)
+    assert all(is_gone(pid) for pid in pids)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+    assert not [status.pid for status in processes() if status.lives and status.pid in pids]
+
+
+def test_a_pid_that_now_belongs_to_another_is_never_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        ledger = ProcessLedger(tmp_path)
+        ledger.add(other.pid)
+        ledger.close()
+        status = status_of(other.pid)
+        assert status is not None
+        record = tmp_path / "processes"
+        record.write_text(record.read_text().replace(f" {status.started}\n", f" {status.started - 1}\n"))
+        ledger = ProcessLedger(tmp_path)
+        ledger.close()
+        assert ledger.killed == []
+        assert other.poll() is None
+        other.kill()
+
+
+def test_records_of_another_boot_and_torn_lines_are_no_records(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        status = status_of(other.pid)
+        assert status is not None
+        record = tmp_path / "processes"
+        record.write_text(f"boot another\n+{status.pid} {status.started}\n")
+        ProcessLedger(tmp_path).close()
+        assert other.poll() is None
+        record.write_text(record.read_text() + f"+{status.pid} {status.started}")
+        ProcessLedger(tmp_path).close()
+        assert other.poll() is None
+        record.write_text(record.read_text() + f"+{status.pid} {status.started}\n")
+        ledger = ProcessLedger(tmp_path)
+        ledger.close()
+        assert ledger.killed == [other.pid]
+        assert other.wait() == -signal.SIGKILL
+
+
+def test_the_record_of_what_runs_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("volery.live.orphans.COMPACT_LINES", 10)
+    ledger = ProcessLedger(tmp_path)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        for _ in range(100):
+            ledger.add(other.pid)
+            ledger.remove(other.pid)
+        ledger.add(other.pid)
+        assert len(lines_of(tmp_path / "processes")) < 30
+        ledger.close()
+        assert ProcessLedger(tmp_path).killed == [other.pid]
+
+
+def test_two_agents_cannot_share_a_state_folder(tmp_path: Path) -> None:
+    ledger = ProcessLedger(tmp_path)
+    with pytest.raises(InputError, match="another node agent uses this state folder"):
+        ProcessLedger(tmp_path)
+    ledger.close()
+    with pytest.raises(InputError, match="cannot be used"):
+        ProcessLedger(Path(os.devnull) / "state")
