@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from volery.core.model import Task
+from volery.live.agent import NodeAgent
 from volery.live.command import Command, encode_payload
 from volery.live.executor import TaskReport
-from volery.live.processes import ProcessExecutor
 
 
 async def run(folder: Path, argv: tuple[str, ...]) -> None:
@@ -20,7 +20,7 @@ async def run(folder: Path, argv: tuple[str, ...]) -> None:
         sys.stdout.write(f"{report.state}\n")
         sys.stdout.flush()
 
-    executor = ProcessExecutor(folder, report=tell)
+    executor = NodeAgent(folder, report=tell)
     task = Task(0, 0, payload=encode_payload(Command(argv)))
     executor.start("node/0", task, 0, lambda task, attempt, outcome: None)
     await asyncio.Event().wait()

@@ -41,10 +41,12 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
 
     Args:
         pickled: (function, arguments, named arguments), pickled by the client.
+        index: place of the task in its job, from 0.
         timeout_s: seconds after which it has failed; 0: never.
     """
 
     pickled: bytes
+    index: int = 0
     timeout_s: float = 0.0
 
 

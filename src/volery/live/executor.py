@@ -7,6 +7,7 @@ into TaskFinished). Whoever submitted the job wants more (exit code, times, wher
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Literal, Protocol
 
@@ -48,6 +49,15 @@ class TaskReport(Message, frozen=True):
     reason: str = ""
     folder: str = ""
     result: bytes = b""
+
+
+def report_now(
+    node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
+    folder: str = "", result: bytes = b"",
+) -> TaskReport:  # fmt: skip
+    """A report on what has just happened."""
+    at_unix_us = time.time_ns() // 1000
+    return TaskReport(task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result)
 
 
 Report = Callable[[TaskReport], None]

@@ -56,16 +56,16 @@ class ProcessLedger:
         self._file = self._rewritten()
 
     def add(self, pid: int) -> None:
-        """A process group of ours has begun."""
+        """A process group of ours has begun; one that is gone already needs no record."""
         status = status_of(pid)
-        assert status is not None, f"process {pid} has been reaped before it was written down"
-        self._running[pid] = status.started
-        self._write(f"+{pid} {status.started}\n")
+        if status is not None:
+            self._running[pid] = status.started
+            self._write(f"+{pid} {status.started}\n")
 
     def remove(self, pid: int) -> None:
         """It is gone."""
-        del self._running[pid]
-        self._write(f"-{pid}\n")
+        if self._running.pop(pid, None) is not None:
+            self._write(f"-{pid}\n")
 
     def close(self) -> None:
         """Give the folder up; whatever is still written down is for the next agent to kill."""

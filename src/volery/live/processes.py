@@ -14,7 +14,6 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -22,7 +21,8 @@ from typing import Final, Literal
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Command, decode_payload
-from volery.live.executor import AttemptState, OnEnd, Report, TaskReport
+from volery.live.executor import AttemptState, OnEnd, Report, report_now
+from volery.live.folders import AttemptFolders, attempt_environment
 from volery.live.orphans import ProcessLedger
 from volery.live.proctable import Status, processes
 
@@ -83,23 +83,15 @@ class ProcessExecutor:
     """Runs commands.
 
     Args:
-        folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and the files of the task.
-        state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
+        folders: of the attempts; a process runs in its own.
+        ledger: what runs is written down there; its owner closes it after this executor.
         report: hears of every start and end.
-
-    Attributes:
-        orphans: the processes that an earlier agent had left, killed now.
-
-    Raises:
-        InputError: a folder cannot be used, or another agent uses it.
     """
 
-    def __init__(self, folder: Path, state: Path | None = None, report: Report | None = None) -> None:
-        self._folder = folder.resolve()
-        self._ledger = ProcessLedger(state or self._folder / "agent")
-        self.orphans: Sequence[int] = self._ledger.killed
+    def __init__(self, folders: AttemptFolders, ledger: ProcessLedger, report: Report | None = None) -> None:
+        self._folders = folders
+        self._ledger = ledger
         self._report = report
-        self._environment = {**os.environ, self._ledger.mark[0]: self._ledger.mark[1]}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._waiting: deque[_Attempt] = deque()
         self._attempts: dict[tuple[TaskId, int], _Attempt] = {}
@@ -109,7 +101,6 @@ class ProcessExecutor:
         self._spawner: asyncio.Handle | None = None
         self._closed = False
         self._empty = asyncio.Event()
-        self._jobs: set[int] = set()
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
         """Start an attempt as soon as the loop is free; one that has been started already is ignored."""
@@ -133,9 +124,7 @@ class ProcessExecutor:
             self._stop(found, "killed")
 
     async def close(self) -> None:
-        """End everything, with at most two seconds of grace, and give the state folder up."""
-        if self._closed:
-            return
+        """End everything, with at most two seconds of grace."""
         self._closed = True
         for attempt in [*self._attempts.values()]:
             if attempt.popen is None:
@@ -148,7 +137,6 @@ class ProcessExecutor:
         if self._attempts:
             await self._empty.wait()
         os.close(self._nothing)
-        self._ledger.close()
 
     def _spawn_some(self) -> None:
         self._spawner = None
@@ -166,7 +154,7 @@ class ProcessExecutor:
         if not isinstance(command, Command) or not command.argv:
             raise ValueError("the task carries no command with a program")
         attempt.command = command
-        attempt.folder = folder = self._folder_of(attempt)
+        attempt.folder = folder = self._folders.make(attempt.task, attempt.attempt)
         stdin, stdout = self._nothing, -1
         opened: list[int] = []
         try:
@@ -201,25 +189,11 @@ class ProcessExecutor:
             attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
         self._tell(attempt, "running")
 
-    def _folder_of(self, attempt: _Attempt) -> Path:
-        job = self._folder / str(attempt.task.job)
-        if attempt.task.job not in self._jobs:
-            job.mkdir(parents=True, exist_ok=True)
-            self._jobs.add(attempt.task.job)
-        folder = job / f"{attempt.task.id}.{attempt.attempt}"
-        with suppress(FileExistsError):
-            folder.mkdir()
-        return folder
-
     def _environment_of(self, attempt: _Attempt, command: Command) -> dict[str, str]:
         return {
-            **self._environment,
+            **os.environ,
             **command.env,
-            "VOLERY_JOB": str(attempt.task.job),
-            "VOLERY_TASK": str(attempt.task.id),
-            "VOLERY_INDEX": str(command.index),
-            "VOLERY_ATTEMPT": str(attempt.attempt),
-            "VOLERY_NODE": attempt.node,
+            **attempt_environment(attempt.node, attempt.task, attempt.attempt, command.index),
             self._ledger.mark[0]: self._ledger.mark[1],
         }
 
@@ -303,10 +277,7 @@ class ProcessExecutor:
     def _tell(self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "") -> None:
         if self._report is not None:
             folder = str(attempt.folder) if attempt.popen is not None else ""
-            task, now_us = attempt.task, time.time_ns() // 1000
-            self._report(
-                TaskReport(task.id, task.job, attempt.attempt, attempt.node, state, now_us, exit_code, reason, folder)
-            )
+            self._report(report_now(attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder))
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
@@ -324,7 +295,7 @@ def _judge(attempt: _Attempt, code: int) -> tuple[Outcome, str]:
     if attempt.stop == "timeout":
         return "failed", f"timeout: it ran for more than {command.timeout_s:g} s"
     if code < 0:
-        return "failed", f"ended by signal {_signal_name(-code)}"
+        return "failed", f"ended by signal {signal_name(-code)}"
     if code:
         return "failed", f"exit code {code}"
     at = Path(command.cwd or attempt.folder)
@@ -332,7 +303,8 @@ def _judge(attempt: _Attempt, code: int) -> tuple[Outcome, str]:
     return ("failed", f"it left no {', '.join(missing)} in {at}") if missing else ("finished", "")
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
