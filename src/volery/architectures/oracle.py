@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.events import Measured, MoreTasks, Submit, TaskFinished
+from volery.core.events import Cancel, Measured, MoreTasks, Submit, TaskFinished
 from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -29,6 +29,12 @@ class Launch(Message, frozen=True):
 
 class Completed(Message, frozen=True):
     """Node > scheduler: the task has finished."""
+
+    task: TaskId
+
+
+class Kill(Message, frozen=True):
+    """Scheduler > node: end the task; Completed follows."""
 
     task: TaskId
 
@@ -97,6 +103,16 @@ class Scheduler(Component):
             self._launch(waiting, unit)
         self._jobs.finished(task.job)
 
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the job's waiting tasks and kill the others."""
+        if self._jobs.cancel(message, source):
+            for task, unit in self._running.values():
+                if task.job == message.job:
+                    self._port.send(self._nodes[unit], Kill(task.id))
+            dropped = self._queue.remove(lambda task: task.job == message.job)
+            if dropped:
+                self._jobs.finished(message.job, len(dropped))
+
     def check(self) -> None:
         """No slot idles that a waiting task could use."""
         for mask in self._queue.masks():
@@ -105,6 +121,7 @@ class Scheduler(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
         MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
         Completed: on_completed,
     }
 
@@ -123,11 +140,15 @@ class Node(Component):
             self._launched = message.number
             self._port.launch(message.task, 0)
 
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        self._port.kill(message.task, 0)
+
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end."""
         self._port.send("oracle/0", Completed(event.task.id))
 
-    receives = {Launch: on_launch, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base class
+    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
 
 
 def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
@@ -144,7 +165,7 @@ ORACLE = Architecture(
     summary="omniscient central scheduler without delay: the yardstick",
     source="none; the ideal that papers compare with",
     defaults=OracleConfig(),
-    messages=frozenset({Launch, Completed}),
+    messages=frozenset({Launch, Kill, Completed}),
     stages={
         Stage.J1: Realisation("Scheduler.on_submit"),
         Stage.T2: Realisation("Scheduler.on_completed", "full", "first come first served among the tasks that fit"),

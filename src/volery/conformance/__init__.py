@@ -5,6 +5,7 @@ test runner. A design is judged with its own defaults on clusters of about 40 ma
 there is passed with other defaults (`msgspec.structs.replace(architecture, defaults=...)`).
 """
 
+from volery.conformance.cancelling import check_cancel
 from volery.conformance.determinism import (
     check_builds_share_nothing,
     check_codec_changes_nothing,
@@ -44,6 +45,7 @@ __all__ = [
     "NotQuietError",
     "check_allocation_adds_up",
     "check_builds_share_nothing",
+    "check_cancel",
     "check_capacity_and_constraints",
     "check_codec_changes_nothing",
     "check_costly_roles_saturate",

@@ -2,7 +2,8 @@
 
 The submitter's protocol stands here too, because every architecture speaks it with the driver:
 Submit (then MoreTasks for a job too large for one message) > JobAccepted | JobRejected; JobAccepted > JobDone.
-A job is recognised by its id: submitting it again is answered again and starts nothing twice.
+A job is recognised by its id: submitting it again is answered again and starts nothing twice. Cancel, too, is answered
+by JobDone, as soon as nothing of the job runs any more.
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ class MoreTasks(Message, frozen=True):
     tasks: tuple[Task, ...]
 
 
+class Cancel(Message, frozen=True):
+    """The job is given up: tasks that wait never run, tasks that run are killed, and JobDone follows.
+
+    A job that is done already, or not known, is told done at once and never runs.
+    """
+
+    job: JobId
+
+
 class JobAccepted(Message, frozen=True):
     """The job is known and will be answered by JobDone."""
 
@@ -45,7 +55,10 @@ class JobRejected(Message, frozen=True):
 
 
 class JobDone(Message, frozen=True):
-    """Every task that some machine can run has finished; `unsatisfiable` tasks fit no machine and never ran."""
+    """Every task that some machine can run has finished; `unsatisfiable` tasks fit no machine and never ran.
+
+    Of a cancelled job nothing runs any more.
+    """
 
     job: JobId
     unsatisfiable: int = 0
@@ -86,7 +99,7 @@ class PeerBack(msgspec.Struct, frozen=True, gc=False):
 
 Event = Message | TimerFired | TaskFinished | Computed | PeerLost | PeerBack
 
-SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset({Submit, MoreTasks, JobAccepted, JobRejected, JobDone})
+SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobRejected, JobDone})
 
 
 class Counted(msgspec.Struct, frozen=True, gc=False):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Submit
+from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Submit
 from volery.core.model import Address, JobId, Message, Task, Time
 
 Send = Callable[[Address, Message], None]
 
 RETRY_AFTER_US: Time = 1_000_000
+NO_MORE: Final = -1
+"""Where no chunk of tasks begins."""
 
 
 class JobLedger:
@@ -18,9 +21,22 @@ class JobLedger:
     Args:
         send: the owner's port.
         queue_max: refuse jobs while tasks wait and more than this would; 0 = never. An empty queue takes any job.
+
+    Attributes:
+        cancelled: the open jobs that were cancelled; their tasks may be on their way back to the owner.
     """
 
-    __slots__ = ("_done", "_queue_max", "_received", "_remaining", "_send", "_submitter", "_unsatisfiable")
+    __slots__ = (
+        "_announced",
+        "_done",
+        "_queue_max",
+        "_received",
+        "_remaining",
+        "_send",
+        "_submitter",
+        "_unsatisfiable",
+        "cancelled",
+    )
 
     def __init__(self, send: Send, queue_max: int = 0) -> None:
         self._send = send
@@ -30,6 +46,8 @@ class JobLedger:
         self._submitter: dict[JobId, Address] = {}
         self._unsatisfiable: dict[JobId, int] = {}
         self._done: dict[JobId, int] = {}
+        self._announced: dict[JobId, int] = {}
+        self.cancelled: set[JobId] = set()
 
     def __len__(self) -> int:
         """How many jobs are open."""
@@ -52,6 +70,8 @@ class JobLedger:
         self._remaining[job.id] = job.task_count
         self._received[job.id] = len(job.tasks)
         self._submitter[job.id] = source
+        if job.task_count > len(job.tasks):
+            self._announced[job.id] = job.task_count
         if not job.task_count:
             self._close(job.id)
         return job.tasks
@@ -62,6 +82,22 @@ class JobLedger:
             return ()
         self._received[message.job] += len(message.tasks)
         return message.tasks
+
+    def cancel(self, message: Cancel, source: Address) -> bool:
+        """Give a job up; the owner drops its tasks and counts them as finished when this returns True.
+
+        Chunks that have not come yet count as finished now. A job that is not open is answered at once.
+        """
+        job = message.job
+        if job not in self._remaining:
+            self._send(source, JobDone(job, self._done.setdefault(job, 0)))
+            return False
+        self.cancelled.add(job)
+        missing = self._announced.pop(job) - self._received[job] if job in self._announced else 0
+        self._received[job] = NO_MORE
+        if missing:
+            self.finished(job, missing)
+        return job in self._remaining
 
     def finished(self, job: JobId, count: int = 1) -> None:
         """Tasks of the job have finished; the last one answers the submitter."""
@@ -76,5 +112,7 @@ class JobLedger:
 
     def _close(self, job: JobId) -> None:
         del self._remaining[job], self._received[job]
+        self._announced.pop(job, None)
+        self.cancelled.discard(job)
         unsatisfiable = self._done[job] = self._unsatisfiable.pop(job, 0)
         self._send(self._submitter.pop(job), JobDone(job, unsatisfiable))

@@ -12,6 +12,7 @@ keeps sets and numbers in two arrays from then on and needs five operations.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -98,6 +99,25 @@ class ConstraintQueue:
                 if head < best:
                     best, chosen = head, slot
         return None if chosen < 0 else self._take(chosen)
+
+    def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+        """Take every task of this kind out, wherever it stands; the others keep their places. One pass over all."""
+        removed: list[Task] = []
+        for mask in self.masks():
+            slot = self._slots[mask]
+            line = self._lines[slot]
+            kept = [(number, task) for number, task in line if not unwanted(task)]
+            if len(kept) == len(line):
+                continue
+            removed += [task for _, task in line if unwanted(task)]
+            if kept:
+                self._lines[slot] = kept if len(kept) < LIST_MAX else deque(kept)
+                if self._keyed:
+                    self._note(slot, mask, kept[0][0])
+            else:
+                self._close(slot, mask)
+        self.length -= len(removed)
+        return removed
 
     def _first_by_key(self, lacking: int, count: int) -> int:
         """The slot of the smallest masked key; it fits if any does."""

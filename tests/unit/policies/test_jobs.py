@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Submit
+from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Submit
 from volery.core.model import Job, Task
 from volery.policies.jobs import RETRY_AFTER_US, JobLedger
 from volery.sim.recording import RecordingPort, Sent
@@ -105,3 +105,36 @@ def test_an_idle_scheduler_takes_a_job_larger_than_its_queue() -> None:
     assert jobs.admit(job(2, 11), WHO, 1) == ()
     assert isinstance(port.drain()[0], Sent)
     assert len(jobs) == 1, "while tasks wait it is refused"
+
+
+def test_a_cancelled_job_is_done_when_its_owner_has_counted_its_tasks() -> None:
+    jobs, port = ledger()
+    jobs.admit(job(1, 3), WHO, 0)
+    assert jobs.cancel(Cancel(1), WHO)
+    assert jobs.cancelled == {1}
+    assert jobs.cancel(Cancel(1), WHO), "a repeated request is carried out again: a message may have been lost"
+    port.drain()
+    jobs.finished(1, 3)
+    assert port.drain() == [Sent(WHO, JobDone(1))]
+    assert not jobs.cancelled
+
+
+def test_chunks_of_a_cancelled_job_that_are_still_to_come_never_run() -> None:
+    jobs, port = ledger()
+    submit = job(1, 5, first_chunk=2)
+    jobs.admit(submit, WHO, 0)
+    for _ in range(2):
+        assert jobs.cancel(Cancel(1), WHO)
+    assert jobs.more(MoreTasks(1, 2, (Task(12, 1), Task(13, 1), Task(14, 1)))) == ()
+    port.drain()
+    jobs.finished(1, 2)
+    assert port.drain() == [Sent(WHO, JobDone(1))]
+    assert jobs.more(MoreTasks(1, 2, (Task(12, 1),))) == ()
+
+
+def test_a_job_that_is_cancelled_before_it_is_known_never_runs() -> None:
+    jobs, port = ledger()
+    assert not jobs.cancel(Cancel(1), WHO)
+    assert port.drain() == [Sent(WHO, JobDone(1))]
+    assert jobs.admit(job(1, 2), WHO, 0) == ()
+    assert port.drain() == [Sent(WHO, JobAccepted(1)), Sent(WHO, JobDone(1))]

@@ -54,6 +54,15 @@ class AgainstAList(RuleBasedStateMachine):
         if expected is not None:
             self.model.remove(expected)
 
+    @rule(bit=st.integers(0, BITS - 1), modulus=st.integers(1, 3))
+    def remove(self, bit: int, modulus: int) -> None:
+        def unwanted(task: Task) -> bool:
+            return bool(task.constraints >> bit & 1) and task.id % modulus == 0
+
+        removed = self.queue.remove(unwanted)
+        assert sorted(task.id for task in removed) == sorted(task.id for task in self.model if unwanted(task))
+        self.model = [task for task in self.model if not unwanted(task)]
+
     @precondition(lambda self: len(self.model) > LOOP_MAX)
     @rule(offered=st.integers(0, (1 << BITS) - 1))
     def pop_all_that_fit(self, offered: int) -> None:

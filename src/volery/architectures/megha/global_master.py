@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update
+from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update, Withdraw
 from volery.core.component import Component
-from volery.core.events import Counted, Measured, MoreTasks, Submit
+from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
 from volery.policies.match import MatchPolicy, bytes_vector, positions
@@ -81,6 +81,20 @@ class GlobalMaster(Component):
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
         self._schedule(self._jobs.more(message))
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the job's tasks that wait, and have the Local Masters kill those that are placed."""
+        if not self._jobs.cancel(message, source):
+            return
+        placed: dict[int, list[TaskId]] = {}
+        for task, partition, _ in self._placed.values():
+            if task.job == message.job:
+                placed.setdefault(self._layout.lm_of[partition], []).append(task.id)
+        for lm, tasks in placed.items():
+            self._port.send(self._lms[lm], Withdraw(tuple(tasks)))
+        dropped = self._queue.remove(lambda task: task.job == message.job)
+        if dropped:
+            self._jobs.finished(message.job, len(dropped))
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
         for task in self._place(tasks):
@@ -223,10 +237,22 @@ class GlobalMaster(Component):
         refused = [self._placed.pop(task)[0] for task in message.tasks if task in self._placed]
         self._port.observe(Counted("inconsistencies", len(refused)))
         freed = self._learn(message.update, source)
+        if self._jobs.cancelled:
+            refused = self._still_wanted(refused)
         waiting = self._place(refused) if self._eager_retry else refused
         for task in reversed(waiting):
             self._queue.push_front(task)
         self._offer_all(freed)
+
+    def _still_wanted(self, refused: Sequence[Task]) -> list[Task]:
+        """Refused tasks without those of cancelled jobs, which end here."""
+        cancelled, wanted = self._jobs.cancelled, []
+        for task in refused:
+            if task.job in cancelled:
+                self._jobs.finished(task.job)
+            else:
+                wanted.append(task)
+        return wanted
 
     def check(self) -> None:
         """While tasks wait, no unit that they could use is free in the view (unless refused tasks wait by design)."""
@@ -238,6 +264,7 @@ class GlobalMaster(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
         MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
         Notice: on_notice,
         Update: on_update,
         Inconsistency: on_inconsistency,

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Change, Completed, Inconsistency, Launch, Notice, Request, Update
+from volery.architectures.megha.messages import (
+    Change,
+    Completed,
+    Inconsistency,
+    Kill,
+    Launch,
+    Notice,
+    Request,
+    Update,
+    Withdraw,
+)
 from volery.core.component import Component
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
@@ -127,6 +137,14 @@ class LocalMaster(Component):
                 self._arm(now)
         gm.finished.append(message.task)
 
+    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+        """Kill what still runs; its unit is freed, and its GM told, when the node reports the end."""
+        for task in message.tasks:
+            owned = self._owned.get(task)
+            if owned is not None:
+                partition, bit, _ = owned
+                self._port.send(self._layout.nodes[partition][bit.bit_length() - 1], Kill(task))
+
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
         self._armed = True
@@ -170,6 +188,7 @@ class LocalMaster(Component):
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Request: on_request,
+        Withdraw: on_withdraw,
         Completed: on_completed,
         TimerFired: on_timer,
     }
@@ -197,8 +216,12 @@ class Node(Component):
             self._launched = message.number
             self._port.launch(message.task, 0)
 
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        self._port.kill(message.task, 0)
+
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report to the Local Master."""
         self._port.send(self._lm, Completed(event.task.id))
 
-    receives = {Launch: on_launch, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base class
+    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base

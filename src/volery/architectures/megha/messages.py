@@ -18,11 +18,23 @@ class Request(Message, frozen=True):
     positions: tuple[int, ...]
 
 
+class Withdraw(Message, frozen=True):
+    """GM > LM: end these tasks, which are placed in its cluster; those that have ended already are no news."""
+
+    tasks: tuple[TaskId, ...]
+
+
 class Launch(Message, frozen=True):
     """LM > node: run the task."""
 
     number: int
     task: Task
+
+
+class Kill(Message, frozen=True):
+    """LM > node: end the task; Completed follows."""
+
+    task: TaskId
 
 
 class Completed(Message, frozen=True):
@@ -60,4 +72,6 @@ class Inconsistency(Message, frozen=True):
     update: Update
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Request, Launch, Completed, Notice, Change, Update, Inconsistency})
+MESSAGES: frozenset[type[Message]] = frozenset(
+    {Request, Withdraw, Launch, Kill, Completed, Notice, Change, Update, Inconsistency}
+)

@@ -8,9 +8,9 @@ from random import Random
 from typing import Literal
 
 from volery.architectures.pigeon.groups import Supply
-from volery.architectures.pigeon.messages import Completed, GroupTasks
+from volery.architectures.pigeon.messages import Completed, GroupTasks, Withdraw, Withdrawn
 from volery.core.component import Component
-from volery.core.events import MoreTasks, Submit
+from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
 
@@ -103,6 +103,21 @@ class Distributor(Component):
         if job is not None:
             self._jobs.finished(job)
 
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Withdraw the job's tasks from all masters: which one has which is not kept."""
+        if not self._jobs.cancel(message, source):
+            return
+        withdraw = Withdraw(tuple(task for task, job in self._outstanding.items() if job == message.job))
+        for master in self._masters:
+            self._port.send(master, withdraw)
+
+    def on_withdrawn(self, message: Withdrawn, source: Address, now: Time) -> None:
+        """Tasks that will never run count as results."""
+        for task in message.tasks:
+            job = self._outstanding.pop(task, None)
+            if job is not None:
+                self._jobs.finished(job)
+
     def check(self) -> None:
         """Every outstanding task belongs to an open job."""
         assert len(self._jobs) or not self._outstanding, "tasks without an open job"
@@ -110,5 +125,7 @@ class Distributor(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
         MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Withdrawn: on_withdrawn,
         Completed: on_completed,
     }

@@ -6,7 +6,7 @@ from random import Random
 from typing import Literal
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch
+from volery.architectures.pigeon.messages import Completed, GroupTasks, Kill, Launch, Withdraw, Withdrawn
 from volery.core.component import Component
 from volery.core.events import Measured, TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
@@ -121,6 +121,21 @@ class Master(Component):
                 return task
         return self._high.pop_fitting(offered) if self._high.length else None
 
+    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+        """Drop what waits and say so; kill what runs, the end of which its node reports."""
+        unwanted = frozenset(message.tasks)
+        for task in message.tasks:
+            unit = self._owned.get(task)
+            if unit is not None:
+                self._port.send(self._group.node_of[unit], Kill(task))
+        dropped = [task.id for queue in (self._high, self._low) for task in queue.remove(lambda t: t.id in unwanted)]
+        if dropped:
+            for task in dropped:
+                del self._owners[task]
+            if not (self._low.length or self._count_all):
+                self._passed = 0
+            self._port.send(source, Withdrawn(tuple(dropped)))
+
     def check(self) -> None:
         """A unit is free or owned; no idle unit fits a waiting task that it may run (work conservation)."""
         busy = 0
@@ -132,7 +147,11 @@ class Master(Component):
             for mask in queue.masks():
                 assert not usable & self._group.matches[mask], f"idle {positions(usable)} while {mask:#x} waits"
 
-    receives = {GroupTasks: on_group_tasks, Completed: on_completed}  # noqa: RUF012 - replaced by the base class
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        GroupTasks: on_group_tasks,
+        Withdraw: on_withdraw,
+        Completed: on_completed,
+    }
 
 
 class Node(Component):
@@ -161,6 +180,10 @@ class Node(Component):
         self._last = message
         self._port.launch(message.task, 0)
 
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        self._port.kill(message.task, 0)
+
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Tell the distributor the result and the master that a worker is idle."""
         task, launch = event.task.id, self._last
@@ -173,4 +196,4 @@ class Node(Component):
         self._port.send(launch.distributor, completed)
         self._port.send(self._master, completed)
 
-    receives = {Launch: on_launch, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base class
+    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base

@@ -16,6 +16,18 @@ class GroupTasks(Message, frozen=True):
     tasks: tuple[Task, ...]
 
 
+class Withdraw(Message, frozen=True):
+    """Distributor > master: drop these tasks where they wait, kill them where they run; others are not here."""
+
+    tasks: tuple[TaskId, ...]
+
+
+class Withdrawn(Message, frozen=True):
+    """Master > distributor: these tasks were waiting and will never run."""
+
+    tasks: tuple[TaskId, ...]
+
+
 class Launch(Message, frozen=True):
     """Master > node: run the task and tell the distributor its result."""
 
@@ -24,10 +36,16 @@ class Launch(Message, frozen=True):
     distributor: Address
 
 
+class Kill(Message, frozen=True):
+    """Master > node: end the task; Completed follows."""
+
+    task: TaskId
+
+
 class Completed(Message, frozen=True):
     """Node > distributor: the result. Node > master: the worker is idle again."""
 
     task: TaskId
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({GroupTasks, Launch, Completed})
+MESSAGES: frozenset[type[Message]] = frozenset({GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed})

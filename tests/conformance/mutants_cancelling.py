@@ -1,0 +1,77 @@
+"""Broken designs that cancel too little or too much."""
+
+from __future__ import annotations
+
+from tests.conformance.mutation import assemble, mutant
+
+from volery.architectures.oracle import Kill, Node, OracleConfig, Scheduler
+from volery.core.component import Component, Deployment
+from volery.core.events import Cancel
+from volery.core.model import Address, Cluster, Time
+from volery.core.streams import Streams
+
+
+class LetsThemRun(Node):
+    """Does not kill."""
+
+    __slots__ = ()
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        pass
+
+
+@mutant("check_cancel")
+def build_lets_cancelled_tasks_run(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Scheduler(cluster), LetsThemRun, {})
+
+
+class KeepsWaiting(Scheduler):
+    """Kills what runs and leaves what waits in the queue."""
+
+    __slots__ = ()
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        if self._jobs.cancel(message, source):
+            for task, unit in self._running.values():
+                if task.job == message.job:
+                    self._port.send(self._nodes[unit], Kill(task.id))
+
+
+class ClearsTheQueue(Scheduler):
+    """Drops what waits, whosever it is."""
+
+    __slots__ = ()
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        for task in self._queue.remove(lambda task: task.job != message.job):
+            self._jobs.finished(task.job)
+        super().on_cancel(message, source, now)
+
+
+class SaysNothing(Scheduler):
+    """Forgets to count what it has dropped, so that nobody is told done."""
+
+    __slots__ = ()
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        self._queue.remove(lambda task: task.job == message.job)
+        super().on_cancel(message, source, now)
+
+
+def _oracle(scheduler: Component, cluster: Cluster) -> Deployment:
+    return assemble(cluster, scheduler, Node, {})
+
+
+@mutant("check_cancel")
+def build_runs_cancelled_tasks_later(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return _oracle(KeepsWaiting(cluster), cluster)
+
+
+@mutant("check_cancel")
+def build_cancels_the_jobs_of_others(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return _oracle(ClearsTheQueue(cluster), cluster)
+
+
+@mutant("check_cancel")
+def build_never_ends_a_cancelled_job(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return _oracle(SaysNothing(cluster), cluster)
