@@ -64,13 +64,13 @@ class JobDone(Message, frozen=True):
     unsatisfiable: int = 0
 
 
-class TimerFired(msgspec.Struct, frozen=True, gc=False):
+class TimerFired(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """A timer that the component set has come due."""
 
     key: Key
 
 
-class TaskFinished(msgspec.Struct, frozen=True, gc=False):
+class TaskFinished(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """An attempt that the component launched has ended."""
 
     task: Task
@@ -78,26 +78,29 @@ class TaskFinished(msgspec.Struct, frozen=True, gc=False):
     outcome: Outcome = "finished"
 
 
-class Computed(msgspec.Struct, frozen=True):
+class Computed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The answer to a problem that the component handed to `Port.compute`."""
 
     key: Key
     answer: Any
 
 
-class PeerLost(msgspec.Struct, frozen=True, gc=False):
+class PeerLost(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """The driver has detected that a peer no longer answers."""
 
     peer: Address
 
 
-class PeerBack(msgspec.Struct, frozen=True, gc=False):
+class PeerBack(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """A lost peer answers again, as a new incarnation."""
 
     peer: Address
 
 
 Event = Message | TimerFired | TaskFinished | Computed | PeerLost | PeerBack
+
+DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, PeerLost, PeerBack})
+"""What a driver tells a component of its own accord; encoded like messages, because journals hold them too."""
 
 SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobRejected, JobDone})
 

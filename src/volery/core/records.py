@@ -36,8 +36,31 @@ class Tally(msgspec.Struct):
     largest: int = 0
 
 
-class Records:
-    """The table of a run.
+class Facts:
+    """What components have reported.
+
+    Attributes:
+        counters: the sum of each counted fact.
+        tallies: count, sum and maximum of each measured fact.
+    """
+
+    def __init__(self) -> None:
+        self.counters: dict[str, int] = {}
+        self.tallies: dict[str, Tally] = {}
+
+    def observe(self, fact: Fact) -> None:
+        """Add a fact to its counter or tally."""
+        if isinstance(fact, Counted):
+            self.counters[fact.name] = self.counters.get(fact.name, 0) + fact.amount
+        else:
+            tally = self.tallies.setdefault(fact.name, Tally())
+            tally.count += 1
+            tally.total += fact.value
+            tally.largest = max(tally.largest, fact.value)
+
+
+class Records(Facts):
+    """The table of a run, and the facts of it.
 
     Args:
         trace: the input; its arrival times are the submit times.
@@ -53,11 +76,10 @@ class Records:
         rejections: how often a submission was refused.
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
-        counters: the sum of each counted fact.
-        tallies: count, sum and maximum of each measured fact.
     """
 
     def __init__(self, trace: Trace) -> None:
+        super().__init__()
         tasks, jobs = trace.task_count, trace.job_count
         self.trace = trace
         self.start_us = longs(tasks, NEVER)
@@ -71,18 +93,6 @@ class Records:
         self.rejections = 0
         self.lost: list[LostAttempt] = []
         self.killed: dict[tuple[TaskId, int], Time] = {}
-        self.counters: dict[str, int] = {}
-        self.tallies: dict[str, Tally] = {}
-
-    def observe(self, fact: Fact) -> None:
-        """Add a fact to its counter or tally."""
-        if isinstance(fact, Counted):
-            self.counters[fact.name] = self.counters.get(fact.name, 0) + fact.amount
-        else:
-            tally = self.tallies.setdefault(fact.name, Tally())
-            tally.count += 1
-            tally.total += fact.value
-            tally.largest = max(tally.largest, fact.value)
 
     def digest(self) -> str:
         """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""
