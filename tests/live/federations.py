@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from volery.live.host import Host, located
 from volery.live.journal import Durability, Header, JournalWriter, journal_path, unix_us
 from volery.live.memory import Memory
 from volery.live.sleep import InstantExecutor
-from volery.live.transport import HostName
+from volery.live.transport import HostName, Transport
 
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}
@@ -56,8 +56,9 @@ class Federation:
 
     def __init__(
         self, plan: Plan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
-        durability: Durability = "flush",
+        durability: Durability = "flush", transport: Callable[[], Transport] | None = None,
     ) -> None:  # fmt: skip
+        split = split or transport is not None
         self.plan = plan
         self.loader = Loader()
         self._deployment = plan.build()
@@ -77,7 +78,7 @@ class Federation:
                 writer = JournalWriter(journal_path(journal, name, 1), header, durability)
             self.hosts[name] = Host(
                 name, hosted, executor=executor or InstantExecutor(), codec=codec,
-                transport=medium.transport() if split else None, where=located(layout), journal=writer,
+                transport=(transport or medium.transport)() if split else None, where=located(layout), journal=writer,
             )  # fmt: skip
         self.entry = next(host for name, host in self.hosts.items() if SUBMITTER in layout[name])
 
