@@ -30,9 +30,8 @@ from volery.core.errors import InputError
 from volery.live.desk import Desk
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.openapi import Endpoint, Operation, Problem, Refusal, describe
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus
 
-DEFAULT_PORT: Final = 8265
 LIMIT_MAX: Final = 10_000
 BLOCK_BYTES: Final = 1 << 16
 KEEP_ALIVE_S: Final = 15.0

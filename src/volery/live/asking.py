@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import pickle
 from collections.abc import Callable, Iterable, Mapping
@@ -15,9 +16,9 @@ import msgspec
 from volery.core.errors import InputError
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.openapi import Refusal
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus
 
-DEFAULT_API: Final = "http://127.0.0.1:8265"
+DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 API_VARIABLE: Final = "VOLERY_API"
 PAGE: Final = 1000
 
@@ -107,14 +108,24 @@ JobLike = JobDescription | Mapping[str, Any] | Path
 
 
 def description_of(job: JobLike) -> JobDescription:
-    """The description that is meant.
+    """The description that is meant, with a user.
 
     Raises:
         InputError: it is wrong somewhere.
     """
     if isinstance(job, Path):
-        return read_job(job)
-    return job if isinstance(job, JobDescription) else job_from_table(job, "job")
+        job = read_job(job)
+    elif not isinstance(job, JobDescription):
+        job = job_from_table(job, "job")
+    return job if job.user else msgspec.structs.replace(job, user=user_name())
+
+
+def user_name() -> str:
+    """Who submits, when nothing else is said; empty where the system has no name for them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
 
 
 def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **words: Any) -> JobDescription:

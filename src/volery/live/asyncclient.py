@@ -11,7 +11,7 @@ import httpx2
 
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
-from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT, user_name
+from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
 
 AnswerT = TypeVar("AnswerT")
@@ -59,7 +59,7 @@ class AsyncClient:
 
     async def run(self, function: Callable[..., Any], *arguments: Any, **words: Any) -> Any:
         """Call a function on some node and bring back what it returns or raises; `words` are further keys of a job."""
-        job = asking.calls(function, [arguments], **({"user": user_name()} | words))
+        job = asking.calls(function, [arguments], **words)
         ended = await self.wait((await self.submit(job)).id)
         return await self.value(await self.task(ended.id, 0))
 

@@ -8,7 +8,6 @@ with Client() as client:
 
 from __future__ import annotations
 
-import getpass
 import socket
 import threading
 import time
@@ -32,14 +31,6 @@ NOTHING_MORE: Final = 204
 TIMEOUT: Final = httpx2.Timeout(30.0, read=60.0)
 
 AnswerT = TypeVar("AnswerT")
-
-
-def user_name() -> str:
-    """Who submits, when nothing else is said."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
 
 
 class JobFuture(Future[JobStatus]):
@@ -122,7 +113,7 @@ class Client:
         given = [tuple(item) if unpack else (item,) for item in items]
         if not given:
             return []
-        job = asking.calls(function, given, **({"user": user_name()} | words))
+        job = asking.calls(function, given, **words)
         futures: list[Future[Any]] = [Future() for _ in given]
         for future in futures:
             future.set_running_or_notify_cancel()

@@ -9,6 +9,9 @@ from msgspec import Meta
 
 from volery.live.machine import Value
 
+DEFAULT_PORT: Final = 8642
+"""Where the API is when nothing else is said."""
+
 JobState = Literal["pending", "running", "done", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]
 ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
