@@ -36,3 +36,16 @@ def test_a_cancelled_job_ends_although_its_tasks_would_sleep_for_ever(name: str,
             await federation.until_done(2)
 
     asyncio.run(scenario())
+
+
+def test_what_arrives_before_the_start_waits_for_it() -> None:
+    async def scenario() -> None:
+        federation = Federation(plan("megha"))
+        await federation.entry.open()
+        federation.submit(3)
+        await asyncio.sleep(0)
+        federation.entry.start()
+        await federation.until_done(1)
+        await federation.entry.close()
+
+    asyncio.run(scenario())

@@ -64,6 +64,7 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     journal: bool = True
     durability: Annotated[Durability, Meta(description="what a turn waits for before its effects leave")] = "flush"
     executor: Annotated[ExecutorName, Meta(description="agent: real work; sleep, instant: load tests")] = "agent"
+    reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
     hosts: Annotated[dict[HostName, list[str]], Meta(description="host -> patterns of addresses")] = {}
 
 

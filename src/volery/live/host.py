@@ -134,7 +134,7 @@ class Host:
         self._sent: dict[HostName, int] = {}
         self._heard: dict[HostName, tuple[int, int]] = {}
         self._pool: Pool | None = None
-        self._awake = False
+        self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
         self._doors: dict[Address, _Door] = {}
         for address, component in components.items():
@@ -158,7 +158,9 @@ class Host:
             if door.journalled:
                 self._entries.append((address, address, Started(), checksum(self._effects)))
             self._apply(door, now)
+        self._awake = False
         self._commit(now)
+        self.wake()
 
     async def run(self) -> None:
         """Wait until the host is closed.

@@ -18,7 +18,7 @@ from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
 from volery.live.agent import NodeAgent
 from volery.live.codec import Codec
-from volery.live.executor import Executor, TaskReport
+from volery.live.executor import Executor, Report, TaskReport
 from volery.live.federation import ALL, Federation
 from volery.live.host import Host, located
 from volery.live.journal import Header, JournalWriter, journal_path, next_incarnation, unix_us
@@ -137,13 +137,14 @@ def _header(federation: Federation, name: HostName, incarnation: int, addresses:
     )  # fmt: skip
 
 
-def _executor(federation: Federation, name: HostName, report: Callable[[TaskReport], None]) -> Executor:
+def _executor(federation: Federation, name: HostName, report: Report) -> Executor:
     kind = federation.file.executor
+    told = report if federation.file.reports else None
     if kind == "sleep":
-        return SleepExecutor(report=report)
+        return SleepExecutor(report=told)
     if kind == "instant":
-        return InstantExecutor(report)
-    agent = NodeAgent(federation.folder / "tasks", federation.folder / "agents" / name, report)
+        return InstantExecutor(told)
+    agent = NodeAgent(federation.folder / "tasks", federation.folder / "agents" / name, told)
     if agent.orphans:
         log.warning("host %s: ended %d processes that an earlier agent had left", name, len(agent.orphans))
     return agent
