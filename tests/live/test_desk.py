@@ -42,7 +42,7 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
         number = await submit(it, name="x", command="echo $VOLERY_INDEX", tasks=3)
         job = await ended(it, number)
         assert (job.state, job.finished, job.name) == ("done", 3, "x")
-        tasks = await it.desk.tasks(number, 0, 10)
+        tasks = it.desk.tasks(number, 0, 10)
         assert [(Path(task.folder) / "stdout").read_text() for task in tasks] == ["0\n", "1\n", "2\n"]
         assert all(node.running == 0 for node in it.desk.nodes())
 
@@ -68,7 +68,7 @@ def test_constraints_that_mean_nothing_are_refused_and_use_no_number(tmp_path: P
         with pytest.raises(InputError, match="unknown attribute 'core'"):
             await submit(it, command="true", constraints=["core >= 1"])
         assert await submit(it, command="true") == 0
-        assert await it.desk.jobs(None, None, None, 9) != []
+        assert it.desk.jobs(None, None, None, 9) != []
 
     play(tmp_path, scenario)
 
@@ -118,7 +118,7 @@ def test_after_a_restart_only_what_had_not_ended_runs_again(tmp_path: Path) -> N
         cancelled = await submit(it, command="sleep 60")
         await it.desk.cancel(cancelled)
         await written(runs, 2)
-        while (await it.desk.tasks(number, 0, 1))[0].state != "finished":
+        while (it.desk.tasks(number, 0, 1))[0].state != "finished":
             await it.desk.changes(it.desk.revision, number, 1)
 
     async def resumed(it: Loopback) -> None:

@@ -174,7 +174,7 @@ class _JobEndpoints:
         """Jobs, the newest first."""
         state, user = request.query_params.get("state"), request.query_params.get("user")
         before, limit = _number(request, "before", None), _number(request, "limit", 100, LIMIT_MAX)
-        return _json(await self._desk.jobs(state, user, before, limit))
+        return _json(self._desk.jobs(state, user, before, limit))
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
@@ -192,7 +192,7 @@ class _JobEndpoints:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
         job = _number(request, "job", None)
         status = None
-        if job is not None and (status := await self._desk.job(job)) is None:
+        if job is not None and (status := self._desk.job(job)) is None:
             raise _no_job(job)
         last = request.headers.get("last-event-id", "")
         default = self._desk.revision if job is None else 0
@@ -230,7 +230,7 @@ class _TaskEndpoints:
         """Tasks of a job, in order."""
         job = await _job(self._desk, request)
         first, limit = _number(request, "first", 0), _number(request, "limit", 100, LIMIT_MAX)
-        return _json(await self._desk.tasks(job.id, first, limit))
+        return _json(self._desk.tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
         """One task, as its last attempt left it."""
@@ -239,7 +239,7 @@ class _TaskEndpoints:
     async def result(self, request: Request) -> Response:
         """What a callable returned or raised, pickled; empty for commands."""
         task = await self._task(request)
-        return Response(await self._desk.result(task.job, task.index), media_type="application/octet-stream")
+        return Response(self._desk.result(task.job, task.index), media_type="application/octet-stream")
 
     async def logs(self, request: Request) -> Response:
         """The output of a task's last attempt, so far."""
@@ -261,7 +261,7 @@ class _TaskEndpoints:
         job, place = await _job(self._desk, request), request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
-        (task,) = await self._desk.tasks(job.id, place, 1)
+        (task,) = self._desk.tasks(job.id, place, 1)
         return task
 
 
@@ -277,7 +277,7 @@ async def _blocks(path: Path, offset: int) -> AsyncIterator[bytes]:
 
 async def _job(desk: Desk, request: Request) -> JobStatus:
     number = request.path_params["id"]
-    job = await desk.job(number) if number < 1 << 63 else None
+    job = desk.job(number) if number < 1 << 63 else None
     if job is None:
         raise _no_job(number)
     return job

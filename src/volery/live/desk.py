@@ -1,33 +1,39 @@
 """The submitter: between the API, which speaks of jobs in words, and the schedulers, which speak messages.
 
 It stands on a host under the address `SUBMITTER` like any component, hears what becomes of jobs, and writes it to the
-store in batches: while one commit is under way, the next batch gathers. It is not journalled; its state is the store.
+store in batches: while one commit is under way, the next batch gathers, submissions included. It is not journalled;
+its state is the store.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobAccepted, JobDone, JobRejected, TimerFired
-from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.live.executor import TaskReport
 from volery.live.fleet import Fleet
-from volery.live.jobs import JobDescription, plan, submission
+from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
 from volery.live.store import JobStore, News, OpenJob
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
 WARNINGS_MAX: Final = 5
+PLANNED_INLINE_MAX: Final = 2000
+"""Tasks of a job that are planned at once, in about 10 ms; larger jobs are planned in a thread."""
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Outgoing(Message, frozen=True):
@@ -50,7 +56,7 @@ class Desk(Component):
 
     __slots__ = (
         "_closed", "_entry", "_fleet", "_news", "_nodes", "_numbers", "_post", "_running", "_sent", "_store", "_thread",
-        "_told", "_wake", "_writer",
+        "_told", "_wake", "_writer", "_writes",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +69,8 @@ class Desk(Component):
         self._nodes = nodes
         self._post = post
         self._numbers = store.next_numbers()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
+        self._writes: list[_Write] = []
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._news: list[News] = []
@@ -113,7 +120,7 @@ class Desk(Component):
     async def open(self) -> None:
         """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
-        for job in await self._in_store(self._store.open_jobs):
+        for job in self._store.open_jobs():
             await self._resubmit(job)
 
     async def close(self) -> None:
@@ -124,8 +131,8 @@ class Desk(Component):
         if self._writer is not None:
             self._wake.set()
             await self._writer
-        await self._in_store(self._store.close)
         self._thread.shutdown()
+        self._store.close()
         self._told.set()
 
     async def submit(self, description: JobDescription) -> Receipt:
@@ -134,47 +141,50 @@ class Desk(Component):
         Raises:
             InputError: constraints that the fleet gives no meaning to.
         """
-        receipt, messages = await self._in_store(self._admit, description)
-        if messages:
-            self._send(receipt.id, messages)
-            self._tell()
+        number, first = self._numbers
+        if task_count(description) > PLANNED_INLINE_MAX:
+            self._numbers = number + 1, first + task_count(description)
+            planned = await asyncio.to_thread(plan, description, number, first, self._fleet)
+        else:
+            planned = plan(description, number, first, self._fleet)
+            self._numbers = number + 1, first + len(planned)
+        receipt = await self._written(lambda: self._admit(number, first, description, planned))
+        if not receipt.known:
+            self._send(number, tuple(submission(number, tuple(task for task, _ in planned), description.user)))
         return receipt
 
     async def cancel(self, number: JobId) -> JobStatus | None:
         """Give a job up; None where there is no such job."""
-        await self._in_store(self._store.cancel, number)
-        job = await self._in_store(self._store.job, number)
-        if job is not None and not job.ended:
+        if await self._written(lambda: self._store.cancel(number)):
             self._sent.pop(number, None)
             self._post(Outgoing(self._entry(number), (Cancel(number),)))
-            self._tell()
-        return job
+        return self._store.job(number)
 
-    async def job(self, number: JobId) -> JobStatus | None:
+    def job(self, number: JobId) -> JobStatus | None:
         """One job."""
-        return await self._in_store(self._store.job, number)
+        return self._store.job(number)
 
-    async def jobs(self, state: str | None, user: str | None, before: int | None, limit: int) -> list[JobStatus]:
+    def jobs(self, state: str | None, user: str | None, before: int | None, limit: int) -> list[JobStatus]:
         """Jobs, the newest first."""
-        return await self._in_store(self._store.jobs, state, user, before, limit)
+        return self._store.jobs(state, user, before, limit)
 
-    async def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, in order."""
-        return await self._in_store(self._store.tasks, number, first, limit)
+        return self._store.tasks(number, first, limit)
 
-    async def result(self, number: JobId, place: int) -> bytes:
+    def result(self, number: JobId, place: int) -> bytes:
         """What a callable returned or raised, pickled."""
-        return await self._in_store(self._store.result, number, place)
+        return self._store.result(number, place)
 
     async def changes(self, after: int, job: JobId | None, limit: int) -> list[JobStatus | TaskStatus]:
         """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
+        looked = after
         while not self._closed:
             told = self._told
-            if after < self._store.revision:
-                found = await self._in_store(self._store.changes, after, job, limit)
-                if found:
+            if looked < self._store.revision:
+                looked = self._store.revision
+                if found := self._store.changes(after, job, limit):
                     return found
-                after = max(after, self._store.revision) if job is None else after
             await told.wait()
         return []
 
@@ -202,26 +212,23 @@ class Desk(Component):
 
     # What nobody else calls.
 
-    def _in_store(self, call: Callable[..., T], *arguments: Any) -> Coroutine[Any, Any, T]:
-        """Run something in the store's thread."""
+    async def _written(self, write: Callable[[], T]) -> T:
+        """What a write gives, once it is committed."""
+        if self._closed:
+            raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._writes.append(_Write(write, future))
+        self._wake.set()
+        return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
-        async def run() -> T:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
-
-        return run()
-
-    def _admit(self, description: JobDescription) -> tuple[Receipt, tuple[Message, ...]]:
+    def _admit(self, number: JobId, first: TaskId, description: JobDescription, planned: list[PlannedTask]) -> Receipt:
         if description.key and (known := self._store.job_with_key(description.key)):
-            return Receipt(id=known.id, tasks=known.tasks, known=True), ()
-        number, first = self._numbers
-        planned = plan(description, number, first, self._fleet)
+            return Receipt(id=known[0], tasks=known[1], known=True)
         obstacles = [(place, obstacle) for place, (_, obstacle) in enumerate(planned) if obstacle]
         self._store.insert(number, first, description, len(planned), obstacles, _now_us())
-        self._numbers = number + 1, first + len(planned)
         reasons = {obstacle: place for place, obstacle in reversed(obstacles)}
         warnings = tuple(f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items()))
-        receipt = Receipt(id=number, tasks=len(planned), warnings=warnings[:WARNINGS_MAX])
-        return receipt, tuple(submission(number, tuple(task for task, _ in planned), description.user))
+        return Receipt(id=number, tasks=len(planned), warnings=warnings[:WARNINGS_MAX])
 
     def _send(self, number: JobId, messages: tuple[Message, ...]) -> None:
         self._sent[number] = messages
@@ -231,51 +238,84 @@ class Desk(Component):
         if job.cancelling:
             self._post(Outgoing(self._entry(job.id), (Cancel(job.id),)))
             return
+        ended = self._store.ended_places(job.id)
         try:
-            tasks = await self._in_store(self._unfinished, job)
+            planned = plan(job.description, job.id, job.first_task, self._fleet)
         except InputError as error:
-            await self._in_store(self._store.fail, job.id, f"not submitted again: {error}", _now_us())
+            reason = f"not submitted again: {error}"
+            await self._written(lambda: self._store.fail(job.id, reason, _now_us()))
             return
+        tasks = tuple(task for place, (task, _) in enumerate(planned) if place not in ended)
         if tasks:
             self._send(job.id, tuple(submission(job.id, tasks, job.description.user)))
         else:
             self.on_news(JobDone(job.id), self._entry(job.id), 0)
 
-    def _unfinished(self, job: OpenJob) -> tuple[Task, ...]:
-        ended = self._store.ended_places(job.id)
-        planned = plan(job.description, job.id, job.first_task, self._fleet)
-        return tuple(task for place, (task, _) in enumerate(planned) if place not in ended)
-
     async def _write(self) -> None:
-        """Take in what is heard, a batch per commit."""
-        while self._news or not self._closed:
+        """Write what has gathered, a batch per commit, until the desk is closed or the store fails."""
+        while self._news or self._writes or not self._closed:
             await self._wake.wait()
             self._wake.clear()
-            news, self._news = self._news, []
-            if not news:
-                continue
-            late = await self._in_store(self._store.take_in, news, _now_us())
-            self._tell()
-            for number in late:
-                asyncio.get_running_loop().call_later(REPORTS_LATE_S, self._give_up_waiting, number)
+            (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
+            try:
+                await self._write_batch(news, writes)
+            except sqlite3.Error as error:
+                log.critical("the store of jobs cannot be written, and takes nothing more: %s", error)
+                self._closed = True
+                for write in (*writes, *self._writes):
+                    write.fail(error)
+            self._told.set()
+            self._told = asyncio.Event()
+
+    async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
+        for write in writes:
+            write.make()
+        late = self._store.take_in(news, _now_us())
+        # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
+        # them would have to win the interpreter back from a busy loop after each.
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._store.commit)
+        for write in writes:
+            write.tell()
+        for number in late:
+            loop.call_later(REPORTS_LATE_S, self._give_up_waiting, number)
 
     def _give_up_waiting(self, number: JobId) -> None:
-        if self._closed:
-            return
+        if not self._closed:
+            ignored = asyncio.get_running_loop().create_future()
+            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, _now_us()), ignored))
+            self._wake.set()
 
-        def told(_: object) -> None:
-            self._tell()
 
-        with suppress(RuntimeError):
-            future = asyncio.get_running_loop().run_in_executor(
-                self._thread, self._store.give_up_waiting, number, _now_us()
-            )
-            future.add_done_callback(told)
+class _Write:
+    """Something to be written in the next batch, and who waits for it."""
 
-    def _tell(self) -> None:
-        """Wake everyone who waits for changes."""
-        told, self._told = self._told, asyncio.Event()
-        told.set()
+    __slots__ = ("_error", "_future", "_given", "_write")
+
+    def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        self._write = write
+        self._future = future
+        self._given: Any = None
+        self._error: Exception | None = None
+
+    def make(self) -> None:
+        """Write."""
+        try:
+            self._given = self._write()
+        except Exception as error:
+            self._error = error
+
+    def tell(self) -> None:
+        """It is committed."""
+        if self._error is not None:
+            self.fail(self._error)
+        elif not self._future.done():  # whoever waits may have given up
+            self._future.set_result(self._given)
+
+    def fail(self, error: Exception) -> None:
+        """It has come to nothing."""
+        if not self._future.done():
+            self._future.set_exception(error)
 
 
 def _now_us() -> int:

@@ -26,8 +26,6 @@ from volery.live.folders import AttemptFolders, attempt_environment
 from volery.live.orphans import ProcessLedger
 from volery.live.proctable import Status, processes
 
-SPAWNS_PER_TURN: Final = 4
-"""A spawn blocks the event loop for about 0.5 ms; others get their turn after so many."""
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
 UNDYING_S: Final = 5.0
@@ -110,7 +108,7 @@ class ProcessExecutor:
         self._attempts[started.key] = started
         self._waiting.append(started)
         if self._spawner is None:
-            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_some)
+            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_next)
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Ask the attempt's processes to end, and end them after the grace time."""
@@ -138,16 +136,17 @@ class ProcessExecutor:
             await self._empty.wait()
         os.close(self._nothing)
 
-    def _spawn_some(self) -> None:
+    def _spawn_next(self) -> None:
+        """Spawn one and let others have the event loop: it is blocked for 0.5 ms and more."""
         self._spawner = None
-        for _ in range(min(SPAWNS_PER_TURN, len(self._waiting))):
+        if self._waiting:
             attempt = self._waiting.popleft()
             try:
                 self._spawn(attempt)
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 self._end(attempt, "failed", None, _why_not_started(error, attempt))
         if self._waiting:
-            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_some)
+            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_next)
 
     def _spawn(self, attempt: _Attempt) -> None:
         command = decode_payload(attempt.task.payload)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,9 +22,35 @@ FIRST = 100
 """Number of the first task of job 0."""
 
 
+class Committing(JobStore):
+    """Commits every write at once."""
+
+    def insert(self, *arguments: Any) -> None:
+        super().insert(*arguments)
+        self.commit()
+
+    def take_in(self, *arguments: Any) -> list[int]:
+        late = super().take_in(*arguments)
+        self.commit()
+        return late
+
+    def give_up_waiting(self, *arguments: Any) -> None:
+        super().give_up_waiting(*arguments)
+        self.commit()
+
+    def cancel(self, number: int) -> bool:
+        known = super().cancel(number)
+        self.commit()
+        return known
+
+    def fail(self, *arguments: Any) -> None:
+        super().fail(*arguments)
+        self.commit()
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> JobStore:
-    return JobStore(tmp_path / "jobs.sqlite")
+    return Committing(tmp_path / "jobs.sqlite")
 
 
 def insert(store: JobStore, task_count: int = 2, number: int = 0, **words: str) -> None:
@@ -120,10 +148,10 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     store.take_in([report(1, "running"), report(1, "finished", result=b"r"), report(0, "running")], 0)
     store.cancel(1)
     before, revision = store.changes(0, None, 99), store.revision
-    with pytest.raises(InputError, match="may be in use"):
+    with pytest.raises(InputError, match="another federation uses"):
         JobStore(tmp_path / "jobs.sqlite")
     store.close()
-    store = JobStore(tmp_path / "jobs.sqlite")
+    store = Committing(tmp_path / "jobs.sqlite")
     assert store.changes(0, None, 99) == before
     assert store.revision == revision
     assert store.next_numbers() == (2, FIRST + 3)
@@ -132,9 +160,8 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     assert store.ended_places(0) == {1}
     assert store.result(0, 1) == b"r"
     assert store.result(0, 2) == b""
-    known = store.job_with_key("k")
-    assert known is not None
-    assert known.id == 0
+    assert store.job_with_key("k") == (0, 3)
+    assert store.job_with_key("other") is None
     store.fail(0, "the fleet has changed", 9)
     assert job(store).state == "failed"
 
@@ -169,7 +196,13 @@ steps = st.lists(
 @given(steps, st.integers(1, 4))
 def test_whoever_follows_changes_ends_up_with_the_truth(moves: list[tuple[int, AttemptState]], limit: int) -> None:
     """Read in pages of any size while things go on; the last state of everything arrives."""
-    store = JobStore(Path(":memory:"))
+    with TemporaryDirectory() as folder:
+        store = Committing(Path(folder) / "jobs.sqlite", fsync=False)
+        follow(store, moves, limit)
+        store.close()
+
+
+def follow(store: JobStore, moves: list[tuple[int, AttemptState]], limit: int) -> None:
     store.insert(0, FIRST, JobDescription(command="true", tasks=3), 3, [], 0)
     seen: dict[int, object] = {}
     after = 0
@@ -187,4 +220,32 @@ def test_whoever_follows_changes_ends_up_with_the_truth(moves: list[tuple[int, A
     assert [states.count(name) for name in ("running", "finished", "failed", "killed")] == [
         counted.running, counted.finished, counted.failed, counted.killed,
     ]  # fmt: skip
+
+
+def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    insert(store, key="k")
+    store.take_in([report(0, "running")], 0)
+    assert (store.job(0), store.changes(0, None, 9), store.revision) == (None, [], 0)
+    assert store.job_with_key("k") == (0, 2)
+    store.commit()
+    assert job(store).running == 1
+    assert store.changes(0, None, 9)[-1].revision == store.revision
+    store.take_in([report(0, "finished")], 0)
+    store.close()
+    store = JobStore(tmp_path / "jobs.sqlite")
+    assert job(store).running == 1
+    store.close()
+
+
+def test_many_reports_of_one_batch_are_one_change(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    insert(store, 1)
+    failed = report(0, "failed", 20, reason="exit code 1")
+    store.take_in([JobAccepted(0), report(0, "running", 10), failed, JobDone(0)], 30)
+    store.commit()
+    (task,), ended = store.tasks(0, 0, 9), job(store)
+    assert (task.state, task.started_us, task.ended_us) == ("failed", 10, 20)
+    assert (ended.state, ended.reason) == ("failed", "1 of 1 tasks failed; the first: exit code 1")
+    assert len(store.changes(0, None, 9)) == 2
     store.close()
