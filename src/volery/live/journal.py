@@ -146,21 +146,23 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn_bytes = 0
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-        if self._file.read(len(MAGIC)) != MAGIC:
-            self._file.close()
-            raise InputError(str(path), "is not a journal of this version")
-        record = self._record()
-        if record is None:
-            self._file.close()
-            raise InputError(str(path), "holds no complete header: the host ended before it began")
+        with self._open() as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise InputError(str(path), "is not a journal of this version")
+            record = self._record(file)
+            if record is None:
+                raise InputError(str(path), "holds no complete header: the host ended before it began")
+            self._first_turn = file.tell()
         self.header = msgspec.msgpack.decode(record, type=Header)
 
+    def _open(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise InputError(str(self.path), f"cannot be read: {error.strerror}") from None
+
     def turns(self, messages: Iterable[type[Message]]) -> Iterator[Turn]:
-        """All turns, in order, once.
+        """All turns, in order.
 
         Args:
             messages: what the header's architecture declares.
@@ -173,22 +175,23 @@ class JournalReader:
         decoder = msgspec.msgpack.Decoder(
             tuple[Time, list[tuple[Address, Address, event, int]]]  # type: ignore[valid-type] # made at run time
         )
-        with self._file:
-            while (record := self._record()) is not None:
+        with self._open() as file:
+            file.seek(self._first_turn)
+            while (record := self._record(file)) is not None:
                 try:
                     yield Turn(*decoder.decode(record))
                 except msgspec.MsgspecError as error:
                     raise InputError(str(self.path), f"holds an event that is not known here: {error}") from None
 
-    def _record(self) -> bytes | None:
-        at = self._file.tell()
-        frame = self._file.read(_FRAME.size)
+    def _record(self, file: BinaryIO) -> bytes | None:
+        at = file.tell()
+        frame = file.read(_FRAME.size)
         if len(frame) == _FRAME.size:
             length, crc = _FRAME.unpack(frame)
-            record = self._file.read(length) if length <= RECORD_BYTES_MAX else b""
+            record = file.read(length) if length <= RECORD_BYTES_MAX else b""
             if len(record) == length and zlib.crc32(record) == crc:
                 return record
-        self.torn_bytes = self._file.seek(0, os.SEEK_END) - at
+        self.torn_bytes = file.seek(0, os.SEEK_END) - at
         return None
 
 
