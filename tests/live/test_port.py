@@ -233,7 +233,7 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
         puppet, transport, codec = Puppet(), Transport(), Codec({Order})
         host = Host(
             "test", {"puppet/0": puppet}, executor=transport, transport=transport, codec=codec,
-            where={"elsewhere/0": "elsewhere"}, journal=Journal(),  # type: ignore[arg-type] # a spy
+            where={"elsewhere/0": "elsewhere"}, journal=Journal(),  # type: ignore[arg-type] # it is a spy
         )  # fmt: skip
         await host.open()
         host.start()
