@@ -268,13 +268,17 @@ class Desk(Component):
             self._told = asyncio.Event()
 
     async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
+        self._store.begin(durable=bool(writes))
         for write in writes:
             write.make()
         late = self._store.take_in(news, _now_us())
         # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
         # them would have to win the interpreter back from a busy loop after each.
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._store.commit)
+        if writes:
+            await loop.run_in_executor(self._thread, self._store.commit)
+        else:
+            self._store.commit()
         for write in writes:
             write.tell()
         for number in late:

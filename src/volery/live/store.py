@@ -4,8 +4,10 @@ Every change of a row gets the next revision. Whoever has seen everything up to 
 gets the last state of each job and task that has changed: a stream of events that can be resumed from any point, also
 after a restart, without a log of its own.
 
-Writes gather in a transaction until `commit`, the one slow call, which may run in another thread: meanwhile nothing is
-written, and what is read is what was committed last.
+Writes gather in a transaction until `commit`, which is slow where it waits for the disk, and may then run in another
+thread: meanwhile nothing is written, and what is read is what was committed last. Only promises wait for the disk
+(`begin(durable=True)`). What was heard of tasks survives this program without; when the whole machine fails, its tasks
+are gone as well, and run again.
 """
 
 from __future__ import annotations
@@ -103,13 +105,12 @@ class JobStore:
 
     Args:
         path: of the database; made where it is missing.
-        fsync: whether a commit waits for the disk; without it, a failing machine can lose the last ones.
 
     Raises:
         InputError: it cannot be opened, is in use, or was written by another version.
     """
 
-    def __init__(self, path: Path, fsync: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -117,7 +118,7 @@ class JobStore:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sql = _connected(path, f"PRAGMA synchronous = {'FULL' if fsync else 'NORMAL'}")
+            self._sql = _connected(path, "PRAGMA synchronous = FULL")
             self._read = _connected(path, "PRAGMA query_only = 1")
         except OSError:
             os.close(self._lock)
@@ -152,16 +153,18 @@ class JobStore:
 
     # Writing.
 
+    def begin(self, durable: bool) -> None:
+        """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds."""
+        assert not self._sql.in_transaction, "the batch before has not been committed"
+        self._sql.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        self._sql.execute("BEGIN")
+
     def commit(self) -> None:
-        """Make everything that was written durable."""
+        """End the batch; everyone sees it now."""
         revision = self._revision
         if self._sql.in_transaction:
             self._sql.execute("COMMIT")
         self.revision = revision
-
-    def _begin(self) -> None:
-        if not self._sql.in_transaction:
-            self._sql.execute("BEGIN")
 
     def _next_revision(self) -> int:
         self._revision += 1
@@ -176,7 +179,6 @@ class JobStore:
         obstacles: Sequence[tuple[int, str]], now_us: int,
     ) -> None:  # fmt: skip
         """Take a job in, with the tasks (place and reason) that no machine can run."""
-        self._begin()
         self._sql.executemany(
             "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",
             ((number, place, reason, self._next_revision()) for place, reason in obstacles),
@@ -234,7 +236,6 @@ class JobStore:
         job = self._job_under_way(number)
         if job is None or not job.answered:
             return
-        self._begin()
         places = self._sql.execute("SELECT place FROM tasks WHERE job = ? AND state = 'running'", (number,)).fetchall()
         self._sql.executemany(
             "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?",
@@ -257,7 +258,6 @@ class JobStore:
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
-        self._begin()
         self._sql.executemany(_WRITE_TASK, self._rows.values())
         for job in self._changed.values():
             job.revision = self._next_revision()

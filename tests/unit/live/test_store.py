@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,27 +27,31 @@ FIRST = 100
 class Committing(JobStore):
     """Commits every write at once."""
 
-    def insert(self, *arguments: Any) -> None:
-        super().insert(*arguments)
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        self.begin(durable=False)
+        yield
         self.commit()
+
+    def insert(self, *arguments: Any) -> None:
+        with self.batch():
+            super().insert(*arguments)
 
     def take_in(self, *arguments: Any) -> list[int]:
-        late = super().take_in(*arguments)
-        self.commit()
-        return late
+        with self.batch():
+            return super().take_in(*arguments)
 
     def give_up_waiting(self, *arguments: Any) -> None:
-        super().give_up_waiting(*arguments)
-        self.commit()
+        with self.batch():
+            super().give_up_waiting(*arguments)
 
     def cancel(self, number: int) -> bool:
-        known = super().cancel(number)
-        self.commit()
-        return known
+        with self.batch():
+            return super().cancel(number)
 
     def fail(self, *arguments: Any) -> None:
-        super().fail(*arguments)
-        self.commit()
+        with self.batch():
+            super().fail(*arguments)
 
 
 @pytest.fixture
@@ -197,7 +203,7 @@ steps = st.lists(
 def test_whoever_follows_changes_ends_up_with_the_truth(moves: list[tuple[int, AttemptState]], limit: int) -> None:
     """Read in pages of any size while things go on; the last state of everything arrives."""
     with TemporaryDirectory() as folder:
-        store = Committing(Path(folder) / "jobs.sqlite", fsync=False)
+        store = Committing(Path(folder) / "jobs.sqlite")
         follow(store, moves, limit)
         store.close()
 
@@ -224,6 +230,7 @@ def follow(store: JobStore, moves: list[tuple[int, AttemptState]], limit: int) -
 
 def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
     store = JobStore(tmp_path / "jobs.sqlite")
+    store.begin(durable=True)
     insert(store, key="k")
     store.take_in([report(0, "running")], 0)
     assert (store.job(0), store.changes(0, None, 9), store.revision) == (None, [], 0)
@@ -231,6 +238,7 @@ def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
     store.commit()
     assert job(store).running == 1
     assert store.changes(0, None, 9)[-1].revision == store.revision
+    store.begin(durable=False)
     store.take_in([report(0, "finished")], 0)
     store.close()
     store = JobStore(tmp_path / "jobs.sqlite")
@@ -240,6 +248,7 @@ def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
 
 def test_many_reports_of_one_batch_are_one_change(tmp_path: Path) -> None:
     store = JobStore(tmp_path / "jobs.sqlite")
+    store.begin(durable=True)
     insert(store, 1)
     failed = report(0, "failed", 20, reason="exit code 1")
     store.take_in([JobAccepted(0), report(0, "running", 10), failed, JobDone(0)], 30)
