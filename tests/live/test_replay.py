@@ -9,7 +9,9 @@ import pytest
 from tests.live.federations import DESIGNS, Federation, plan
 
 from volery.architectures import lookup
-from volery.core.model import Task
+from volery.core.events import TaskFinished
+from volery.core.model import Address, Task, Time
+from volery.live.port import LAUNCH, Effect
 from volery.live.replay import journals, replay
 from volery.live.sleep import SleepExecutor
 from volery.policies.queueing import ConstraintQueue
@@ -82,3 +84,23 @@ def test_a_handler_that_raises_is_the_last_entry_and_raises_again(
     result = replay(path, lookup)
     assert result.difference is not None
     assert "raises nothing" in result.difference.problem
+
+
+def test_a_witness_sees_what_was_launched_when(tmp_path: Path) -> None:
+    record("pigeon", tmp_path, split=False)
+    launched: dict[int, int] = {}
+    ended: dict[int, int] = {}
+
+    def witness(
+        now: Time, address: Address, source: Address, event: object, effects: list[Effect], seconds: float
+    ) -> None:
+        launched.update({effect[1].id: now for effect in effects if effect[0] == LAUNCH})
+        if isinstance(event, TaskFinished):
+            ended[event.task.id] = now
+        assert seconds >= 0
+
+    (path,) = journals(tmp_path)
+    assert replay(path, lookup, witness).difference is None
+    assert launched.keys() == ended.keys()
+    assert len(launched) >= 63
+    assert all(ended[task] - at >= task % 7 * 300 or task in range(31, 71) for task, at in launched.items())

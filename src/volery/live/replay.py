@@ -6,6 +6,7 @@ word but what came through their door. A difference means that the code, or some
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -70,6 +71,10 @@ class Replayed(msgspec.Struct, frozen=True):
     difference: Difference | None = None
 
 
+Witness = Callable[[Time, Address, Address, Any, "list[Effect]", float], None]
+"""Called after every event: time, component, source, event, effects, and the seconds that it took."""
+
+
 def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -> Plan:
     """What the journal's host ran.
 
@@ -118,12 +123,13 @@ class _Player:
         return checksum(self.effects)
 
 
-def replay(path: Path, lookup: Callable[[str], Architecture]) -> Replayed:
+def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness | None = None) -> Replayed:
     """Replay one journal.
 
     Args:
         path: of the file.
         lookup: name -> architecture.
+        witness: sees every event with all that it caused: what was sent and launched, and when.
 
     Raises:
         InputError: it is no journal, or of an architecture that does not exist as it was.
@@ -139,6 +145,7 @@ def replay(path: Path, lookup: Callable[[str], Architecture]) -> Replayed:
         for address, source, event, expected in entries:
             events += 1
             problem = ""
+            began = time.perf_counter() if witness is not None else 0.0
             try:
                 found = player.feed(address, source, event, now)
             except Exception as error:
@@ -153,6 +160,8 @@ def replay(path: Path, lookup: Callable[[str], Architecture]) -> Replayed:
                 effects = tuple(str(effect) for effect in player.effects[:SHOWN_MAX])
                 difference = Difference(events, now, address, source, str(event), effects, problem)
                 break
+            if witness is not None:
+                witness(now, address, source, event, player.effects, time.perf_counter() - began)
             player.effects.clear()
         if difference is not None:
             break

@@ -20,7 +20,7 @@ from volery.live.agent import NodeAgent
 from volery.live.codec import Codec
 from volery.live.executor import Executor, Report, TaskReport
 from volery.live.federation import ALL, Federation
-from volery.live.host import Host, located
+from volery.live.host import Host, clock_from_now, located
 from volery.live.journal import Header, JournalWriter, journal_path, next_incarnation, unix_us
 from volery.live.records import Recorder
 from volery.live.sleep import InstantExecutor, SleepExecutor
@@ -106,15 +106,19 @@ async def running(
         for address in layout[name]
     }
     journal = None
+    clock, origin_unix_us = clock_from_now(), unix_us()
     scheduling = tuple(address for address in hosted if address != SUBMITTER)
     path = journal_path(folder / "journal", name, incarnation)
     if file.journal and scheduling:
-        journal = JournalWriter(path, _header(federation, name, incarnation, scheduling), file.durability)
+        journal = JournalWriter(
+            path, _header(federation, name, incarnation, scheduling, origin_unix_us), file.durability
+        )
     stands_here = any(address in deployment.machines for address in hosted)
     host = Host(
         name, hosted, executor=_executor(federation, name, report) if stands_here else None,
         codec=Codec(federation.plan.architecture.messages), transport=_transport(federation) if name != ALL else None,
         where=located(layout), journal=journal, incarnation=incarnation, recorder=recorder,
+        clock=clock,
     )  # fmt: skip
     try:
         await host.open()
@@ -128,12 +132,14 @@ async def running(
             await made.close()
 
 
-def _header(federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...]) -> Header:
+def _header(
+    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...], origin_unix_us: int
+) -> Header:  # fmt: skip
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
     return Header(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
-        plan.configuration, unix_us(),
+        plan.configuration, origin_unix_us,
     )  # fmt: skip
 
 
