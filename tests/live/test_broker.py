@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
 from volery.core.errors import InputError
@@ -104,5 +106,45 @@ def test_a_federation_over_the_broker_runs_jobs_to_the_end(name: str, broker: st
             for size in (1, 30, 0, 40):
                 federation.submit(size)
             await federation.until_done(4)
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_was_restarted_is_used_again_and_the_loss_is_told(mortal_broker: Server) -> None:
+    async def scenario() -> None:
+        heard: list[bytes] = []
+        troubles: list[str] = []
+        changed = asyncio.Event()
+
+        def on_frame(sender: str, frame: bytes) -> None:
+            heard.append(frame)
+            changed.set()
+
+        def on_trouble(trouble: str) -> None:
+            troubles.append(trouble)
+            changed.set()
+
+        async def until(condition: Callable[[], bool]) -> None:
+            while not condition():
+                changed.clear()
+                await changed.wait()
+
+        left = BrokerTransport(mortal_broker.url, "restart", "same", on_trouble)
+        right = BrokerTransport(mortal_broker.url, "restart", "same", on_trouble)
+        await left.open("left", lambda sender, frame: None)
+        await right.open("right", on_frame)
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            left.send("right", b"before")
+            await until(lambda: heard == [b"before"])
+            mortal_broker.kill()
+            await until(lambda: sum("is lost" in trouble for trouble in troubles) == 2)
+            await asyncio.to_thread(mortal_broker.start)
+            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            while b"after" not in heard:
+                left.send("right", b"after")
+                await asyncio.sleep(0.05)
+        await left.close()
+        await right.close()
 
     asyncio.run(scenario())

@@ -53,3 +53,13 @@ def test_mistakes_end_with_status_2(tmp_path: Path) -> None:
     config.write_text('broker = "nats://127.0.0.1:1"\n[parameters]\ngms = 1\nlms = 1\n[[machines]]\n')
     volery("serve", "gmm", "-c", config, status=2)
     volery("serve", "gm", "-c", config, status=2)
+
+
+def test_a_host_that_waits_for_others_ends_when_it_is_told_to(broker: str, tmp_path: Path) -> None:
+    config = tmp_path / "federation.toml"
+    config.write_text(f'name = "lonely"\nbroker = "{broker}"\n[parameters]\ngms = 1\nlms = 1\n[[machines]]\n')
+    with serving(["serve", "gm", "-c", str(config)]) as (host,):
+        assert host.running.stderr is not None
+        assert "waits for api, lm, node" in host.running.stderr.readline()
+        status, errors = host.stop(signal.SIGINT)
+        assert status == 0, errors
