@@ -3,7 +3,9 @@
 No-op tasks in jobs of 10, journal on (each turn reaches the operating system before its effects leave). Throughput: a
 closed loop keeps some jobs under way; tasks per second of real time from the first submission to the last JobDone.
 Idle: one job of one task at a time, a millisecond apart, from the submission to JobDone. In one process everything
-shares one core; over the broker every role is a process of its own. A bar is what the project promises.
+shares one core; over the broker every role is a process of its own; over HTTP a client in another process submits with
+some submissions under way at once and follows the events, to a federation with its database of jobs. A bar is what the
+project promises.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from volery.cli.federation import choose
 from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Message, Task, Time
+from volery.live.asyncclient import AsyncClient
+from volery.live.command import Command, encode_payload
 from volery.live.executor import TaskReport
 from volery.live.federation import ALL, API_HOST, Federation, read_federation
 from volery.live.running import Front, Post, run_loop, running
@@ -49,6 +53,8 @@ class Case(NamedTuple):
     size: int = SIZE
     reports: bool = False
     durability: str = "flush"
+    executor: str = "instant"
+    http: bool = False
     jobs_share: float = 1.0
     tasks_per_s_min: float = 0
     p50_ms_max: float = 0
@@ -62,6 +68,9 @@ CASES = (
     Case("pigeon idle", "pigeon", under_way=1, size=1, jobs_share=0.2, p50_ms_max=0.3, p99_ms_max=2),
     Case("megha fsync", "megha", durability="fsync", jobs_share=0.5),
     Case("megha with task reports", "megha", reports=True, jobs_share=0.5),
+    Case("megha processes", "megha", executor="agent", reports=True, jobs_share=0.05, tasks_per_s_min=500),
+    Case("megha http", "megha", http=True, under_way=20, jobs_share=0.1),
+    Case("megha http idle", "megha", http=True, under_way=1, size=1, jobs_share=0.02),
     Case("megha nats", "megha", broker=True, tasks_per_s_min=15_000),
     Case("pigeon nats", "pigeon", broker=True, tasks_per_s_min=15_000),
     Case("megha nats idle", "megha", broker=True, under_way=1, size=1, jobs_share=0.1, p50_ms_max=2),
@@ -75,6 +84,7 @@ class Loader(Component):
     def __init__(self, case: Case, jobs: int, deployment: Deployment) -> None:
         self._case = case
         self._entry = deployment.entry
+        self._payload = encode_payload(Command(("true",))) if case.executor == "agent" else b""
         self._jobs = jobs + WARM_UP_JOBS
         self._submitted = 0
         self._at: dict[JobId, float] = {}
@@ -95,7 +105,7 @@ class Loader(Component):
     def _submit(self) -> None:
         job, size = self._submitted, self._case.size
         self._submitted += 1
-        tasks = tuple([Task(job * size + k, job) for k in range(size)])
+        tasks = tuple([Task(job * size + k, job, 0, 0, self._payload) for k in range(size)])
         self._at[job] = time.perf_counter()
         self._port.send(self._entry(job), Submit(Job(job, size, tasks)))
 
@@ -146,6 +156,41 @@ async def measure(federation: Federation, host: str, case: Case, jobs: int, foun
     }
 
 
+async def measure_http(url: str, case: Case, jobs: int, found: dict[str, Any]) -> None:
+    """Submit over HTTP and hear of the ends by events, then fill in the figures."""
+    took: list[float] = []
+    remaining = iter(range(jobs))
+
+    async def submitter(client: AsyncClient) -> None:
+        for _ in remaining:
+            at = time.perf_counter()
+            receipt = await client.submit({"command": "true", "tasks": case.size})
+            await client.wait(receipt.id)
+            took.append(time.perf_counter() - at)
+
+    async with AsyncClient(url) as client:
+        began = time.perf_counter()
+        await asyncio.gather(*(submitter(client) for _ in range(case.under_way)))
+    took.sort()
+    found |= {
+        "tasks_per_s": round(jobs * case.size / (time.perf_counter() - began)),
+        "job_p50_ms": round(1000 * took[len(took) // 2], 3),
+        "job_p99_ms": round(1000 * took[len(took) * 99 // 100], 3),
+    }
+
+
+def _said(serving: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """What `volery up --json` says when it is at work."""
+    assert serving.stdout is not None
+    lines = []
+    for line in serving.stdout:
+        lines.append(line)
+        if line.rstrip() == b"}":
+            break
+    said: dict[str, Any] = json.loads(b"".join(lines))
+    return said
+
+
 @contextmanager
 def nats_server() -> Iterator[str]:
     """The URL of a server on a free port."""
@@ -167,24 +212,23 @@ def run(case: Case, jobs: int, workers: int) -> dict[str, Any]:
     """Measure one case."""
     jobs = int(jobs * case.jobs_share)
     found: dict[str, Any] = {"name": case.name, "jobs": jobs, "tasks_per_job": case.size, "workers": workers}
-    sizes = MEGHA if case.architecture == "megha" else PIGEON
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         url = stack.enter_context(nats_server()) if case.broker else ""
         config = folder / "federation.toml"
-        parameters = "".join(f"{name} = {value}\n" for name, value in sizes.items())
-        hosts = _hosts(case)
-        config.write_text(
-            f'architecture = "{case.architecture}"\nname = "bench"\nbroker = "{url}"\nexecutor = "instant"\n'
-            f'reports = {str(case.reports).lower()}\ndurability = "{case.durability}"\n[parameters]\n{parameters}'
-            f"[[machines]]\ncount = {workers}\n" + ("[hosts]\n" + hosts if case.broker else "")
-        )
+        config.write_text(_content(case, url, workers))
         federation = read_federation(config, choose)
-        for line in hosts.splitlines() if case.broker else ():
+        for line in _hosts(case).splitlines() if case.broker else ():
             words = [sys.executable, "-m", "volery.cli.main", "serve", line.split()[0], "-c", str(config), "--json"]
             served = stack.enter_context(subprocess.Popen(words, stdout=subprocess.DEVNULL))
             stack.callback(served.terminate)
-        run_loop(measure(federation, API_HOST if case.broker else ALL, case, jobs, found))
+        if case.http:
+            words = [sys.executable, "-m", "volery.cli.main", "up", str(config), "--json"]
+            serving = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE))
+            stack.callback(serving.terminate)
+            run_loop(measure_http(_said(serving)["api"], case, jobs, found))
+        else:
+            run_loop(measure(federation, API_HOST if case.broker else ALL, case, jobs, found))
         found["journal_mb"] = round(sum(path.stat().st_size for path in folder.rglob("*.journal")) / 1e6, 1)
     bars = {
         "tasks_per_s_min": (case.tasks_per_s_min, found["tasks_per_s"] >= case.tasks_per_s_min),
@@ -192,6 +236,26 @@ def run(case: Case, jobs: int, workers: int) -> dict[str, Any]:
         "p99_ms_max": (case.p99_ms_max, found["job_p99_ms"] <= case.p99_ms_max),
     }
     return found | {f"bar_{name}": {"bar": bar, "holds": holds} for name, (bar, holds) in bars.items() if bar}
+
+
+def _content(case: Case, url: str, workers: int) -> str:
+    """The federation's file."""
+    sizes = MEGHA if case.architecture == "megha" else PIGEON
+    lines = [
+        f'architecture = "{case.architecture}"',
+        'name = "bench"',
+        f'broker = "{url}"',
+        'api = "127.0.0.1:0"',
+        f'executor = "{case.executor}"',
+        f"reports = {str(case.reports or case.http).lower()}",
+        f'durability = "{case.durability}"',
+        "[parameters]",
+        *(f"{name} = {value}" for name, value in sizes.items()),
+        "[[machines]]",
+        f"count = {workers}",
+        *(["[hosts]", _hosts(case)] if case.broker else []),
+    ]
+    return "\n".join(lines)
 
 
 def _hosts(case: Case) -> str:
