@@ -89,6 +89,30 @@ def test_outputs_that_are_there_are_a_success(tmp_path: Path) -> None:
     bench(tmp_path, scenario)
 
 
+def test_programs_are_found_on_the_path_of_the_task_as_it_is_now(tmp_path: Path) -> None:
+    def program(folder: str, says: str) -> None:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "speak").write_text(f"#!/bin/sh\necho {says}\n")
+        (tmp_path / folder / "speak").chmod(0o755)
+
+    async def said(it: Bench, path: str) -> list[str]:
+        end = await it.run(Command(("speak",), env={"PATH": path}, cwd=str(tmp_path)))
+        return lines_of(Path(end.folder) / "stdout")
+
+    async def scenario(it: Bench) -> None:
+        both = f"{tmp_path}/a:{tmp_path}/b:/usr/bin:/bin"
+        program("b", "second")
+        assert await said(it, both) == ["second"]
+        assert await said(it, "b:/usr/bin:/bin") == ["second"]
+        (tmp_path / "b" / "speak").unlink()
+        program("a", "first")
+        assert await said(it, both) == ["first"]
+        missing = await it.run(Command(("speak",), env={"PATH": f"{tmp_path}/b"}))
+        assert missing.reason == "not started: speak: No such file or directory"
+
+    bench(tmp_path, scenario)
+
+
 def test_ten_megabytes_of_output_come_back_right(tmp_path: Path) -> None:
     async def scenario(it: Bench) -> None:
         program = "import sys; [sys.stdout.write('%09d\\n' % n) for n in range(1_000_000)]"

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -28,6 +30,7 @@ from volery.live.proctable import Status, processes
 
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
+PROGRAMS_MAX: Final = 1000
 UNDYING_S: Final = 5.0
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CLOSE_GRACE_S: Final = 2.0
@@ -90,6 +93,8 @@ class ProcessExecutor:
         self._folders = folders
         self._ledger = ledger
         self._report = report
+        self._inherited = dict(os.environ)
+        self._programs: dict[tuple[str, str], str] = {}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._waiting: deque[_Attempt] = deque()
         self._attempts: dict[tuple[TaskId, int], _Attempt] = {}
@@ -166,15 +171,16 @@ class ProcessExecutor:
             stdout, stderr = opened[:2]
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
+            environment = self._environment_of(attempt, command)
             attempt.popen = subprocess.Popen(  # noqa: S603 - running what users submit is the purpose
-                command.argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=command.cwd or folder,
-                env=self._environment_of(attempt, command), start_new_session=True, close_fds=False,
+                command.argv, executable=self._program(command.argv[0], environment), stdin=stdin, stdout=stdout,
+                stderr=stderr, cwd=command.cwd or folder, env=environment, start_new_session=True, close_fds=False,
             )  # fmt: skip
         finally:
             for descriptor in opened:
                 os.close(descriptor)
-        self._ledger.add(attempt.pid)
         try:
+            self._ledger.add(attempt.pid)
             attempt.pidfd = os.pidfd_open(attempt.pid)
         except OSError:
             _signal_group(attempt.pid, signal.SIGKILL)
@@ -190,11 +196,25 @@ class ProcessExecutor:
 
     def _environment_of(self, attempt: _Attempt, command: Command) -> dict[str, str]:
         return {
-            **os.environ,
+            **self._inherited,
             **command.env,
             **attempt_environment(attempt.node, attempt.task, attempt.attempt, command.index),
             self._ledger.mark[0]: self._ledger.mark[1],
         }
+
+    def _program(self, name: str, environment: Mapping[str, str]) -> str | None:
+        """Where a program is, so that the kernel need not try every folder of the PATH anew; None: let it try."""
+        path = environment.get("PATH", os.defpath)
+        found = self._programs.get((name, path))
+        if found is None or not os.access(found, os.X_OK):
+            found = None if "/" in name else shutil.which(name, path=path)
+            # What is relative means another place in the directory that the task runs in.
+            if found is None or not found.startswith("/"):
+                return None
+            if len(self._programs) == PROGRAMS_MAX:
+                self._programs.clear()
+            self._programs[name, path] = found
+        return found
 
     def _left(self, attempt: _Attempt) -> None:
         """The first process has ended. It stays a zombie until its group is gone, and so keeps the group's number."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _PROC: Final = Path("/proc")
+_STAT_BYTES: Final = 4096
 _DEAD: Final = ("Z", "X")
 
 
@@ -37,9 +38,16 @@ class Status(NamedTuple):
 def status_of(pid: int) -> Status | None:
     """A process, or None where there is none (any more)."""
     try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
+        # Plain calls: a third of the time of a Path, and every start of a task waits for it.
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        text = os.read(file, _STAT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
     # The name stands in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
     return Status(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
