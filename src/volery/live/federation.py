@@ -21,7 +21,6 @@ The API stands on the host `api`. Every host reads the same file and must get th
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -38,6 +37,7 @@ from volery.live.fleet import Fleet
 from volery.live.journal import Durability
 from volery.live.machine import ATTRIBUTES, discover, machine_from_table
 from volery.live.status import DEFAULT_PORT
+from volery.live.tables import read_table
 from volery.live.transport import HostName
 
 API_HOST: Final = "api"
@@ -125,12 +125,7 @@ def read_federation(path: Path, choose: Choose) -> Federation:
     Raises:
         InputError: naming the file and the line or key.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"is not TOML: {error}") from None
+    table = read_table(path)
     for key in table:
         if key not in FederationFile.__struct_fields__:
             raise InputError(f"{path.name}:{key}", "unknown key" + suggestion(key, FederationFile.__struct_fields__))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
@@ -17,6 +16,7 @@ from volery.core.model import CHUNK_TASKS, SECOND, Job, JobId, Message, Task, Ta
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 from volery.live.constraints import Condition, parse_conditions
 from volery.live.fleet import Fleet
+from volery.live.tables import read_table
 
 TASKS_MAX: Final = 1_000_000
 CHUNK_BYTES: Final = 512 * 1024
@@ -74,18 +74,7 @@ def read_job(path: Path) -> JobDescription:
     Raises:
         InputError: naming file and line, or file and key, and what to write instead.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), f"is not UTF-8 text: {error.reason}") from None
-    except tomllib.TOMLDecodeError as error:
-        problem, _, at = str(error).partition(" (at ")
-        numbers = re.findall(r"\d+", at) or [str(text.count("\n") + 1)]
-        raise InputError(":".join((str(path), *numbers)), f"is not TOML: {problem}") from None
-    job = job_from_table(table, path.name)
+    job = job_from_table(read_table(path), path.name)
     if isinstance(job.tasks, int):
         return _beside(job, path)
     tasks = tuple(_beside(task, path) for task in job.tasks)
