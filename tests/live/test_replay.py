@@ -40,6 +40,7 @@ def test_a_journal_replays_exactly(name: str, split: bool, tmp_path: Path) -> No
         assert result.difference is None
         assert result.torn_bytes == 0
     assert sum(result.events for result in results) > 150
+    assert {path.stat().st_mode & 0o777 for path in journals(tmp_path)} == {0o600}
 
 
 @pytest.mark.parametrize("name", ["megha", "pigeon"])

@@ -103,9 +103,11 @@ class JournalWriter:
     def __init__(self, path: Path, header: Header, durability: Durability) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: BinaryIO = path.open("xb", buffering=BUFFER_BYTES)
+            # commands and their environment stand in it: nobody else may read them
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
+        self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
         self._encode = msgspec.msgpack.Encoder().encode
         self._durability = durability
         self._file.write(MAGIC)
