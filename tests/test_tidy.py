@@ -32,6 +32,8 @@ FOR_TESTS = {"volery.conformance", "volery.live.memory", "volery.sim.recording",
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient"}
 """What programs that use a federation import."""
+FOR_PROGRAMS = {"volery.live.asyncclient"}
+"""What programs of users import."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")
 COMMITTED_BYTES_MAX = 500_000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_a_job_from_submission_to_its_output(http: httpx2.Client) -> None:
     assert http.get(f"/jobs/{number}/tasks/1/logs?offset=99").content == b""
     assert [job["name"] for job in http.get("/jobs").json()] == ["hello"]
     assert http.get("/jobs?state=running").json() == []
+
+
+def test_output_that_is_not_on_this_host_is_said_to_be_elsewhere(http: httpx2.Client, tmp_path: Path) -> None:
+    number = submit(http, command="true")
+    events(http, f"job={number}")
+    shutil.rmtree(tmp_path / "tasks")
+    response = http.get(f"/jobs/{number}/tasks/0/logs")
+    assert response.status_code == 404
+    assert "the task ran on node/0, look there" in response.json()["error"]["problem"]
 
 
 def test_events_are_resumed_where_they_stopped(http: httpx2.Client) -> None:

@@ -15,6 +15,7 @@ from tests.live.bench import Bench, bench, gone, is_gone, lines_of, written
 
 from volery.core.errors import InputError
 from volery.core.model import Task
+from volery.live.agent import NodeAgent
 from volery.live.command import Command, encode_payload
 from volery.live.orphans import ProcessLedger
 from volery.live.proctable import processes, status_of
@@ -295,3 +296,9 @@ def test_two_agents_cannot_share_a_state_folder(tmp_path: Path) -> None:
     ledger.close()
     with pytest.raises(InputError, match="cannot be used"):
         ProcessLedger(Path(os.devnull) / "state")
+
+
+def test_an_agent_elsewhere_than_on_linux_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    with pytest.raises(InputError, match="need Linux"):
+        NodeAgent(tmp_path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from volery.core.errors import InputError
 from volery.core.model import Address, Task, TaskId
 from volery.live.call import CallExecutor
 from volery.live.command import Call, decode_payload
@@ -27,10 +29,12 @@ class NodeAgent:
         orphans: the processes that an earlier agent had left, killed now.
 
     Raises:
-        InputError: a folder cannot be used, or another agent uses it.
+        InputError: a folder cannot be used, another agent uses it, or this is not Linux.
     """
 
     def __init__(self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0) -> None:
+        if not hasattr(os, "pidfd_open"):
+            raise InputError("node agent", "real processes need Linux 5.3 or newer; elsewhere nodes can only sleep")
         folders = AttemptFolders(folder)
         self._ledger = ProcessLedger(state or folders.root / "agent")
         self.orphans: Sequence[int] = self._ledger.killed
