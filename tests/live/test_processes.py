@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.live.bench import Bench, bench, gone, is_gone, lines_of, written
@@ -18,7 +19,7 @@ from volery.core.model import Task
 from volery.live.agent import NodeAgent
 from volery.live.command import Command, encode_payload
 from volery.live.orphans import ProcessLedger
-from volery.live.proctable import processes, status_of
+from volery.live.proctable import carries, processes, status_of
 
 
 def sh(script: str, **settings: object) -> Command:
@@ -185,6 +186,42 @@ def test_a_task_that_waits_is_killed_without_being_started(tmp_path: Path) -> No
         assert it.outcomes == {task: "killed"}
         assert [report.state for report in it.reports] == ["killed"]
         assert not (tmp_path / "3").exists()
+
+    bench(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_every_attempt_ends_once_and_nothing_is_left(tmp_path: Path, seed: int) -> None:
+    """Commands that end, fail, hang, ignore the request to end and leave children, killed at random moments."""
+    random = Random(seed)
+    scripts = (
+        "exit 0",
+        "exit 3",
+        "exec sleep 60",
+        "sleep 60 & wait",
+        "trap '' TERM; while :; do sleep 0.02; done",
+        "sleep 60 & exit 0",
+        "no-such-program",
+    )
+
+    async def scenario(it: Bench) -> None:
+        for _ in range(40):
+            timeout_s = random.choice((0.0, 0.02, 0.2))
+            it.start(sh(random.choice(scripts), timeout_s=timeout_s, grace_s=random.choice((0.0, 0.05))))
+            await asyncio.sleep(random.random() * 0.02)
+            if random.random() < 0.5:
+                it.executor.kill(random.randrange(40), 0)
+        await it.until(lambda: len({report.task for report in it.reports}) == 40)
+        for number in range(40):
+            it.executor.kill(number, 0)
+        await it.until(lambda: len(it.outcomes) == 40)
+        ends = [report for report in it.reports if report.state != "running"]
+        assert sorted(report.task for report in ends) == list(range(40))
+        assert {report.task: report.state for report in ends} == it.outcomes
+        variable = f"VOLERY_STATE={tmp_path / 'agent'}".encode()
+        for status in processes():
+            if status.lives and carries(status.pid, variable):
+                await gone(status.pid)
 
     bench(tmp_path, scenario)
 
