@@ -28,8 +28,12 @@ IMPURE_MODULES = {"time", "datetime", "uuid", "asyncio", "threading", "os", "sec
 IMPURE_CALLS = {"print", "hash", "id", "input", "open"}
 MARKERS = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
 ENTRY_POINTS = {"volery.cli.main", "volery.cli.__main__", "volery.__main__", "volery.conformance.elsewhere"}
-FOR_TESTS = {"volery.conformance", "volery.sim.recording", "volery.theory"}
+FOR_TESTS = {"volery.conformance", "volery.live.memory", "volery.sim.recording", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
+FOR_PROGRAMS = {"volery.live.asyncclient"}
+"""What programs that use a federation import."""
+FOR_PROGRAMS = {"volery.live.asyncclient"}
+"""What programs of users import."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")
 COMMITTED_BYTES_MAX = 500_000
 
@@ -187,7 +191,16 @@ def test_no_module_is_an_orphan() -> None:
         if module_of(path) != module
     }
     rooms = {module for module in packages if any(target.startswith(f"{module}.") for target in imported)}
-    orphans = {module_of(path) for path in OURS} - imported - named - rooms - ENTRY_POINTS - FOR_TESTS - {"volery"}
+    orphans = (
+        {module_of(path) for path in OURS}
+        - imported
+        - named
+        - rooms
+        - ENTRY_POINTS
+        - FOR_TESTS
+        - FOR_PROGRAMS
+        - {"volery"}
+    )
     assert not orphans
 
 

@@ -13,6 +13,8 @@ import volery
 from volery.cli.architectures import show_architectures
 from volery.cli.compare import compare
 from volery.cli.demo import demo
+from volery.cli.federation import replay, serve, up
+from volery.cli.jobs import cancel, job, jobs, logs, nodes, submit
 from volery.cli.output import print_error
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
@@ -21,7 +23,7 @@ from volery.cli.trace import trace_app
 from volery.cli.verify import verify
 from volery.core.errors import InputError
 
-LAB, TRUST = "The lab", "Trust"
+LAB, FEDERATION, TRUST = "The lab", "The federation", "Trust"
 
 app = typer.Typer(
     name="volery",
@@ -37,7 +39,16 @@ app.command("report", rich_help_panel=LAB)(report)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
 app.command("demo", rich_help_panel=LAB)(demo)
+app.command("up", rich_help_panel=FEDERATION)(up)
+app.command("serve", rich_help_panel=FEDERATION)(serve)
+app.command("submit", rich_help_panel=FEDERATION)(submit)
+app.command("jobs", rich_help_panel=FEDERATION)(jobs)
+app.command("job", rich_help_panel=FEDERATION)(job)
+app.command("logs", rich_help_panel=FEDERATION)(logs)
+app.command("cancel", rich_help_panel=FEDERATION)(cancel)
+app.command("nodes", rich_help_panel=FEDERATION)(nodes)
 app.command("verify", rich_help_panel=TRUST)(verify)
+app.command("replay", rich_help_panel=TRUST)(replay)
 app.command("reproduce", rich_help_panel=TRUST)(reproduce)
 
 

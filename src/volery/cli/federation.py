@@ -1,0 +1,161 @@
+"""`volery up`, `serve` and `replay`: a federation in one process, one host of many, and what a journal proves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from volery.cli.options import AsJson
+from volery.cli.output import print_json, table_width
+from volery.core.component import Architecture
+from volery.core.errors import InputError
+from volery.live.status import DEFAULT_PORT
+
+if TYPE_CHECKING:
+    from volery.live.replay import Replayed
+    from volery.live.running import Running
+
+CLUSTER_PARAMETERS = ("lms", "groups")
+GM_PARAMETERS = ("gms", "distributors")
+DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
+RESERVED_SHARE = 10
+"""Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
+
+
+def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
+    """The architecture of that name and its configuration.
+
+    Raises:
+        InputError: there is none, or a parameter does not fit.
+    """
+    from volery.architectures import configure, lookup
+
+    architecture = lookup(name)
+    return architecture, configure(architecture, given)
+
+
+def up(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FEDERATION.toml]", help="The federation; the options make one.", show_default=False),
+    ] = None,
+    architecture: Annotated[str, typer.Option("-a", "--architecture", help="Which scheduler.")] = "megha",
+    clusters: Annotated[int, typer.Option(min=1, help="Clusters: Megha's Local Masters, Pigeon's groups.")] = 3,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes, all of them on this machine.")] = 30,
+    slots: Annotated[int, typer.Option(min=1, help="Tasks that a node runs at once.")] = 1,
+    gms: Annotated[int, typer.Option(min=1, help="Megha's Global Masters, Pigeon's distributors.")] = 2,
+    api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
+    folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
+    as_json: AsJson = False,
+) -> None:
+    """Run a whole federation in this process, until Ctrl-C; what was submitted before goes on."""
+    from volery.live.federation import ALL, FederationFile, read_federation, resolve
+
+    if config is not None:
+        federation = read_federation(config, choose)
+    else:
+        parameters = _sizes(architecture, clusters, gms, nodes)
+        machines = [{"count": nodes, "slots": slots}]
+        file = FederationFile(
+            machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api
+        )
+        federation = resolve(file, Path(), choose)
+    _serve(federation, ALL, as_json)
+
+
+def serve(
+    role: Annotated[str, typer.Argument(help="The host: a role, api, or a name from the file.", show_default=False)],
+    config: Annotated[
+        Path, typer.Option("-c", "--config", metavar="FEDERATION.toml", help="The federation.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Run one host of a federation in this process, connected to the others by NATS, until Ctrl-C."""
+    from volery.live.federation import read_federation
+
+    _serve(read_federation(config, choose), role, as_json)
+
+
+def _sizes(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
+    """The parameters that say how many; a design that has no such thing goes without."""
+    known = choose(architecture, {})[0].defaults.__struct_fields__
+    sizes: dict[str, Any] = {}
+    for names, value in ((CLUSTER_PARAMETERS, clusters), (GM_PARAMETERS, gms)):
+        sizes |= {name: value for name in names if name in known}
+    if "reserved" in known:
+        sizes["reserved"] = nodes // clusters // RESERVED_SHARE
+    return sizes
+
+
+def _serve(federation: Any, name: str, as_json: bool) -> None:
+    try:
+        from volery.live.running import run_loop, serve
+    except ImportError as error:
+        raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
+
+    def tell(running: Running) -> None:
+        url = running.front.url if running.front is not None else ""
+        if as_json:
+            print_json({"host": name, "api": url, "journal": running.journal, "folder": str(federation.folder)})
+            return
+        plan = federation.plan
+        typer.echo(f"{plan.architecture.name}: {len(plan.cluster.slots)} nodes, {plan.cluster.slot_count} slots")
+        if url:
+            typer.echo(f"api:     {url}")
+        if running.journal:
+            typer.echo(f"journal: {running.journal}")
+        typer.echo(f"host {name} is at work; Ctrl-C ends it")
+
+    run_loop(serve(federation, name, tell))
+
+
+def replay(
+    place: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A journal, or a folder of journals.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Feed journals to fresh components and demand equal effects; status 1 where one differs."""
+    from volery.architectures import lookup
+    from volery.live.replay import journals
+    from volery.live.replay import replay as replay_journal
+
+    found = place / "journal" if (place / "journal").is_dir() else place
+    results = [replay_journal(path, lookup) for path in journals(found)]
+    if as_json:
+        print_json(results)
+    else:
+        _print_replays(results)
+    if any(result.difference is not None for result in results):
+        raise typer.Exit(1)
+
+
+def _print_replays(results: list[Replayed]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Journals", title_justify="left")
+    for heading in ("journal", "architecture", "events", "seconds", "torn bytes", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for result in results:
+        same = result.difference is None
+        table.add_row(
+            Text(Path(result.path).name), result.architecture, f"{result.events:,}", f"{result.span_us / 1e6:.3f}",
+            str(result.torn_bytes), Text("replays" if same else "DIFFERS", "green" if same else "bold red"),
+        )  # fmt: skip
+    Console(width=table_width()).print(table)
+    for result in results:
+        if (difference := result.difference) is not None:
+            typer.echo(f"{result.path}: event {difference.place}, at {difference.now_us} us: {difference.problem}")
+            typer.echo(f"  {difference.address} was handed {difference.event} by {difference.source}")
+            for effect in difference.effects:
+                typer.echo(f"  and asks now for {effect}")
+    wrong = sum(result.difference is not None for result in results)
+    typer.echo(f"{wrong} of {len(results)} journals differ." if wrong else f"All {len(results)} journals replay.")

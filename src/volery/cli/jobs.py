@@ -1,0 +1,289 @@
+"""`volery submit`, `jobs`, `job`, `logs`, `cancel` and `nodes`: a federation's API from the command line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from volery.cli.options import AsJson
+from volery.cli.output import INTERRUPTED, print_error, print_json, table_width
+from volery.core.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+    from rich.text import Text
+
+    from volery.live.client import Client
+    from volery.live.status import JobStatus, TaskStatus
+
+FOLLOW_S: Final = 0.3
+"""How often `logs --follow` asks for more."""
+SECONDS: Final = 1_000_000
+
+Api = Annotated[
+    str | None,
+    typer.Option(
+        "--api", metavar="URL", envvar="VOLERY_API", help="The federation's API; by default on this machine.",
+        show_default=False,
+    ),
+]  # fmt: skip
+JobNumber = Annotated[int, typer.Argument(metavar="JOB", min=0, help="The number of a job.", show_default=False)]
+
+
+@contextmanager
+def _client(api: str | None, as_json: bool) -> Iterator[Client]:
+    """A client; what fails beyond the user's reach ends with status 1."""
+    try:
+        from volery.live.asking import ApiError
+        from volery.live.client import Client
+    except ImportError as error:
+        raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
+    with Client(api) as client:
+        try:
+            yield client
+        except ApiError as error:
+            print_error("api", str(error), as_json)
+            raise typer.Exit(1) from None
+
+
+def submit(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job.", show_default=False)],
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Stay until it has ended; status 1 if not well.")
+    ] = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a job from a file."""
+    with _client(api, as_json) as client:
+        from volery.live.jobs import read_job
+
+        description = read_job(job)
+        try:
+            receipt = client.send(description)
+        except InputError as error:
+            # The API knows the job by its content, the user by its file.
+            place = error.place.removeprefix("job")
+            raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
+        for warning in receipt.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        if watch:
+            try:
+                ended = _watch(client, receipt.id, silent=as_json)
+            except KeyboardInterrupt:
+                typer.echo(f"job {receipt.id} goes on; volery cancel {receipt.id} ends it", err=True)
+                raise typer.Exit(INTERRUPTED) from None
+            _print_job(client, ended, as_json, task_limit=0)
+            raise typer.Exit(0 if ended.state == "done" else 1)
+    if as_json:
+        print_json(receipt)
+    elif receipt.known:
+        typer.echo(f"job {receipt.id} was submitted before with the same key")
+    else:
+        typer.echo(
+            f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
+        )
+
+
+def _watch(client: Client, number: int, silent: bool) -> JobStatus:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from volery.live.status import JobStatus
+
+    columns = (
+        TextColumn("job {task.fields[number]}"),
+        BarColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    status = client.job(number)
+    with Progress(*columns, console=console, disable=silent or not console.is_terminal, transient=True) as progress:
+        progress.add_task("", total=max(status.tasks, 1), number=number)
+        _draw(progress, status)
+        for change in client.events(number):
+            if isinstance(change, JobStatus):
+                status = change
+                _draw(progress, status)
+    return status if status.ended else client.job(number)
+
+
+def _draw(progress: Progress, status: JobStatus) -> None:
+    ended = status.finished + status.failed + status.killed + status.unsatisfiable
+    progress.update(
+        progress.task_ids[0], completed=ended, description=f"{ended}/{status.tasks} tasks, {_words(status)}"
+    )
+
+
+def _words(status: JobStatus) -> str:
+    """`running: 3 finished, 2 running`."""
+    counts = ("finished", "running", "failed", "killed", "unsatisfiable")
+    told = [f"{count} {name}" for name in counts if (count := getattr(status, name))]
+    return status.state + (f": {', '.join(told)}" if told else "")
+
+
+def jobs(
+    state: Annotated[str | None, typer.Option(help="Only jobs in this state.", show_default=False)] = None,
+    user: Annotated[str | None, typer.Option(help="Only this user's jobs.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs, the newest first."""
+    from typing import get_args
+
+    from volery.core.errors import suggestion
+
+    with _client(api, as_json) as client:
+        from volery.live.status import JobState
+
+        if state is not None and state not in get_args(JobState):
+            raise InputError("--state", f"no job is ever {state!r}{suggestion(state, get_args(JobState))}")
+        found = client.jobs(state, user, None, limit)
+    if as_json:
+        print_json(found)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("job", "name", "user", "state", "tasks", "submitted", "ran for", "reason")
+    for job in found:
+        table.add_row(
+            str(job.id), Text(job.name), Text(job.user), _coloured(job.state),
+            f"{job.finished}/{job.tasks}", _clock(job.submitted_us), _span(job), Text(job.reason),
+        )  # fmt: skip
+    Console(width=table_width()).print(table)
+
+
+def job(
+    number: JobNumber,
+    tasks: Annotated[int, typer.Option("--tasks", min=0, max=10_000, help="How many of its tasks are listed.")] = 20,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a job and its tasks."""
+    with _client(api, as_json) as client:
+        _print_job(client, client.job(number), as_json, tasks)
+
+
+def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:
+    import itertools
+
+    import msgspec
+
+    tasks = list(itertools.islice(client.tasks(status.id), task_limit)) if task_limit else []
+    if as_json:
+        content = msgspec.to_builtins(status)
+        print_json(content | {"listed": tasks} if task_limit else content)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=table_width())
+    title = f"job {status.id}" + (f" ({status.name})" if status.name else "")
+    console.print(Text(f"{title}: "), _coloured(_words(status)), Text(f" of {status.tasks}"), sep="")
+    if status.reason:
+        console.print(Text(status.reason))
+    if tasks:
+        console.print(_task_table(tasks))
+        if status.tasks > len(tasks):
+            typer.echo(f"{len(tasks)} of {status.tasks} tasks; --tasks N lists more.")
+
+
+def _task_table(tasks: list[TaskStatus]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("task", "state", "node", "exit code", "started", "ran for", "reason")
+    for task in tasks:
+        table.add_row(
+            str(task.index), _coloured(task.state), Text(task.node),
+            "" if task.exit_code is None else str(task.exit_code), _clock(task.started_us), _span(task),
+            Text(task.reason),
+        )  # fmt: skip
+    return table
+
+
+def logs(
+    number: JobNumber,
+    task: Annotated[int, typer.Argument(metavar="[TASK]", min=0, help="Its task's place in the job.")] = 0,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Standard error instead of standard output.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a task has written."""
+    stream = "stderr" if stderr else "stdout"
+    with _client(api, as_json) as client:
+        if as_json:
+            content = client.logs(number, task, stream)
+            print_json({"job": number, "task": task, "stream": stream, "text": content.decode(errors="replace")})
+            return
+        offset = 0
+        while True:
+            # Asked before the output is: what a task wrote last must not be missed.
+            ended = client.task(number, task).ended_us is not None or client.job(number).ended
+            content = client.logs(number, task, stream, offset)
+            sys.stdout.buffer.write(content)
+            sys.stdout.buffer.flush()
+            offset += len(content)
+            if ended or not follow:
+                return
+            time.sleep(FOLLOW_S)
+
+
+def cancel(number: JobNumber, api: Api = None, as_json: AsJson = False) -> None:
+    """Give a job up: what waits never runs, what runs is killed."""
+    with _client(api, as_json) as client:
+        status = client.cancel(number)
+    if as_json:
+        print_json(status)
+    else:
+        typer.echo(f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled")
+
+
+def nodes(api: Api = None, as_json: AsJson = False) -> None:
+    """List the nodes and what runs there."""
+    with _client(api, as_json) as client:
+        found = client.nodes()
+    if as_json:
+        print_json(found)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("node", "running", "arch", "os", "kernel", "cores", "memory", "labels")
+    for node in found:
+        labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
+        table.add_row(
+            Text(node.address), f"{node.running}/{node.slots}", Text(node.arch), Text(node.os), Text(node.kernel),
+            str(node.cores), f"{node.memory_mb:,} MB", Text(labels),
+        )  # fmt: skip
+    Console(width=table_width()).print(table)
+
+
+def _coloured(words: str) -> Text:
+    from rich.text import Text
+
+    colours = {"done": "green", "finished": "green", "running": "cyan", "failed": "red", "unsatisfiable": "red"}
+    return Text(words, colours.get(words.partition(":")[0], "yellow"))
+
+
+def _clock(unix_us: int | None) -> str:
+    return "" if unix_us is None else time.strftime("%H:%M:%S", time.localtime(unix_us / SECONDS))
+
+
+def _span(status: JobStatus | TaskStatus) -> str:
+    if status.started_us is None or status.ended_us is None:
+        return ""
+    return f"{(status.ended_us - status.started_us) / SECONDS:.2f} s"

@@ -1,0 +1,249 @@
+"""Requests to the API as values, shared by both clients: what to ask, and how to read the answer."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import cloudpickle
+import httpx2
+import msgspec
+
+from volery.core.errors import InputError
+from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
+from volery.live.openapi import Refusal
+from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus
+
+DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
+API_VARIABLE: Final = "VOLERY_API"
+PAGE: Final = 1000
+
+AnswerT = TypeVar("AnswerT")
+
+
+class ApiError(RuntimeError):
+    """The API failed at something that it should have been able to do."""
+
+
+class CallFailedError(RuntimeError):
+    """A callable raised nothing that could be brought back, or never ran to its end; the message says why."""
+
+
+class Asked(Generic[AnswerT]):
+    """One request.
+
+    Args:
+        method, path: of the request.
+        read: makes the answer of a successful response.
+        query: parameters; those that are None are left out.
+        body: sent as JSON.
+    """
+
+    def __init__(
+        self, method: str, path: str, read: Callable[[httpx2.Response], AnswerT],
+        query: Mapping[str, object] | None = None, body: object = None,
+    ) -> None:  # fmt: skip
+        self.read = read
+        self.request: dict[str, Any] = {
+            "method": method,
+            "url": path,
+            "params": {name: str(value) for name, value in (query or {}).items() if value is not None},
+        }
+        if method == "POST":
+            self.request["content"] = msgspec.json.encode(body)
+            self.request["headers"] = {"content-type": "application/json"}
+
+    def answer(self, response: httpx2.Response) -> AnswerT:
+        """What the response says.
+
+        Raises:
+            InputError: the API refuses, and says why.
+            ApiError: it has failed.
+        """
+        check(response)
+        return self.read(response)
+
+
+def check(response: httpx2.Response) -> None:
+    """Raise what a response says that is not a success; its content has been read.
+
+    Raises:
+        InputError: the API refuses, and says why.
+        ApiError: it has failed, or it is not Volery that answers.
+    """
+    if response.is_success:
+        return
+    try:
+        error = msgspec.json.decode(response.content, type=Refusal).error
+    except msgspec.MsgspecError:
+        problem = f"{response.url} answers with status {response.status_code}: {response.text[:200]}"
+        raise ApiError(problem) from None
+    raise InputError(error.place, error.problem)
+
+
+def reader(kind: type[AnswerT]) -> Callable[[httpx2.Response], AnswerT]:
+    """Reads JSON of one type; fields of newer versions are passed over."""
+    decoder = msgspec.json.Decoder(kind)
+
+    def read(response: httpx2.Response) -> AnswerT:
+        try:
+            return decoder.decode(response.content)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"{response.url} sends what is not Volery's: {error}") from None
+
+    return read
+
+
+_receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
+_jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
+_tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
+_nodes: Callable[[httpx2.Response], list[NodeStatus]] = reader(list[NodeStatus])
+
+JobLike = JobDescription | Mapping[str, Any] | Path
+"""A job as a description, as a table of the same keys, or as the path of a TOML file."""
+
+
+def description_of(job: JobLike) -> JobDescription:
+    """The description that is meant, with a user.
+
+    Raises:
+        InputError: it is wrong somewhere.
+    """
+    if isinstance(job, Path):
+        job = read_job(job)
+    elif not isinstance(job, JobDescription):
+        job = job_from_table(job, "job")
+    return job if job.user else msgspec.structs.replace(job, user=user_name())
+
+
+def user_name() -> str:
+    """Who submits, when nothing else is said; empty where the system has no name for them."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **words: Any) -> JobDescription:
+    """A job that calls a function once per tuple of arguments; `words` are further keys of a job."""
+    name = words.pop("name", getattr(function, "__name__", "call"))
+    tasks = tuple(TaskDescription(call=cloudpickle.dumps((function, given, {}))) for given in arguments)
+    return JobDescription(name=name, tasks=tasks, **words)
+
+
+def submit(job: JobLike) -> Asked[Receipt]:
+    """Take a job."""
+    return Asked("POST", "/jobs", _receipt, body=description_of(job))
+
+
+def jobs(state: str | None, user: str | None, before: int | None, limit: int) -> Asked[list[JobStatus]]:
+    """Jobs, the newest first."""
+    query = {"state": state, "user": user, "before": before, "limit": limit}
+    return Asked("GET", "/jobs", _jobs, query)
+
+
+def job(number: int) -> Asked[JobStatus]:
+    """One job."""
+    return Asked("GET", f"/jobs/{number}", _job)
+
+
+def tasks(number: int, first: int, limit: int) -> Asked[list[TaskStatus]]:
+    """Tasks of a job, in order."""
+    return Asked("GET", f"/jobs/{number}/tasks", _tasks, {"first": first, "limit": limit})
+
+
+def task(number: int, index: int) -> Asked[TaskStatus]:
+    """One task."""
+    return Asked("GET", f"/jobs/{number}/tasks/{index}", _task)
+
+
+def logs(number: int, index: int, stream: str, offset: int) -> Asked[bytes]:
+    """Output of a task, so far."""
+    return Asked(
+        "GET", f"/jobs/{number}/tasks/{index}/logs", lambda found: found.content, {"stream": stream, "offset": offset}
+    )
+
+
+def result(number: int, index: int) -> Asked[bytes]:
+    """What a callable returned or raised, pickled."""
+    return Asked("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
+
+
+def cancel(number: int) -> Asked[JobStatus]:
+    """Give a job up."""
+    return Asked("POST", f"/jobs/{number}/cancel", _job)
+
+
+def revision() -> Asked[int]:
+    """Of the last change of anything."""
+    return Asked("GET", "/healthz", lambda response: int(msgspec.json.decode(response.content)["revision"]))
+
+
+def nodes() -> Asked[list[NodeStatus]]:
+    """All nodes."""
+    return Asked("GET", "/nodes", _nodes)
+
+
+def value_of(ended: TaskStatus, pickled: bytes) -> Any:
+    """What a call returned.
+
+    Raises:
+        Exception: whatever it raised.
+        CallFailedError: it never came to that.
+    """
+    if ended.state == "finished":
+        return pickle.loads(pickled) if pickled else None  # noqa: S301 - the result of our own callable
+    if pickled:
+        error = pickle.loads(pickled)  # noqa: S301 - the exception of our own callable
+        if isinstance(error, BaseException):
+            error.add_note(f"raised in job {ended.job}, task {ended.index}, on {ended.node}")
+            raise error
+    raise CallFailedError(f"job {ended.job}, task {ended.index} is {ended.state}: {ended.reason or 'it never ran'}")
+
+
+class EventReader:
+    """Makes statuses of the lines of an event stream; `last` is the id of the last whole event."""
+
+    def __init__(self, after: int | None = None) -> None:
+        self.last = after
+        self._fields: dict[str, str] = {}
+
+    def headers(self) -> dict[str, str]:
+        """What makes the stream go on where it stopped."""
+        return {} if self.last is None else {"last-event-id": str(self.last)}
+
+    def feed(self, line: str) -> JobStatus | TaskStatus | None:
+        """Take one line in; a status when it completes an event."""
+        if line:
+            name, _, text = line.partition(":")
+            self._fields[name] = text.removeprefix(" ")
+            return None
+        fields, self._fields = self._fields, {}
+        if "data" not in fields:
+            return None
+        self.last = int(fields["id"])
+        if fields["event"] == "job":
+            return msgspec.json.decode(fields["data"], type=JobStatus)
+        return msgspec.json.decode(fields["data"], type=TaskStatus)
+
+
+def api_address(api: str | None) -> str:
+    """The API's address: what is given, else VOLERY_API, else this machine's default port.
+
+    Raises:
+        InputError: it is no address.
+    """
+    address = api or os.environ.get(API_VARIABLE) or DEFAULT_API
+    if not address.startswith(("http://", "https://")):
+        raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}")
+    return address.rstrip("/")
+
+
+def unreachable(api: str, error: httpx2.TransportError) -> InputError:
+    """What to say when nobody answers."""
+    problem = f"no federation answers there ({error}); start one with `volery up`, or name one with --api"
+    return InputError(api, f"{problem} or {API_VARIABLE}")

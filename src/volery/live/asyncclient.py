@@ -1,0 +1,124 @@
+"""The Python SDK for programs that await: the same requests as `client.Client`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx2
+
+from volery.live import asking
+from volery.live.asking import Asked, EventReader, JobLike
+from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
+from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+
+AnswerT = TypeVar("AnswerT")
+
+
+class AsyncClient:
+    """Talks to the API of a federation.
+
+    Args:
+        api: its address; by default VOLERY_API, or this machine.
+    """
+
+    def __init__(self, api: str | None = None) -> None:
+        self.api = asking.api_address(api)
+        self._http = httpx2.AsyncClient(base_url=self.api, timeout=TIMEOUT, trust_env=False)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def _ask(self, asked: Asked[AnswerT]) -> AnswerT:
+        try:
+            return asked.answer(await self._http.request(**asked.request))
+        except httpx2.TransportError as error:
+            raise asking.unreachable(self.api, error) from None
+
+    async def submit(self, job: JobLike) -> Receipt:
+        """Submit a job; it is stored when this returns.
+
+        Raises:
+            InputError: the job is wrong somewhere, or no federation answers.
+        """
+        return await self._ask(asking.submit(job))
+
+    async def wait(self, number: int) -> JobStatus:
+        """The last status of a job, once it has ended."""
+        async for status in self.events(number):
+            if isinstance(status, JobStatus) and status.ended:
+                return status
+        return await self.job(number)
+
+    async def run(self, function: Callable[..., Any], *arguments: Any, **words: Any) -> Any:
+        """Call a function on some node and bring back what it returns or raises; `words` are further keys of a job."""
+        job = asking.calls(function, [arguments], **words)
+        ended = await self.wait((await self.submit(job)).id)
+        return await self.value(await self.task(ended.id, 0))
+
+    async def job(self, number: int) -> JobStatus:
+        """One job."""
+        return await self._ask(asking.job(number))
+
+    async def jobs(
+        self, state: str | None = None, user: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[JobStatus]:
+        """Jobs, the newest first."""
+        return await self._ask(asking.jobs(state, user, before, limit))
+
+    async def tasks(self, number: int, first: int = 0, limit: int = asking.PAGE) -> list[TaskStatus]:
+        """Tasks of a job from a place on, in order."""
+        return await self._ask(asking.tasks(number, first, limit))
+
+    async def task(self, number: int, index: int) -> TaskStatus:
+        """One task."""
+        return await self._ask(asking.task(number, index))
+
+    async def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
+        """Output of a task's last attempt, from an offset on, so far."""
+        return await self._ask(asking.logs(number, index, stream, offset))
+
+    async def value(self, ended: TaskStatus) -> Any:
+        """What the call of a task returned; raises what it raised."""
+        return asking.value_of(ended, await self._ask(asking.result(ended.job, ended.index)))
+
+    async def cancel(self, number: int) -> JobStatus:
+        """Give a job up."""
+        return await self._ask(asking.cancel(number))
+
+    async def nodes(self) -> list[NodeStatus]:
+        """All nodes."""
+        return await self._ask(asking.nodes())
+
+    async def events(self, job: int | None = None, after: int | None = None) -> AsyncIterator[JobStatus | TaskStatus]:
+        """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""
+        reader = EventReader(after)
+        waits: Iterator[float] = iter(())
+        query = {} if job is None else {"job": str(job)}
+        while True:
+            try:
+                async with self._http.stream("GET", "/events", params=query, headers=reader.headers()) as response:
+                    if response.status_code == NOTHING_MORE:
+                        return
+                    if not response.is_success:
+                        await response.aread()
+                    asking.check(response)
+                    waits = iter(RECONNECT_S)
+                    async for line in response.aiter_lines():
+                        if status := reader.feed(line):
+                            yield status
+                            if isinstance(status, JobStatus) and status.id == job and status.ended:
+                                return
+                wait_s = next(waits, None)
+            except httpx2.TransportError as error:
+                wait_s = next(waits, None)
+                if wait_s is None:
+                    raise asking.unreachable(self.api, error) from None
+            await asyncio.sleep(wait_s or RECONNECT_S[-1])

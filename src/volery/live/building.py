@@ -1,0 +1,54 @@
+"""From a registry entry to components, the same way for a host that starts and for a replay of its journal."""
+
+from __future__ import annotations
+
+import hashlib
+from random import Random
+
+import msgspec
+
+from volery.core.component import Architecture, Deployment
+from volery.core.model import Address, Cluster
+from volery.core.streams import Streams
+
+
+class IncarnationStreams(Streams):
+    """Streams of one incarnation of a host: a restarted component does not draw its predecessor's numbers again."""
+
+    def __init__(self, seed: int, incarnation: int) -> None:
+        super().__init__(seed)
+        self._incarnation = incarnation
+
+    def of(self, name: Address, incarnation: int = 0) -> Random:
+        """A fresh generator at the start of the named stream."""
+        return super().of(name, incarnation or self._incarnation)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is to run, before it is known where.
+
+    Args:
+        architecture: of the registry.
+        config: its parameters.
+        cluster: the machines as schedulers see them.
+        seed: of all random streams.
+    """
+
+    architecture: Architecture
+    config: msgspec.Struct
+    cluster: Cluster
+    seed: int = 0
+
+    def build(self, incarnation: int = 1) -> Deployment:
+        """Fresh components.
+
+        Raises:
+            InputError: the architecture cannot be built on this cluster.
+        """
+        return self.architecture.build(self.cluster, self.config, IncarnationStreams(self.seed, incarnation))
+
+    @property
+    def configuration(self) -> str:
+        """SHA-256 of architecture, parameters and cluster; two hosts fit together only when theirs are equal."""
+        content = (self.architecture.name, self.config, self.cluster)
+        return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()

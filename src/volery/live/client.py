@@ -1,0 +1,274 @@
+"""The Python SDK: jobs and callables on a federation, with futures; `asyncclient` does the same with await.
+
+with Client() as client:
+    job = client.submit({"command": "make test"})
+    squares = client.map(lambda n: n * n, range(100))
+    print(job.result().state, [future.result() for future in squares])
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import httpx2
+
+from volery.core.errors import InputError
+from volery.live import asking
+from volery.live.asking import Asked, EventReader, JobLike
+from volery.live.status import ENDED_TASKS, JobStatus, NodeStatus, Receipt, TaskStatus
+
+RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Waits between attempts to come back to a stream of events; after the last one the futures fail."""
+CLOSE_S: Final = 5.0
+NOTHING_MORE: Final = 204
+TIMEOUT: Final = httpx2.Timeout(30.0, read=60.0)
+
+AnswerT = TypeVar("AnswerT")
+
+
+class JobFuture(Future[JobStatus]):
+    """A submitted job: its result is its last status, also when it has failed.
+
+    Attributes:
+        id: the job's number.
+        receipt: what the API said when it took the job.
+    """
+
+    def __init__(self, client: Client, receipt: Receipt) -> None:
+        super().__init__()
+        self.id = receipt.id
+        self.receipt = receipt
+        self._client = client
+        self.set_running_or_notify_cancel()
+
+    def cancel(self) -> bool:
+        """Ask the federation to give the job up; the future ends when the job has."""
+        return not self._client.cancel(self.id).ended
+
+
+class Client:
+    """Talks to the API of a federation; futures are resolved by a thread that follows its events.
+
+    Args:
+        api: its address; by default VOLERY_API, or this machine.
+    """
+
+    def __init__(self, api: str | None = None) -> None:
+        self.api = asking.api_address(api)
+        self._http = httpx2.Client(base_url=self.api, timeout=TIMEOUT, trust_env=False)
+        self._follower: _Follower | None = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; futures that are open fail."""
+        if self._follower is not None:
+            self._follower.close()
+        self._http.close()
+
+    def _ask(self, asked: Asked[AnswerT]) -> AnswerT:
+        try:
+            return asked.answer(self._http.request(**asked.request))
+        except httpx2.TransportError as error:
+            raise asking.unreachable(self.api, error) from None
+
+    def submit(self, job: JobLike) -> JobFuture:
+        """Submit a job; it is stored when this returns.
+
+        Raises:
+            InputError: the job is wrong somewhere, or no federation answers.
+        """
+        following = self._following()
+        with following.pause:
+            future = JobFuture(self, self.send(job))
+            following.jobs[future.id] = future
+        return future
+
+    def send(self, job: JobLike) -> Receipt:
+        """Submit a job without following it."""
+        return self._ask(asking.submit(job))
+
+    def run(self, function: Callable[..., Any], *arguments: Any, **words: Any) -> Future[Any]:
+        """Call a function on some node; `words` are further keys of a job, as `constraints`."""
+        (future,) = self.map(function, [arguments], unpack=True, **words)
+        return future
+
+    def map(
+        self, function: Callable[..., Any], items: Iterable[Any], *, unpack: bool = False, **words: Any
+    ) -> list[Future[Any]]:
+        """Call a function on each item (or with each tuple of arguments), one task each, all in one job."""
+        given = [tuple(item) if unpack else (item,) for item in items]
+        if not given:
+            return []
+        job = asking.calls(function, given, **words)
+        futures: list[Future[Any]] = [Future() for _ in given]
+        for future in futures:
+            future.set_running_or_notify_cancel()
+        following = self._following()
+        with following.pause:
+            following.calls[self.send(job).id] = dict(enumerate(futures))
+        return futures
+
+    def job(self, number: int) -> JobStatus:
+        """One job."""
+        return self._ask(asking.job(number))
+
+    def jobs(
+        self, state: str | None = None, user: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[JobStatus]:
+        """Jobs, the newest first."""
+        return self._ask(asking.jobs(state, user, before, limit))
+
+    def tasks(self, number: int) -> Iterator[TaskStatus]:
+        """All tasks of a job, in order."""
+        first = 0
+        while page := self._ask(asking.tasks(number, first, asking.PAGE)):
+            yield from page
+            first += len(page)
+
+    def task(self, number: int, index: int) -> TaskStatus:
+        """One task."""
+        return self._ask(asking.task(number, index))
+
+    def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
+        """Output of a task's last attempt, from an offset on, so far."""
+        return self._ask(asking.logs(number, index, stream, offset))
+
+    def value(self, ended: TaskStatus) -> Any:
+        """What the call of a task returned; raises what it raised."""
+        return asking.value_of(ended, self._ask(asking.result(ended.job, ended.index)))
+
+    def cancel(self, number: int) -> JobStatus:
+        """Give a job up."""
+        return self._ask(asking.cancel(number))
+
+    def nodes(self) -> list[NodeStatus]:
+        """All nodes."""
+        return self._ask(asking.nodes())
+
+    def events(self, job: int | None = None, after: int | None = None) -> Iterator[JobStatus | TaskStatus]:
+        """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""
+        return self._events(EventReader(after), job)
+
+    def _events(
+        self, reader: EventReader, job: int | None, follower: _Follower | None = None
+    ) -> Iterator[JobStatus | TaskStatus]:
+        waits: Iterator[float] = iter(())
+        query = {} if job is None else {"job": str(job)}
+        while True:
+            try:
+                with self._http.stream("GET", "/events", params=query, headers=reader.headers()) as response:
+                    if response.status_code == NOTHING_MORE:
+                        return
+                    if not response.is_success:
+                        response.read()
+                    asking.check(response)
+                    if follower is not None:
+                        follower.connected(response)
+                    waits = iter(RECONNECT_S)
+                    for line in response.iter_lines():
+                        if status := reader.feed(line):
+                            yield status
+                            if isinstance(status, JobStatus) and status.id == job and status.ended:
+                                return
+                wait_s = next(waits, None)
+            except httpx2.TransportError as error:
+                wait_s = next(waits, None)
+                if wait_s is None:
+                    raise asking.unreachable(self.api, error) from None
+            wait_s = wait_s or RECONNECT_S[-1]
+            if follower is None:
+                time.sleep(wait_s)
+            elif follower.closing.wait(wait_s):
+                return
+
+    def _following(self) -> _Follower:
+        if self._follower is None:
+            self._follower = _Follower(self)
+        return self._follower
+
+
+class _Follower:
+    """Resolves futures in a thread of its own.
+
+    Events are passed over while `pause` is held, so that a job can be submitted and its future entered in one go.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.pause = threading.Lock()
+        self.jobs: dict[int, JobFuture] = {}
+        self.calls: dict[int, dict[int, Future[Any]]] = {}
+        self._client = client
+        self.closing = threading.Event()
+        self._socket: Any = None
+        reader = EventReader(client._ask(asking.revision()))
+        self._thread = threading.Thread(target=self._follow, args=(reader,), name="volery-events", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.closing.set()
+        self._hang_up()
+        self._thread.join(CLOSE_S)
+        self._fail(InputError(self._client.api, "the client was closed before the job had ended"))
+
+    def _follow(self, reader: EventReader) -> None:
+        try:
+            for status in self._client._events(reader, None, self):
+                with self.pause:
+                    self._resolve(status)
+                if self.closing.is_set():
+                    return
+        except Exception as error:
+            if not self.closing.is_set():
+                self._fail(error)
+
+    def connected(self, response: httpx2.Response) -> None:
+        self._socket = response.extensions["network_stream"].get_extra_info("socket")
+        if self.closing.is_set():
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """End the wait for the next event; closing a socket alone would not wake the thread that reads it."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _resolve(self, status: JobStatus | TaskStatus) -> None:
+        if isinstance(status, TaskStatus):
+            if status.state in ENDED_TASKS and (future := self.calls.get(status.job, {}).pop(status.index, None)):
+                self._settle_call(future, status)
+        elif status.ended:
+            if job := self.jobs.pop(status.id, None):
+                job.set_result(status)
+            # What has never run is not told task by task.
+            for index, future in self.calls.pop(status.id, {}).items():
+                self._settle_call(future, self._client.task(status.id, index))
+
+    def _settle_call(self, future: Future[Any], ended: TaskStatus) -> None:
+        try:
+            value = self._client.value(ended)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    def _fail(self, error: Exception) -> None:
+        with self.pause:
+            futures = [*self.jobs.values(), *(future for calls in self.calls.values() for future in calls.values())]
+            self.jobs.clear()
+            self.calls.clear()
+        for future in futures:
+            future.set_exception(error)

@@ -1,0 +1,75 @@
+"""What a task carries to its executor: a command to run, or a Python callable to call.
+
+Schedulers never look into it: it is `Task.payload`, opaque bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+GRACE_S: Final = 5.0
+
+
+class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
+    """A process to run.
+
+    Args:
+        argv: program and arguments; the program is looked for on the PATH of its environment.
+        index: place of the task in its job, from 0; the process finds it in VOLERY_INDEX.
+        env: added to the node agent's own environment.
+        cwd: absolute path of the directory to run in; empty: the attempt's own new folder.
+        stdin: what it reads; empty: nothing.
+        timeout_s: seconds after which it is ended and has failed; 0: never.
+        grace_s: seconds between SIGTERM and SIGKILL.
+        outputs: files, relative to the directory it runs in, without which a success is none.
+    """
+
+    argv: tuple[str, ...]
+    index: int = 0
+    env: dict[str, str] = {}
+    cwd: str = ""
+    stdin: bytes = b""
+    timeout_s: float = 0.0
+    grace_s: float = GRACE_S
+    outputs: tuple[str, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
+    """A Python callable to call on the node.
+
+    Args:
+        pickled: (function, arguments, named arguments), pickled by the client.
+        index: place of the task in its job, from 0.
+        timeout_s: seconds after which it has failed; 0: never.
+    """
+
+    pickled: bytes
+    index: int = 0
+    timeout_s: float = 0.0
+
+
+Payload = Command | Call
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Payload)
+
+
+def encode_payload(payload: Payload) -> bytes:
+    """Bytes for `Task.payload`."""
+    return _encoder.encode(payload)
+
+
+def decode_payload(payload: bytes) -> Payload:
+    """What the bytes say.
+
+    Raises:
+        ValueError: the bytes are no payload of this version.
+    """
+    try:
+        decoded: Payload = _decoder.decode(payload)
+    except msgspec.MsgspecError as error:
+        found = f"its {len(payload)} bytes of payload do not decode ({error})" if payload else "it carries no payload"
+        raise ValueError(f"the task holds nothing that can be run: {found}") from None
+    return decoded

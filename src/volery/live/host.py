@@ -1,0 +1,395 @@
+"""The asyncio driver: any set of components in one process, with one inbox, one turn at a time.
+
+A turn drains the inbox: each event goes through its component's one door, its effects are collected and applied in
+order. What stays on the host (messages between its components, timers) joins the inbox at once. What leaves it
+(launches, messages to other hosts, answers to the submitter) waits until the turn is in the journal. So no one outside
+ever sees an effect of an event that a replay would not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor as Pool
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, Final
+
+from volery.core.component import Component
+from volery.core.events import Computed, Event, Outcome, TaskFinished, TimerFired
+from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
+from volery.core.records import Facts
+from volery.live import port as effect_kinds
+from volery.live.codec import Codec, CodecError, Frame, Parcel
+from volery.live.executor import Executor, TaskReport
+from volery.live.journal import RAISED, Entry, JournalWriter, Started, journalled
+from volery.live.port import Effect, LivePort, checksum
+from volery.live.records import Recorder
+from volery.live.transport import HostName, Transport
+
+EVENTS_PER_TURN: Final = 4096
+"""Others get the event loop after so many."""
+
+Clock = Callable[[], Time]
+Handle = Callable[[Event, Address, Time], None]
+
+log = logging.getLogger(__name__)
+
+
+def clock_from_now() -> Clock:
+    """Microseconds since this call."""
+    origin, read = time.monotonic_ns(), time.monotonic_ns
+    return lambda: (read() - origin) // 1000
+
+
+class _Alarm:
+    """A timer; it fires only while it is the one of its key, wherever it is on its way."""
+
+    __slots__ = ("handle", "key")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.handle: asyncio.TimerHandle | None = None
+
+
+class _Door:
+    """The way into one component, and its timers."""
+
+    __slots__ = ("address", "handle", "host", "journalled", "timers")
+
+    def __init__(self, host: Host, address: Address, component: Component, journalled: bool) -> None:
+        self.host = host
+        self.address = address
+        self.handle: Handle = component.handle
+        self.journalled = journalled
+        self.timers: dict[Key, _Alarm] = {}
+
+    def ended(self, task: Task, attempt: int, outcome: Outcome) -> None:
+        """What executors call when an attempt has ended."""
+        host = self.host
+        if host.recorder is not None:
+            host.recorder.ended(self.address, task, attempt, outcome, host.now())
+        host.inbox.append((self, TaskFinished(task, attempt, outcome), self.address))
+        host.wake()
+
+
+class Host:
+    """Drives components.
+
+    Args:
+        name: of the host.
+        components: by address; they have never been started.
+        executor: carries launches out; needed where a node is.
+        codec: of the federation's frames; needed with a transport.
+        transport: to other hosts.
+        where: address of every component elsewhere -> its host.
+        journal: of this host; it is closed with the host.
+        incarnation: of this host.
+        recorder: hears of every attempt on this host.
+        clock: microseconds since the run began.
+
+    Attributes:
+        facts: what the components have reported.
+        failed: the exception that has stopped the host, once there is one.
+        inbox: door, event and source of what is to be handled.
+        refused: how many frames could not be understood.
+    """
+
+    def __init__(
+        self,
+        name: HostName,
+        components: Mapping[Address, Component],
+        *,
+        executor: Executor | None = None,
+        codec: Codec | None = None,
+        transport: Transport | None = None,
+        where: Mapping[Address, HostName] | None = None,
+        journal: JournalWriter | None = None,
+        incarnation: int = 1,
+        recorder: Recorder | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self.now: Clock = clock or clock_from_now()
+        self.facts = Facts()
+        self.failed: BaseException | None = None
+        self.refused = 0
+        self.inbox: deque[tuple[_Door, Any, Address]] = deque()
+        self.recorder = recorder
+        self._components = components
+        self._executor = executor
+        self._codec = codec
+        self._transport = transport
+        self._where = where or {}
+        self._journal = journal
+        self._incarnation = incarnation
+        self._effects: list[Effect] = []
+        self._entries: list[Entry] = []
+        self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._held: list[tuple[_Door, Event, Address]] = []
+        self._outgoing: dict[HostName, list[Parcel]] = {}
+        self._sent: dict[HostName, int] = {}
+        self._heard: dict[HostName, tuple[int, int]] = {}
+        self._pool: Pool | None = None
+        self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
+        self._stopped = asyncio.Event()
+        self._doors: dict[Address, _Door] = {}
+        for address, component in components.items():
+            component.bind(LivePort(address, self._effects))
+            self._doors[address] = _Door(self, address, component, address != SUBMITTER)
+
+    async def open(self) -> None:
+        """Connect to the others and wait until they are there; nothing is handled before `start`."""
+        self._loop = asyncio.get_running_loop()
+        if self._transport is not None:
+            await self._transport.open(self.name, self._arrived)
+            await self._transport.meet(set(self._where.values()) - {self.name})
+
+    def start(self) -> None:
+        """Start the components."""
+        self._loop = asyncio.get_running_loop()
+        now = self.now()
+        for address, component in self._components.items():
+            component.start(now)
+            door = self._doors[address]
+            if door.journalled:
+                self._entries.append((address, address, Started(), checksum(self._effects)))
+            self._apply(door, now)
+        self._awake = False
+        self._commit(now)
+        self.wake()
+
+    async def run(self) -> None:
+        """Wait until the host is closed.
+
+        Raises:
+            Exception: whatever a component has raised; the host has stopped then.
+        """
+        await self._stopped.wait()
+        if self.failed is not None:
+            raise self.failed
+
+    async def close(self) -> None:
+        """End what runs here, hand over what has been sent, and close the journal."""
+        if self._executor is not None:
+            await self._executor.close()
+        if self._transport is not None:
+            await self._transport.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        for door in self._doors.values():
+            for alarm in door.timers.values():
+                if alarm.handle is not None:
+                    alarm.handle.cancel()
+            door.timers.clear()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        self._stopped.set()
+
+    # The ways in.
+
+    def post(self, to: Address, event: Event, source: Address) -> None:
+        """Hand an event from outside to a component, on this host or on another; to another it must be a message.
+
+        Raises:
+            KeyError: no host has that address.
+        """
+        door = self._doors.get(to)
+        if door is not None:
+            self.inbox.append((door, event, source))
+        else:
+            assert isinstance(event, Message), "only messages travel between hosts"
+            self._outgoing.setdefault(self._where[to], []).append((to, source, event))
+        self.wake()
+
+    def report(self, report: TaskReport) -> None:
+        """Tell the submitter about an attempt; a federation without one has nobody to tell."""
+        if SUBMITTER in self._doors or SUBMITTER in self._where:
+            self.post(SUBMITTER, report, report.node)
+
+    def _arrived(self, sender: HostName, encoded: bytes) -> None:
+        assert self._codec is not None
+        try:
+            frame = self._codec.decode(encoded)
+            doors = self._doors
+            self.inbox.extend([(doors[to], message, source) for to, source, message in frame.parcels])
+        except (CodecError, KeyError) as error:
+            self.refused += 1
+            problem = f"{error} is not on this host" if isinstance(error, KeyError) else error
+            log.error("host %s refuses a frame of host %s: %s", self.name, sender, problem)
+            return
+        incarnation, number = self._heard.get(sender, (frame.incarnation, 0))
+        if frame.incarnation != incarnation:
+            log.warning("host %s has restarted (incarnation %d)", sender, frame.incarnation)
+        elif frame.number != number + 1:
+            log.error("host %s: %d frames of host %s were lost", self.name, frame.number - number - 1, sender)
+        self._heard[sender] = (frame.incarnation, frame.number)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._turn)
+
+    # A turn.
+
+    def _turn(self) -> None:
+        self._awake = False
+        if self._stopped.is_set():
+            return
+        inbox, effects, now = self.inbox, self._effects, self.now()
+        pop, journalling, entries = inbox.popleft, self._journal is not None, self._entries
+        for _ in range(EVENTS_PER_TURN):
+            if not inbox:
+                break
+            door, event, source = pop()
+            if type(event) is _Alarm:
+                if door.timers.get(event.key) is not event:
+                    continue
+                del door.timers[event.key]
+                event = TimerFired(event.key)
+            try:
+                door.handle(event, source, now)
+            except BaseException as error:  # whatever it is, it ends the host
+                self._fail(door, event, source, now, error)
+                return
+            if journalling and door.journalled:
+                entries.append((door.address, source, journalled(event), checksum(effects)))
+            if effects:
+                self._apply(door, now)
+        self._commit(now)
+
+    def _apply(self, door: _Door, now: Time) -> None:
+        """What stays here happens now, what leaves is held until the commit."""
+        doors, source = self._doors, door.address
+        for effect in self._effects:
+            first = effect[0]
+            if type(first) is not str:
+                self._request(door, effect, now)
+                continue
+            to = doors.get(first)
+            if to is None:
+                where = self._where[first]
+                parcels = self._outgoing.get(where)
+                if parcels is None:
+                    parcels = self._outgoing[where] = []
+                parcels.append((first, source, effect[1]))
+            elif to.journalled:
+                self.inbox.append((to, effect[1], source))
+            else:
+                self._held.append((to, effect[1], source))
+        self._effects.clear()
+
+    def _request(self, door: _Door, effect: Effect, now: Time) -> None:
+        kind = effect[0]
+        if kind == effect_kinds.LAUNCH:
+            self._actions.append((self._launch, (door, *effect[1:])))
+        elif kind == effect_kinds.SET_TIMER:
+            self._set_timer(door, effect[1], effect[2], now)
+        elif kind == effect_kinds.CANCEL_TIMER:
+            self._drop_timer(door, effect[1])
+        elif kind == effect_kinds.OBSERVE:
+            self.facts.observe(effect[1])
+        elif kind == effect_kinds.KILL:
+            assert self._executor is not None
+            self._actions.append((self._executor.kill, effect[1:]))
+        else:
+            self._actions.append((self._compute, (door, *effect[1:])))
+
+    def _commit(self, now: Time) -> None:
+        """Write the turn down, then let its effects go."""
+        if self._entries:
+            if self._journal is not None:
+                self._journal.append(now, self._entries)
+            self._entries.clear()
+        if self._actions:
+            actions, self._actions = self._actions, []
+            for call, arguments in actions:
+                call(*arguments)
+        if self._held:
+            self.inbox.extend(self._held)
+            self._held.clear()
+        if self._outgoing:
+            outgoing, self._outgoing = self._outgoing, {}
+            for to, parcels in outgoing.items():
+                self._send(to, parcels)
+        if self.inbox:
+            self.wake()
+
+    def _send(self, to: HostName, parcels: list[Parcel]) -> None:
+        assert self._codec is not None
+        assert self._transport is not None
+        number = self._sent[to] = self._sent.get(to, 0) + 1
+        self._transport.send(to, self._codec.encode(Frame(self._incarnation, number, parcels)))
+
+    def _fail(self, door: _Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
+        """Stop: what a component does after it has raised is nobody's promise. The journal says how it came to this."""
+        self.failed = error
+        log.critical("host %s stops: %s raised %r", self.name, door.address, error)
+        if self._journal is not None and door.journalled:
+            self._entries.append((door.address, source, journalled(event), RAISED))
+        if self._journal is not None and self._entries:
+            self._journal.append(now, self._entries)
+        self._stop()
+
+    # What components ask for.
+
+    def _launch(self, door: _Door, task: Task, attempt: int, waited_us: Time) -> None:
+        assert self._executor is not None, f"{door.address} launches a task on a host without an executor"
+        if self.recorder is not None:
+            self.recorder.started(door.address, task, attempt, waited_us, self.now())
+        self._executor.start(door.address, task, attempt, door.ended)
+
+    def _set_timer(self, door: _Door, key: Key, at: Time, now: Time) -> None:
+        self._drop_timer(door, key)
+        alarm = door.timers[key] = _Alarm(key)
+        if at <= now:
+            self.inbox.append((door, alarm, door.address))
+        else:
+            self._arm(door, alarm, at, now)
+
+    def _arm(self, door: _Door, alarm: _Alarm, at: Time, now: Time) -> None:
+        alarm.handle = self._loop.call_later((at - now) / SECOND, self._due, door, alarm, at)
+
+    def _due(self, door: _Door, alarm: _Alarm, at: Time) -> None:
+        now = self.now()
+        if now < at:
+            self._arm(door, alarm, at, now)  # the loop's clock is coarser than ours
+            return
+        alarm.handle = None
+        self.inbox.append((door, alarm, door.address))
+        self.wake()
+
+    def _drop_timer(self, door: _Door, key: Key) -> None:
+        alarm = door.timers.pop(key, None)
+        if alarm is not None and alarm.handle is not None:
+            alarm.handle.cancel()
+
+    def _compute(self, door: _Door, key: Key, problem: Any) -> None:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        future = self._pool.submit(problem.solve, problem.argument)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, door, key, done))
+
+    def _computed(self, door: _Door, key: Key, done: Future[Any]) -> None:
+        if done.cancelled() or self._stopped.is_set():
+            return
+        error = done.exception()
+        if error is not None:
+            self._fail(door, Computed(key, None), door.address, self.now(), error)
+            return
+        self.inbox.append((door, Computed(key, done.result()), door.address))
+        self.wake()
+
+
+def located(hosts: Mapping[HostName, Iterable[Address]]) -> dict[Address, HostName]:
+    """Address -> host."""
+    return {address: host for host, addresses in hosts.items() for address in addresses}

@@ -1,0 +1,230 @@
+"""Job descriptions: what a user writes into job.toml or sends to the API, and the tasks that come of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from volery.core.errors import InputError, suggestion
+from volery.core.events import MoreTasks, Submit
+from volery.core.model import CHUNK_TASKS, SECOND, Job, JobId, Message, Task, TaskId
+from volery.live.command import GRACE_S, Call, Command, encode_payload
+from volery.live.constraints import Condition, parse_conditions
+from volery.live.fleet import Fleet
+from volery.live.tables import read_table
+
+TASKS_MAX: Final = 1_000_000
+CHUNK_BYTES: Final = 512 * 1024
+"""Payloads make some tasks much larger than others; brokers commonly refuse messages of a megabyte."""
+
+WorkT = TypeVar("WorkT", bound="Work")
+Seconds = Annotated[float, Meta(ge=0)]
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What tasks have in common; a task takes over from its job what it does not say itself."""
+
+    command: Annotated[str | tuple[str, ...], Meta(description="program and arguments, or a line for the shell")] = ()
+    call: Annotated[bytes, Meta(description="instead: a pickled Python callable with its arguments, in base64")] = b""
+    env: Annotated[dict[str, str], Meta(description="added to the node agent's environment")] = {}
+    cwd: Annotated[str, Meta(description="directory to run in, on the node; by default a new one per attempt")] = ""
+    stdin: Annotated[str, Meta(description="what the command reads")] = ""
+    timeout_s: Annotated[Seconds | None, Meta(description="seconds after which a task has failed; 0: never")] = None
+    grace_s: Annotated[Seconds | None, Meta(description="seconds between SIGTERM and SIGKILL")] = None
+    estimate_s: Annotated[Seconds | None, Meta(description="how long a task takes, for the schedulers")] = None
+    outputs: Annotated[tuple[str, ...], Meta(description="files that a task has to leave where it runs")] = ()
+    constraints: Annotated[
+        tuple[str, ...], Meta(description='what the machine must have, all of it, as ["cores >= 8"]')
+    ] = ()
+
+
+class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task, or several equal ones."""
+
+    count: Annotated[int, Meta(ge=1, le=TASKS_MAX, description="how many")] = 1
+
+
+class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job."""
+
+    name: Annotated[str, Meta(description="what lists call it")] = ""
+    user: Annotated[str, Meta(description="whose it is")] = ""
+    key: Annotated[str, Meta(description="a job with the same key is not submitted again")] = ""
+    tasks: Annotated[
+        Annotated[int, Meta(ge=1, le=TASKS_MAX)] | tuple[TaskDescription, ...],
+        Meta(description="how many equal tasks, or a list of tasks"),
+    ] = 1
+
+
+class PlannedTask(NamedTuple):
+    """A task before it is submitted; `obstacle` says why no machine can run it."""
+
+    task: Task
+    obstacle: str
+
+
+def read_job(path: Path) -> JobDescription:
+    """The job that a TOML file describes; a relative `cwd` in it is relative to the file's folder.
+
+    Raises:
+        InputError: naming file and line, or file and key, and what to write instead.
+    """
+    job = job_from_table(read_table(path), path.name)
+    if isinstance(job.tasks, int):
+        return _beside(job, path)
+    tasks = tuple(_beside(task, path) for task in job.tasks)
+    return msgspec.structs.replace(_beside(job, path), tasks=tasks)
+
+
+def _beside(work: WorkT, path: Path) -> WorkT:
+    return msgspec.structs.replace(work, cwd=str(path.parent.resolve() / work.cwd)) if work.cwd else work
+
+
+def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
+    """A job from parsed TOML or JSON.
+
+    Args:
+        table: its content.
+        place: what error messages begin with, as `job.toml`.
+
+    Raises:
+        InputError: naming the key.
+    """
+    try:
+        job = msgspec.convert(table, JobDescription)
+    except msgspec.ValidationError as error:
+        raise _named(error, place) from None
+    _check(job, place)
+    return job
+
+
+def _named(error: msgspec.ValidationError, place: str) -> InputError:
+    """Msgspec's "Expected `int`, got `str` - at `$.tasks[0].count`" as place and problem."""
+    problem, _, path = str(error).partition(" - at ")
+    place += path.strip("`").removeprefix("$") or ""
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
+    if unknown:
+        of_task = "tasks[" in place
+        fields = (TaskDescription if of_task else JobDescription).__struct_fields__
+        return InputError(f"{place}.{unknown.group(1)}", f"unknown key{suggestion(unknown.group(1), fields)}")
+    return InputError(place, problem[:1].lower() + problem[1:].replace("`", ""))
+
+
+def _check(job: JobDescription, place: str) -> None:
+    if isinstance(job.tasks, tuple):
+        if not job.tasks:
+            raise InputError(f"{place}.tasks", "a job needs at least one task; write tasks = 1 or a [[tasks]] table")
+        if sum(task.count for task in job.tasks) > TASKS_MAX:
+            raise InputError(f"{place}.tasks", f"more than {TASKS_MAX:,} tasks; submit several jobs")
+    parse_conditions(job.constraints, f"{place}.constraints")
+    for work, where in _works(job, place):
+        if bool(work.command) == bool(work.call):
+            problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
+            raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
+        if work.call and (work.env or work.stdin or work.cwd or work.outputs):
+            raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
+        for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
+            if any("\0" in text for text in texts):
+                raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
+        for name in work.env:
+            if not name or "=" in name:
+                raise InputError(f"{where}.env", f"{name!r} is no name of a variable: it is empty or holds '='")
+        parse_conditions(work.constraints, f"{where}.constraints")
+
+
+def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
+    """Each task's own words, completed by those of the job, and their place."""
+    if isinstance(job.tasks, int):
+        yield job, place
+        return
+    for i, task in enumerate(job.tasks):
+        yield _completed(task, job), f"{place}.tasks[{i}]"
+
+
+def _completed(task: TaskDescription, job: JobDescription) -> TaskDescription:
+    """A task with what it takes over from its job; constraints of the job stay with the job."""
+
+    def first(own: float | None, shared: float | None) -> float | None:
+        return shared if own is None else own
+
+    own_work = bool(task.command or task.call)
+    return TaskDescription(
+        command=task.command if own_work else job.command,
+        call=task.call if own_work else job.call,
+        env=job.env | task.env,
+        cwd=task.cwd or job.cwd,
+        stdin=task.stdin or job.stdin,
+        timeout_s=first(task.timeout_s, job.timeout_s),
+        grace_s=first(task.grace_s, job.grace_s),
+        estimate_s=first(task.estimate_s, job.estimate_s),
+        outputs=task.outputs or job.outputs,
+        constraints=task.constraints,
+        count=task.count,
+    )
+
+
+def _argv(work: Work) -> tuple[str, ...]:
+    return ("sh", "-c", work.command) if isinstance(work.command, str) else work.command
+
+
+def task_count(job: JobDescription) -> int:
+    """How many tasks a job has."""
+    return job.tasks if isinstance(job.tasks, int) else sum(task.count for task in job.tasks)
+
+
+def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job") -> list[PlannedTask]:
+    """The tasks of a job, numbered from `first`, with constraints compiled for a fleet.
+
+    Raises:
+        InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
+    """
+    shared = parse_conditions(job.constraints, f"{place}.constraints")
+    estimate_us = round(_mean_estimate_s(job) * SECOND)
+    planned: list[PlannedTask] = []
+    for work, where in _works(job, place):
+        if work.cwd and not work.cwd.startswith("/"):
+            raise InputError(f"{where}.cwd", f"{work.cwd!r} is not an absolute path; nodes know no other")
+        own: tuple[Condition, ...] = ()
+        if isinstance(work, TaskDescription):
+            own = parse_conditions(work.constraints, f"{where}.constraints")
+        mask, obstacle = fleet.needed(shared + own)
+        count = work.count if isinstance(work, TaskDescription) else task_count(job)
+        for index in range(len(planned), len(planned) + count):
+            payload = encode_payload(_payload(work, index))
+            planned.append(PlannedTask(Task(first + index, number, mask, estimate_us, payload), obstacle))
+    return planned
+
+
+def _mean_estimate_s(job: JobDescription) -> float:
+    """Schedulers are told one estimate per job: the mean."""
+    if isinstance(job.tasks, int):
+        return job.estimate_s or 0.0
+    total = sum((task.estimate_s or job.estimate_s or 0.0) * task.count for task in job.tasks)
+    return total / task_count(job)
+
+
+def _payload(work: Work, index: int) -> Command | Call:
+    timeout_s = work.timeout_s or 0.0
+    if work.call:
+        return Call(work.call, index, timeout_s)
+    grace_s = GRACE_S if work.grace_s is None else work.grace_s
+    return Command(_argv(work), index, work.env, work.cwd, work.stdin.encode(), timeout_s, grace_s, work.outputs)
+
+
+def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Message]:
+    """The messages that submit a job: one Submit, and MoreTasks where it is too large for one message."""
+    estimate_us = tasks[0].estimate_us if tasks else 0
+    bounds, size = [0], 0
+    for at, task in enumerate(tasks):
+        size += len(task.payload)
+        if at > bounds[-1] and (size > CHUNK_BYTES or at - bounds[-1] == CHUNK_TASKS):
+            bounds.append(at)
+            size = len(task.payload)
+    chunks = [tasks[low:high] for low, high in zip(bounds, [*bounds[1:], len(tasks)], strict=True)]
+    messages: list[Message] = [Submit(Job(number, len(tasks), chunks[0], estimate_us, user))]
+    return messages + [MoreTasks(number, low, chunk) for low, chunk in zip(bounds[1:], chunks[1:], strict=True)]

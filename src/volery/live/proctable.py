@@ -1,0 +1,83 @@
+"""The kernel's table of processes, as Linux shows it under /proc."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PROC: Final = Path("/proc")
+_STAT_BYTES: Final = 4096
+_DEAD: Final = ("Z", "X")
+
+
+class Status(NamedTuple):
+    """One process.
+
+    Args:
+        pid: its number, which the kernel gives to another once the process is gone.
+        state: one letter; Z is a zombie.
+        parent, group, session: numbers of other processes.
+        started: clock ticks between the machine's start and its own: with the pid, it names a process for good.
+    """
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    started: int
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can still do anything."""
+        return self.state not in _DEAD
+
+
+def status_of(pid: int) -> Status | None:
+    """A process, or None where there is none (any more)."""
+    try:
+        # Plain calls: a third of the time of a Path, and every start of a task waits for it.
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(file, _STAT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    # The name stands in parentheses and may itself hold blanks and parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Status(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def processes() -> Iterator[Status]:
+    """All of them, at about 15 us each."""
+    for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
+        if name.isdigit() and (found := status_of(int(name))):
+            yield found
+
+
+def carries(pid: int, variable: bytes) -> bool:
+    """Whether the environment that a process was started with holds NAME=VALUE; False where we may not look."""
+    try:
+        return variable in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def ancestors(pid: int) -> set[int]:
+    """A process, its parent, and so on up."""
+    found: set[int] = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        status = status_of(pid)
+        pid = status.parent if status else 0
+    return found
+
+
+def boot() -> str:
+    """What changes when the machine starts anew, and with it the meaning of every pid."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()

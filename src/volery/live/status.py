@@ -1,0 +1,85 @@
+"""What the API says of jobs, tasks and nodes; the same structs are stored, sent as JSON and described in OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from volery.live.machine import Value
+
+DEFAULT_PORT: Final = 8642
+"""Where the API is when nothing else is said."""
+
+JobState = Literal["pending", "running", "done", "failed", "cancelled"]
+TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]
+ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
+ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
+
+UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
+Revision = Annotated[int, Meta(description="grows with every change of anything; the id of the event that tells it")]
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A job, with its tasks counted by state."""
+
+    id: int
+    name: str
+    user: str
+    state: JobState
+    reason: Annotated[str, Meta(description="why it is not running or not done; empty when all is well")] = ""
+    tasks: Annotated[int, Meta(description="how many tasks it has")]
+    running: int = 0
+    finished: int = 0
+    failed: int = 0
+    killed: int = 0
+    unsatisfiable: Annotated[int, Meta(description="tasks whose constraints no machine meets")] = 0
+    submitted_us: UnixMicroseconds
+    started_us: UnixMicroseconds | None = None
+    ended_us: UnixMicroseconds | None = None
+    revision: Revision
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in ENDED_JOBS
+
+
+class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A task, as its last attempt left it."""
+
+    job: int
+    index: Annotated[int, Meta(description="its place in the job, from 0")]
+    state: TaskState = "pending"
+    reason: str = ""
+    attempt: int = 0
+    node: str = ""
+    exit_code: Annotated[int | None, Meta(description="-N: ended by signal N")] = None
+    started_us: UnixMicroseconds | None = None
+    ended_us: UnixMicroseconds | None = None
+    folder: Annotated[str, Meta(description="on the node's host: holds stdout and stderr")] = ""
+    revision: Revision = 0
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A node: what its machine is, and what runs there."""
+
+    address: str
+    slots: int
+    running: int
+    arch: str
+    os: str
+    kernel: str
+    cores: int
+    memory_mb: int
+    labels: dict[str, Value]
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a submission."""
+
+    id: Annotated[int, Meta(description="of the job")]
+    tasks: int
+    known: Annotated[bool, Meta(description="a job with this key was there already; nothing was submitted")] = False
+    warnings: tuple[str, ...] = ()

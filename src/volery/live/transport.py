@@ -1,0 +1,34 @@
+"""What carries frames between hosts: the interface of transports.
+
+A frame holds all that the components of one host have to say to those of another after one turn. A transport knows
+hosts and bytes; what is in a frame is the codec's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+HostName = str
+OnFrame = Callable[[HostName, bytes], None]
+"""Takes a frame and the name of the host that it comes from, on the event loop's thread; it only notes it down."""
+
+
+class Transport(Protocol):
+    """The connection of one host to all others; frames from one host arrive in the order in which they were sent."""
+
+    async def open(self, name: HostName, on_frame: OnFrame) -> None:
+        """Connect under a name; frames are handed over from now on.
+
+        Raises:
+            InputError: there is nothing to connect to.
+        """
+
+    async def meet(self, peers: Iterable[HostName]) -> None:
+        """Wait until all these hosts can be sent to."""
+
+    def send(self, to: HostName, frame: bytes) -> None:
+        """Send a frame; never waits. Order is kept per receiver."""
+
+    async def close(self) -> None:
+        """Hand over what has been sent so far, and disconnect."""

@@ -1,0 +1,67 @@
+"""A real NATS server on a free port, for the tests that need one."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+SERVER_S = 10
+
+
+class Server:
+    """A NATS server that can be killed and started again on its port."""
+
+    def __init__(self, program: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._program = program
+        self.start()
+
+    def start(self) -> None:
+        words = [self._program, "-a", "127.0.0.1", "-p", str(self.port)]
+        self._running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _await_port(self.port, self._running)
+
+    def kill(self) -> None:
+        self._running.kill()
+        self._running.wait()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[str]:
+    """The URL of a server with its defaults: a payload has at most a megabyte."""
+    server = Server(_program())
+    yield server.url
+    server.kill()
+
+
+@pytest.fixture
+def mortal_broker() -> Iterator[Server]:
+    """A server for one test, which may kill it."""
+    server = Server(_program())
+    yield server
+    server.kill()
+
+
+def _program() -> str:
+    program = shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/bin")
+    if program is None:
+        pytest.skip("nats-server is not installed (Debian package nats-server)")
+    return program
+
+
+def _await_port(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SERVER_S
+    while time.monotonic() < deadline and server.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    pytest.fail("nats-server does not answer")

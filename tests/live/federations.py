@@ -1,0 +1,125 @@
+"""Small federations for tests: any design of the registry, on one host or on several, with a loader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from volery.architectures import configure, lookup
+from volery.core.component import Component
+from volery.core.events import Cancel, JobAccepted, JobDone, Submit
+from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
+from volery.live.building import Plan
+from volery.live.codec import Codec
+from volery.live.executor import Executor
+from volery.live.host import Host, located
+from volery.live.journal import Durability, Header, JournalWriter, journal_path, unix_us
+from volery.live.memory import Memory
+from volery.live.sleep import InstantExecutor
+from volery.live.transport import HostName, Transport
+
+LIMIT_S = 30
+MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}
+PIGEON = {"distributors": 2, "groups": 2, "reserved": 1}
+DESIGNS: Mapping[str, Mapping[str, Any]] = {"megha": MEGHA, "pigeon": PIGEON, "oracle": {}}
+
+
+def plan(name: str, workers: int = 12, slots: int = 1) -> Plan:
+    architecture = lookup(name)
+    return Plan(architecture, configure(architecture, DESIGNS[name]), Cluster.uniform(workers, slots), seed=7)
+
+
+class Loader(Component):
+    """Submits what it is told to and notes the answers."""
+
+    def __init__(self, entry: dict[JobId, Address] | None = None) -> None:
+        self.accepted: list[JobId] = []
+        self.done: list[JobDone] = []
+        self.changed = asyncio.Event()
+
+    def on_answer(self, message: Message, source: Address, now: Time) -> None:
+        if isinstance(message, JobDone):
+            self.done.append(message)
+        elif isinstance(message, JobAccepted):
+            self.accepted.append(message.job)
+        self.changed.set()
+
+    receives = {JobAccepted: on_answer, JobDone: on_answer}  # noqa: RUF012 - replaced by the base class
+
+
+class Federation:
+    """Hosts on one loop; one of them holds the loader."""
+
+    def __init__(
+        self, plan: Plan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
+        durability: Durability = "flush", transport: Callable[[], Transport] | None = None,
+    ) -> None:  # fmt: skip
+        split = split or transport is not None
+        self.plan = plan
+        self.loader = Loader()
+        self._deployment = plan.build()
+        self._tasks = 0
+        self._jobs = 0
+        medium, codec = Memory(), Codec(plan.architecture.messages)
+        components = {**self._deployment.components, SUBMITTER: self.loader}
+        layout: dict[HostName, list[Address]] = {}
+        for address in components:
+            layout.setdefault(address.partition("/")[0] if split else "all", []).append(address)
+        self.hosts: dict[HostName, Host] = {}
+        for name, addresses in layout.items():
+            hosted = {address: components[address] for address in addresses}
+            writer = None
+            if journal is not None and list(hosted) != [SUBMITTER]:
+                header = header_of(plan, name, tuple(a for a in addresses if a != SUBMITTER))
+                writer = JournalWriter(journal_path(journal, name, 1), header, durability)
+            self.hosts[name] = Host(
+                name, hosted, executor=executor or InstantExecutor(), codec=codec,
+                transport=(transport or medium.transport)() if split else None, where=located(layout), journal=writer,
+            )  # fmt: skip
+        self.entry = next(host for name, host in self.hosts.items() if SUBMITTER in layout[name])
+
+    async def __aenter__(self) -> Federation:
+        await asyncio.gather(*(host.open() for host in self.hosts.values()))
+        for host in self.hosts.values():
+            host.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for host in self.hosts.values():
+            await host.close()
+
+    def submit(self, tasks: int, estimate_us: Time = 0, constraints: Sequence[int] = ()) -> JobId:
+        job = self._jobs
+        self._jobs += 1
+        made = tuple(
+            Task(self._tasks + k, job, constraints[k] if constraints else 0, estimate_us) for k in range(tasks)
+        )
+        self._tasks += tasks
+        self.post(job, Submit(Job(job, tasks, made, estimate_us)))
+        return job
+
+    def cancel(self, job: JobId) -> None:
+        self.post(job, Cancel(job))
+
+    def post(self, job: JobId, message: Message) -> None:
+        self.entry.post(self._deployment.entry(job), message, SUBMITTER)
+
+    async def until_done(self, jobs: int) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while len(self.loader.done) < jobs:
+                for host in self.hosts.values():
+                    if host.failed is not None:
+                        raise host.failed
+                self.loader.changed.clear()
+                await self.loader.changed.wait()
+
+
+def header_of(plan: Plan, host: HostName, addresses: tuple[Address, ...]) -> Header:
+    return Header(
+        "test", host, 1, plan.seed, plan.architecture.name, msgspec.to_builtins(plan.config), plan.cluster, addresses,
+        plan.configuration, unix_us(),
+    )  # fmt: skip

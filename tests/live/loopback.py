@@ -1,0 +1,112 @@
+"""A federation without schedulers: a desk and a node agent, and whatever is submitted runs at once.
+
+It speaks the submitter's protocol as every architecture does, so that the desk, the API and the client can be tried
+without a host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from volery.core.events import Cancel, Event, Fact, JobAccepted, JobDone, JobRejected, MoreTasks, Submit, TimerFired
+from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
+from volery.core.port import Problem
+from volery.live.agent import NodeAgent
+from volery.live.desk import Desk
+from volery.live.fleet import Fleet
+from volery.live.machine import Machine
+from volery.live.store import JobStore
+
+MACHINES = [Machine("x86_64", "linux", "6.1", cores, 1024, {"zone": zone}) for cores, zone in ((4, "a"), (8, "b"))]
+
+
+class Loopback:
+    """The desk's port, and all that is behind it.
+
+    Args:
+        folder: of store and attempts.
+        rejections: how many submissions are refused first.
+    """
+
+    address = SUBMITTER
+
+    def __init__(self, folder: Path, rejections: int = 0) -> None:
+        self.fleet = Fleet(MACHINES, [1, 1])
+        self.store = JobStore(folder / "jobs.sqlite")
+        nodes = {"node/0": 0, "node/1": 1}
+        self.desk = Desk(self.store, self.fleet, lambda job: f"gm/{job}", nodes, self.post)
+        self.desk.bind(self)
+        self.agent = NodeAgent(folder / "tasks", report=self.post)
+        self.submitted: list[int] = []
+        self._rejections = rejections
+        self._tasks: dict[int, list[Task]] = {}
+        self._counts: dict[int, int] = {}
+        self._left: dict[int, set[TaskId]] = {}
+
+    def post(self, event: Event) -> None:
+        asyncio.get_running_loop().call_soon(self.desk.handle, event, "here", 0)
+
+    def send(self, to: Address, message: Message) -> None:
+        match message:
+            case Submit(job=job):
+                assert to == f"gm/{job.id}"
+                self.submitted.append(job.id)
+                if self._rejections:
+                    self._rejections -= 1
+                    self.post(JobRejected(job.id, "the queue is full", 1))
+                    return
+                self._tasks[job.id] = list(job.tasks)
+                self._counts[job.id] = job.task_count
+                self._maybe_launch(job.id)
+            case MoreTasks(job=number):
+                self._tasks[number] += message.tasks
+                self._maybe_launch(number)
+            case Cancel(job=number):
+                for task in sorted(self._left.get(number, ())):
+                    self.agent.kill(task, 0)
+                if not self._left.get(number):
+                    self.post(JobDone(number))
+
+    def _maybe_launch(self, job: int) -> None:
+        tasks = self._tasks[job]
+        if len(tasks) < self._counts[job]:
+            return
+        self.post(JobAccepted(job))
+        offers = self.fleet.cluster.constraints
+        fitting = [task for task in tasks if any(task.constraints & ~offered == 0 for offered in offers)]
+        self._left[job] = {task.id for task in fitting}
+        unsatisfiable = len(tasks) - len(fitting)
+
+        def ended(task: Task, attempt: int, outcome: str) -> None:
+            self._left[job].discard(task.id)
+            if not self._left[job]:
+                self.post(JobDone(job, unsatisfiable))
+
+        for task in fitting:
+            self.agent.start("node/0", task, 0, ended)
+        if not fitting:
+            self.post(JobDone(job, unsatisfiable))
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        self.post(TimerFired(key))
+
+    def cancel_timer(self, key: Key) -> None: ...
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None: ...
+    def kill(self, task: TaskId, attempt: int) -> None: ...
+    def compute(self, key: Key, problem: Problem) -> None: ...
+    def observe(self, fact: Fact) -> None: ...
+
+
+@asynccontextmanager
+async def loopback(folder: Path, rejections: int = 0) -> AsyncIterator[Loopback]:
+    """One that runs, and leaves nothing behind."""
+    it = Loopback(folder, rejections)
+    await it.desk.open()
+    try:
+        yield it
+    finally:
+        await it.agent.close()
+        await it.desk.close()

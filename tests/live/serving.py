@@ -1,0 +1,42 @@
+"""The API of a loopback federation on a free port, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.live.loopback import Loopback, loopback
+
+from volery.live.api import ApiServer
+
+
+@contextmanager
+def serving(folder: Path, port: int = 0) -> Iterator[tuple[str, Loopback]]:
+    """Its address, and the federation behind it (to be looked at, not to be called)."""
+    ready, stop = threading.Event(), asyncio.Event()
+    found: list[tuple[str, Loopback, asyncio.AbstractEventLoop]] = []
+
+    async def serve() -> None:
+        async with loopback(folder) as it:
+            server = ApiServer(it.desk, port=port)
+            await server.start()
+            found.append((server.url, it, asyncio.get_running_loop()))
+            ready.set()
+            await stop.wait()
+            await it.agent.close()
+            await it.desk.close()
+            await server.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(30)
+    url, it, loop = found[0]
+    try:
+        yield url, it
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        assert not thread.is_alive()

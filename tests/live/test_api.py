@@ -1,0 +1,169 @@
+"""The API over HTTP, as any client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.live.bench import LIMIT_S
+from tests.live.loopback import loopback
+from tests.live.serving import serving
+
+from volery.core.errors import InputError
+from volery.live.api import ApiServer
+
+
+@pytest.fixture
+def http(tmp_path: Path) -> Iterator[httpx2.Client]:
+    with serving(tmp_path) as (url, _), httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as client:
+        yield client
+
+
+def submit(http: httpx2.Client, **job: object) -> int:
+    response = http.post("/jobs", json=job)
+    assert response.status_code == 201, response.text
+    return int(response.json()["id"])
+
+
+def events(http: httpx2.Client, query: str, last: int | None = None) -> list[tuple[int, str, Any]]:
+    """All events of a stream that ends: id, type and content."""
+    headers = {} if last is None else {"last-event-id": str(last)}
+    response = http.get(f"/events?{query}", headers=headers)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    found = []
+    for block in response.text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if lines:
+            found.append((int(lines["id"]), lines["event"], json.loads(lines["data"])))
+    return found
+
+
+def test_a_job_from_submission_to_its_output(http: httpx2.Client) -> None:
+    number = submit(http, name="hello", command="echo out $VOLERY_INDEX; echo err >&2", tasks=2)
+    told = events(http, f"job={number}")
+    assert [event[0] for event in told] == sorted({event[0] for event in told})
+    assert told[-1][1] == "job"
+    assert (told[-1][2]["state"], told[-1][2]["finished"]) == ("done", 2)
+    assert http.get(f"/jobs/{number}").json() == told[-1][2]
+    assert [task["state"] for task in http.get(f"/jobs/{number}/tasks").json()] == ["finished"] * 2
+    task = http.get(f"/jobs/{number}/tasks/1").json()
+    assert (task["exit_code"], task["node"]) == (0, "node/0")
+    logs = http.get(f"/jobs/{number}/tasks/1/logs")
+    assert (logs.content, logs.headers["volery-task-state"]) == (b"out 1\n", "finished")
+    assert http.get(f"/jobs/{number}/tasks/1/logs?stream=stderr").content == b"err\n"
+    assert http.get(f"/jobs/{number}/tasks/1/logs?offset=4").content == b"1\n"
+    assert http.get(f"/jobs/{number}/tasks/1/logs?offset=99").content == b""
+    assert [job["name"] for job in http.get("/jobs").json()] == ["hello"]
+    assert http.get("/jobs?state=running").json() == []
+
+
+def test_output_that_is_not_on_this_host_is_said_to_be_elsewhere(http: httpx2.Client, tmp_path: Path) -> None:
+    number = submit(http, command="true")
+    events(http, f"job={number}")
+    shutil.rmtree(tmp_path / "tasks")
+    response = http.get(f"/jobs/{number}/tasks/0/logs")
+    assert response.status_code == 404
+    assert "the task ran on node/0, look there" in response.json()["error"]["problem"]
+
+
+def test_events_are_resumed_where_they_stopped(http: httpx2.Client) -> None:
+    number = submit(http, command="true", tasks=3)
+    told = events(http, f"job={number}")
+    last_state = {(kind, content.get("index")): number for number, kind, content in told}
+    for seen in (0, told[0][0], told[-2][0]):
+        left = [event for event in told if event[0] in last_state.values() and event[0] > seen]
+        assert events(http, f"job={number}", last=seen) == left
+        assert events(http, f"job={number}&after={seen}") == left
+    assert http.get(f"/events?job={number}", headers={"last-event-id": str(told[-1][0])}).status_code == 204
+
+
+def test_a_running_job_is_cancelled(http: httpx2.Client) -> None:
+    number = submit(http, command="sleep 60")
+    response = http.post(f"/jobs/{number}/cancel", json={})
+    assert (response.status_code, response.json()["reason"]) == (202, "cancelled on request")
+    assert events(http, f"job={number}")[-1][2]["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("job", "place", "problem"),
+    [
+        ({"comand": "true"}, "job.comand", "did you mean 'command'?"),
+        ({"command": "true", "constraints": ["core > 1"]}, "job.constraints[0]", "did you mean 'cores'?"),
+        ({"command": "true", "cwd": "here"}, "job.cwd", "not an absolute path"),
+        ([], "job", "expected object, got array"),
+    ],
+)
+def test_a_wrong_job_is_refused_with_place_and_fix(http: httpx2.Client, job: object, place: str, problem: str) -> None:
+    response = http.post("/jobs", json=job)
+    assert response.status_code == 422
+    assert response.json()["error"]["place"] == place
+    assert problem in response.json()["error"]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "place"),
+    [
+        ("/jobs/7", 404, "jobs/7"),
+        (f"/jobs/{1 << 70}", 404, f"jobs/{1 << 70}"),
+        ("/jobs/7/tasks", 404, "jobs/7"),
+        ("/jobs/0/tasks/1", 404, "jobs/0/tasks/1"),
+        ("/jobs/0/tasks/1/logs", 404, "jobs/0/tasks/1"),
+        ("/jobs/0/tasks/0/logs?stream=x", 422, "query.stream"),
+        ("/jobs?limit=many", 422, "query.limit"),
+        ("/jobs?limit=10001", 422, "query.limit"),
+        ("/events?job=7", 404, "jobs/7"),
+        ("/nothing", 404, "/nothing"),
+    ],
+)
+def test_what_is_not_there_is_named(http: httpx2.Client, path: str, status: int, place: str) -> None:
+    submit(http, command="true")
+    response = http.get(path)
+    assert (response.status_code, response.json()["error"]["place"]) == (status, place)
+
+
+def test_pages_of_other_sites_cannot_give_orders(http: httpx2.Client) -> None:
+    assert http.post("/jobs", content=b'{"command": "true"}').status_code == 415
+    assert http.post("/jobs", content=b"{", headers={"content-type": "application/json"}).status_code == 422
+    assert http.get("/jobs", headers={"host": "elsewhere.example"}).status_code == 400
+    assert http.get("/jobs").json() == []
+
+
+def test_nodes_and_health_are_told(http: httpx2.Client) -> None:
+    first, second = http.get("/nodes").json()
+    assert (first["address"], first["cores"], first["labels"], first["running"]) == ("node/0", 4, {"zone": "a"}, 0)
+    assert second["address"] == "node/1"
+    assert http.get("/healthz").json()["status"] == "ok"
+
+
+def test_the_description_covers_every_operation_and_its_schemas_resolve(http: httpx2.Client) -> None:
+    document = http.get("/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    assert {"get", "post"} == set(document["paths"]["/jobs"])
+    assert "/jobs/{id}/tasks/{index}/logs" in document["paths"]
+    schemas = document["components"]["schemas"]
+    assert {"JobDescription", "JobStatus", "TaskStatus", "NodeStatus", "Receipt", "Refusal"} <= set(schemas)
+    text = json.dumps(document)
+    for part in text.split('"$ref": "#/components/schemas/')[1:]:
+        assert part.partition('"')[0] in schemas
+    for path in document["paths"].values():
+        for operation in path.values():
+            assert operation["summary"]
+            assert operation["operationId"]
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with loopback(tmp_path) as it:
+            with socket.create_server(("127.0.0.1", 0)) as other:
+                port = other.getsockname()[1]
+                with pytest.raises(InputError, match=f"127.0.0.1:{port}: the API cannot listen there"):
+                    ApiServer(it.desk, port=port)
+
+    asyncio.run(run())

@@ -1,0 +1,150 @@
+"""Frames over a real broker: in order, whole, and between hosts that fit together only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.live.conftest import Server
+from tests.live.federations import Federation, plan
+
+from volery.core.errors import InputError
+from volery.live.broker import Assembly, BrokerTransport, pieces
+
+LIMIT_S = 20
+
+
+@given(frame=st.binary(max_size=40), payload_max=st.integers(2, 12))
+def test_pieces_make_the_frame_again(frame: bytes, payload_max: int) -> None:
+    assembly = Assembly()
+    cut = list(pieces(frame, payload_max))
+    assert all(len(piece) <= payload_max for piece in cut)
+    answers = [assembly.add(piece) for piece in cut]
+    assert answers == [None] * (len(cut) - 1) + [frame]
+
+
+def test_a_frame_without_its_beginning_is_dropped_and_the_next_one_is_whole() -> None:
+    assembly = Assembly()
+    first, second = list(pieces(b"abcdef", 3)), list(pieces(b"ghijkl", 3))
+    assert [assembly.add(piece) for piece in [*first[1:], *first[:2], *second]] == [None] * 6 + [b"ghijkl"]
+
+
+def test_frames_arrive_whole_and_in_order(broker: str) -> None:
+    sent = [b"x" * size + size.to_bytes(4) for size in (0, 1, 5_000_000, 7, 1_048_576, 1_048_575, 2_097_150)]
+
+    async def scenario() -> None:
+        heard: list[tuple[str, bytes]] = []
+        complete = asyncio.Event()
+
+        def on_frame(sender: str, frame: bytes) -> None:
+            heard.append((sender, frame))
+            if len(heard) == len(sent):
+                complete.set()
+
+        left, right = (BrokerTransport(broker, "frames", "same") for _ in range(2))
+        await left.open("left", lambda sender, frame: None)
+        await right.open("right", on_frame)
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            for frame in sent:
+                left.send("right", frame)
+            await complete.wait()
+        await left.close()
+        await right.close()
+        assert heard == [("left", frame) for frame in sent]
+
+    asyncio.run(scenario())
+
+
+def test_hosts_of_different_configurations_do_not_meet(broker: str) -> None:
+    async def scenario() -> None:
+        troubles: list[str] = []
+        left = BrokerTransport(broker, "misfits", "one", troubles.append)
+        right = BrokerTransport(broker, "misfits", "other", troubles.append)
+        await left.open("left", lambda sender, frame: None)
+        await right.open("right", lambda sender, frame: None)
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises(InputError, match="another configuration"):
+                await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+        assert troubles
+        await left.close()
+        await right.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_name_is_used_once(broker: str) -> None:
+    async def scenario() -> None:
+        first, second = (BrokerTransport(broker, "twice", "same", lambda trouble: None) for _ in range(2))
+        await first.open("gm", lambda sender, frame: None)
+        await second.open("gm", lambda sender, frame: None)
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises(InputError, match="every host runs once"):
+                await asyncio.gather(first.meet(["lm"]), second.meet(["lm"]))
+        await first.close()
+        await second.close()
+
+    asyncio.run(scenario())
+
+
+def test_without_a_broker_the_fix_is_named() -> None:
+    async def scenario() -> None:
+        with pytest.raises(InputError, match="nats-server"):
+            await BrokerTransport("nats://127.0.0.1:1", "f", "c").open("gm", lambda sender, frame: None)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["megha", "pigeon"])
+def test_a_federation_over_the_broker_runs_jobs_to_the_end(name: str, broker: str) -> None:
+    async def scenario() -> None:
+        run = plan(name)
+        async with Federation(run, transport=lambda: BrokerTransport(broker, f"jobs-{name}", "same")) as federation:
+            for size in (1, 30, 0, 40):
+                federation.submit(size)
+            await federation.until_done(4)
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_was_restarted_is_used_again_and_the_loss_is_told(mortal_broker: Server) -> None:
+    async def scenario() -> None:
+        heard: list[bytes] = []
+        troubles: list[str] = []
+        changed = asyncio.Event()
+
+        def on_frame(sender: str, frame: bytes) -> None:
+            heard.append(frame)
+            changed.set()
+
+        def on_trouble(trouble: str) -> None:
+            troubles.append(trouble)
+            changed.set()
+
+        async def until(condition: Callable[[], bool]) -> None:
+            while not condition():
+                changed.clear()
+                await changed.wait()
+
+        left = BrokerTransport(mortal_broker.url, "restart", "same", on_trouble)
+        right = BrokerTransport(mortal_broker.url, "restart", "same", on_trouble)
+        await left.open("left", lambda sender, frame: None)
+        await right.open("right", on_frame)
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            left.send("right", b"before")
+            await until(lambda: heard == [b"before"])
+            mortal_broker.kill()
+            await until(lambda: sum("is lost" in trouble for trouble in troubles) == 2)
+            await asyncio.to_thread(mortal_broker.start)
+            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            while b"after" not in heard:
+                left.send("right", b"after")
+                await asyncio.sleep(0.05)
+        await left.close()
+        await right.close()
+
+    asyncio.run(scenario())

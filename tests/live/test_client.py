@@ -1,0 +1,150 @@
+"""The SDK against a federation that serves its API."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cloudpickle
+import pytest
+from tests.live.bench import LIMIT_S
+from tests.live.serving import serving
+
+from volery.core.errors import InputError
+from volery.live.asking import ApiError, CallFailedError
+from volery.live.asyncclient import AsyncClient
+from volery.live.client import Client
+from volery.live.status import JobStatus
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[str]:
+    with serving(tmp_path) as (url, _):
+        yield url
+
+
+def halve(n: int) -> float:
+    if n == 13:
+        raise ValueError("thirteen")
+    return n / 2
+
+
+def test_jobs_are_futures(api: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('command = "exit 3"')
+    with Client(api) as client:
+        good, bad = client.submit({"command": "echo hello", "name": "x"}), client.submit(path)
+        assert (good.result(LIMIT_S).state, bad.result(LIMIT_S).state) == ("done", "failed")
+        assert client.logs(good.id) == b"hello\n"
+        assert [job.id for job in client.jobs()] == [bad.id, good.id]
+        assert [task.exit_code for task in client.tasks(bad.id)] == [3]
+        assert client.job(good.id).name == "x"
+        assert [node.address for node in client.nodes()] == ["node/0", "node/1"]
+
+
+def test_callables_are_futures(api: str) -> None:
+    with Client(api) as client:
+        futures = client.map(halve, [2, 13, 5])
+        assert [futures[0].result(LIMIT_S), futures[2].result(LIMIT_S)] == [1.0, 2.5]
+        with pytest.raises(ValueError, match="thirteen") as caught:
+            futures[1].result(LIMIT_S)
+        assert "job 0, task 1, on node/0" in caught.value.__notes__[0]
+        assert client.run(max, 3, 4).result(LIMIT_S) == 4
+        assert client.map(halve, []) == []
+        assert client.jobs()[-1].name == "halve"
+
+
+def test_a_call_that_never_runs_fails_with_the_reason(api: str) -> None:
+    with Client(api) as client:
+        future = client.run(halve, 2, constraints=("cores > 8",))
+        with pytest.raises(CallFailedError, match="job 0, task 0 is unsatisfiable: no machine has cores > 8"):
+            future.result(LIMIT_S)
+
+
+def test_a_future_can_give_its_job_up(api: str) -> None:
+    with Client(api) as client:
+        job = client.submit({"command": "sleep 60"})
+        assert job.cancel()
+        assert job.result(LIMIT_S).state == "cancelled"
+        assert not job.cancel()
+
+
+def test_closing_fails_what_is_open_and_does_not_wait_for_it(api: str) -> None:
+    with Client(api) as client:
+        job = client.submit({"command": "sleep 60"})
+    with pytest.raises(InputError, match="closed before"):
+        job.result(0)
+
+
+def test_events_of_one_job_end_with_it(api: str) -> None:
+    with Client(api) as client:
+        number = client.send({"command": "true", "tasks": 2}).id
+        told = list(client.events(number))
+        assert isinstance(told[-1], JobStatus)
+        assert told[-1].state == "done"
+        assert list(client.events(number, after=told[-1].revision)) == []
+        again = list(client.events(number, after=told[-1].revision - 1))
+        assert again == told[-1:]
+
+
+def test_followers_come_back_after_a_restart_of_the_api(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    client = None
+    with serving(tmp_path, port) as (url, _):
+        client = Client(url)
+        job = client.submit({"command": f"test -e {tmp_path}/go || exec sleep 60"})
+    (tmp_path / "go").touch()
+    with serving(tmp_path, port):
+        assert job.result(LIMIT_S).state == "done"
+    client.close()
+
+
+def test_what_is_wrong_is_the_users_to_mend(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(api) as client:
+        with pytest.raises(InputError, match=r"job.constraints\[0\]: unknown attribute"):
+            client.send({"command": "true", "constraints": ["core > 1"]})
+        with pytest.raises(InputError, match="jobs/7: there is no such job"):
+            client.job(7)
+        with pytest.raises(InputError, match="jobs/7"):
+            list(client.events(7))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        monkeypatch.setenv("VOLERY_API", f"http://127.0.0.1:{free.getsockname()[1]}")
+    with Client() as client, pytest.raises(InputError, match="start one with `volery up`"):
+        client.jobs()
+    with Client() as client, pytest.raises(InputError, match="start one with `volery up`"):
+        list(client.events())
+    with pytest.raises(InputError, match="no address of an API"):
+        Client("localhost:80")
+
+
+def test_an_answer_that_is_not_volerys_is_said_to_be_none(api: str) -> None:
+    with Client(api) as client:
+        client._http.base_url = f"{api}/openapi.json?"
+        with pytest.raises((ApiError, InputError)):
+            client.jobs()
+
+
+def test_the_client_that_awaits(api: str) -> None:
+    async def run() -> None:
+        async with AsyncClient(api) as client:
+            number = (await client.submit({"command": "echo hello", "tasks": 2})).id
+            assert (await client.wait(number)).state == "done"
+            assert (await client.wait(number)).state == "done"
+            assert await client.logs(number, 1) == b"hello\n"
+            assert [task.state for task in await client.tasks(number)] == ["finished"] * 2
+            assert await client.run(halve, 3) == 1.5
+            with pytest.raises(ValueError, match="thirteen"):
+                await client.run(halve, 13)
+            slow = (await client.submit({"command": "sleep 60"})).id
+            await client.cancel(slow)
+            assert (await client.wait(slow)).state == "cancelled"
+            assert [job.state for job in await client.jobs(limit=1)] == ["cancelled"]
+            assert len(await client.nodes()) == 2
+
+    asyncio.run(run())

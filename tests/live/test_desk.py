@@ -1,0 +1,150 @@
+"""The desk: jobs in words go in, and what becomes of them comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.live.bench import written
+from tests.live.loopback import MACHINES, Loopback, loopback
+
+from volery.core.errors import InputError
+from volery.live.jobs import job_from_table
+from volery.live.status import JobStatus
+
+
+def play(folder: Path, scenario: Callable[[Loopback], Awaitable[None]], rejections: int = 0) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30), loopback(folder, rejections) as it:
+            await scenario(it)
+
+    asyncio.run(run())
+
+
+async def submit(it: Loopback, **table: object) -> int:
+    return (await it.desk.submit(job_from_table(table, "job"))).id
+
+
+async def ended(it: Loopback, number: int) -> JobStatus:
+    after = 0
+    while True:
+        for status in await it.desk.changes(after, number, 100):
+            after = status.revision
+            if isinstance(status, JobStatus) and status.ended:
+                return status
+
+
+def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        number = await submit(it, name="x", command="echo $VOLERY_INDEX", tasks=3)
+        job = await ended(it, number)
+        assert (job.state, job.finished, job.name) == ("done", 3, "x")
+        tasks = it.desk.tasks(number, 0, 10)
+        assert [(Path(task.folder) / "stdout").read_text() for task in tasks] == ["0\n", "1\n", "2\n"]
+        assert all(node.running == 0 for node in it.desk.nodes())
+
+    play(tmp_path, scenario)
+
+
+def test_a_job_with_failures_and_tasks_that_fit_nowhere(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        tasks = [{"command": "exit 3"}, {"command": "true"}, {"command": "true", "constraints": ["cores > 8"]}]
+        receipt = await it.desk.submit(job_from_table({"tasks": tasks}, "job"))
+        assert receipt.warnings == ("task 2 will never run: no machine has cores > 8; there are 4, 8",)
+        job = await ended(it, receipt.id)
+        assert (job.state, job.finished, job.failed, job.unsatisfiable) == ("failed", 1, 1, 1)
+        assert job.reason == "1 of 3 tasks failed; the first: exit code 3"
+        nowhere = await ended(it, await submit(it, command="true", constraints=["cores > 8"]))
+        assert (nowhere.state, nowhere.reason) == ("failed", "no machine has cores > 8; there are 4, 8")
+
+    play(tmp_path, scenario)
+
+
+def test_constraints_that_mean_nothing_are_refused_and_use_no_number(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        with pytest.raises(InputError, match="unknown attribute 'core'"):
+            await submit(it, command="true", constraints=["core >= 1"])
+        assert await submit(it, command="true") == 0
+        assert it.desk.jobs(None, None, None, 9) != []
+
+    play(tmp_path, scenario)
+
+
+def test_a_cancelled_job_is_killed(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        number = await submit(it, command="echo begun; sleep 60")
+        await written(tmp_path / "tasks" / str(number) / "0.0" / "stdout")
+        assert [node.running for node in it.desk.nodes()] == [1, 0]
+        await it.desk.cancel(number)
+        job = await ended(it, number)
+        assert (job.state, job.killed) == ("cancelled", 1)
+        again = await it.desk.cancel(number)
+        assert again is not None
+        assert again.revision == job.revision
+        assert await it.desk.cancel(99) is None
+
+    play(tmp_path, scenario)
+
+
+def test_a_refused_job_is_submitted_again(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        number = await submit(it, command="true")
+        assert (await ended(it, number)).state == "done"
+        assert it.submitted == [number] * 3
+
+    play(tmp_path, scenario, rejections=2)
+
+
+def test_a_job_with_a_known_key_is_not_submitted_again(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        first = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        again = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        assert (first.known, again.known, again.id) == (False, True, first.id)
+        await ended(it, first.id)
+        assert it.submitted == [first.id]
+
+    play(tmp_path, scenario)
+
+
+def test_after_a_restart_only_what_had_not_ended_runs_again(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    script = f"echo $VOLERY_INDEX >> {runs}; test $VOLERY_INDEX = 0 || test -e {tmp_path}/go || exec sleep 60"
+
+    async def interrupted(it: Loopback) -> None:
+        number = await submit(it, command=script, tasks=2)
+        cancelled = await submit(it, command="sleep 60")
+        await it.desk.cancel(cancelled)
+        await written(runs, 2)
+        while (it.desk.tasks(number, 0, 1))[0].state != "finished":
+            await it.desk.changes(it.desk.revision, number, 1)
+
+    async def resumed(it: Loopback) -> None:
+        job = await ended(it, 0)
+        assert (job.state, job.finished) == ("done", 2)
+        assert sorted((runs).read_text().split()) == ["0", "1", "1"]
+        assert (await ended(it, 1)).state == "cancelled"
+        assert await submit(it, command="true") == 2
+
+    play(tmp_path, interrupted)
+    (tmp_path / "go").touch()
+    play(tmp_path, resumed)
+
+
+def test_a_job_that_a_changed_fleet_cannot_read_fails_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def before(it: Loopback) -> None:
+        await submit(it, command="sleep 60", constraints=['label.zone == "a"'])
+
+    async def after(it: Loopback) -> None:
+        job = await ended(it, 0)
+        assert job.state == "failed"
+        assert "not submitted again: job.constraints[0]: unknown attribute 'label.zone'" in job.reason
+
+    play(tmp_path, before)
+    unlabelled = [msgspec.structs.replace(machine, labels={}) for machine in MACHINES]
+    monkeypatch.setattr("tests.live.loopback.MACHINES", unlabelled)
+    play(tmp_path, after)

@@ -1,0 +1,107 @@
+"""A journal replays exactly, and whatever is not the same is found."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.live.federations import DESIGNS, Federation, plan
+
+from volery.architectures import lookup
+from volery.core.events import TaskFinished
+from volery.core.model import Address, Task, Time
+from volery.live.port import LAUNCH, Effect
+from volery.live.replay import journals, replay
+from volery.live.sleep import SleepExecutor
+from volery.policies.queueing import ConstraintQueue
+
+
+def record(name: str, folder: Path, split: bool) -> None:
+    async def scenario() -> None:
+        executor = SleepExecutor(lambda task: task.id % 7 * 300)
+        async with Federation(plan(name), executor, split, folder) as federation:
+            for size in (1, 30, 0, 40, 7, 25):
+                federation.submit(size, 1000)
+                await asyncio.sleep(0)
+            federation.cancel(3)
+            await federation.until_done(6)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["one host", "a host per role"])
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_journal_replays_exactly(name: str, split: bool, tmp_path: Path) -> None:
+    record(name, tmp_path, split)
+    results = [replay(path, lookup) for path in journals(tmp_path)]
+    assert len(results) == (3 if name != "oracle" else 2) if split else 1
+    for result in results:
+        assert result.difference is None
+        assert result.torn_bytes == 0
+    assert sum(result.events for result in results) > 150
+    assert {path.stat().st_mode & 0o777 for path in journals(tmp_path)} == {0o600}
+
+
+@pytest.mark.parametrize("name", ["megha", "pigeon"])
+def test_last_in_first_out_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(name, tmp_path, split=False)
+    monkeypatch.setattr(ConstraintQueue, "push", ConstraintQueue.push_front)
+    (result,) = (replay(path, lookup) for path in journals(tmp_path))
+    assert result.difference is not None
+    assert "checksum" in result.difference.problem
+    assert result.difference.effects
+
+
+def test_a_torn_tail_is_passed_over(tmp_path: Path) -> None:
+    record("megha", tmp_path, split=False)
+    (path,) = journals(tmp_path)
+    whole = replay(path, lookup)
+    content = path.read_bytes()
+    for cut in (1, 9, 40):
+        path.write_bytes(content[:-cut])
+        torn = replay(path, lookup)
+        assert torn.difference is None
+        assert torn.torn_bytes > 0
+        assert torn.events < whole.events
+
+
+def test_a_handler_that_raises_is_the_last_entry_and_raises_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ConstraintQueue.push
+
+    def push(queue: ConstraintQueue, task: Task) -> None:
+        if task.id == 20:
+            raise RuntimeError("planted")
+        real(queue, task)
+
+    monkeypatch.setattr(ConstraintQueue, "push", push)
+    with pytest.raises(RuntimeError, match="planted"):
+        record("megha", tmp_path, split=False)
+    (path,) = journals(tmp_path)
+    assert replay(path, lookup).difference is None
+    monkeypatch.setattr(ConstraintQueue, "push", real)
+    result = replay(path, lookup)
+    assert result.difference is not None
+    assert "raises nothing" in result.difference.problem
+
+
+def test_a_witness_sees_what_was_launched_when(tmp_path: Path) -> None:
+    record("pigeon", tmp_path, split=False)
+    launched: dict[int, int] = {}
+    ended: dict[int, int] = {}
+
+    def witness(
+        now: Time, address: Address, source: Address, event: object, effects: list[Effect], seconds: float
+    ) -> None:
+        launched.update({effect[1].id: now for effect in effects if effect[0] == LAUNCH})
+        if isinstance(event, TaskFinished):
+            ended[event.task.id] = now
+        assert seconds >= 0
+
+    (path,) = journals(tmp_path)
+    assert replay(path, lookup, witness).difference is None
+    assert launched.keys() == ended.keys()
+    assert len(launched) >= 63
+    assert all(ended[task] - at >= task % 7 * 300 or task in range(31, 71) for task, at in launched.items())

@@ -1,0 +1,65 @@
+"""The federation as users run it: one command, or one process per host over a broker; and what its journals prove."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from tests.live.commands import serving, volery
+
+JOB = 'command = "echo hello $VOLERY_INDEX"\ntasks = 12\n'
+
+
+@pytest.mark.parametrize("design", ["megha", "pigeon"])
+def test_one_command_runs_a_federation_and_its_journal_replays(design: str, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    words = ["up", "-a", design, "--nodes", "9", "--clusters", "2", "--api", "127.0.0.1:0", "-o", str(tmp_path / "f")]
+    with serving(words) as (federation,):
+        url = federation.ready()["api"]
+        job = json.loads(volery("submit", tmp_path / "job.toml", "--watch", "--api", url, "--json"))
+        assert (job["job"]["state"] if "job" in job else job["state"]) == "done"
+        assert "hello 3" in volery("logs", "0", "3", "--api", url)
+        status, errors = federation.stop(signal.SIGINT)
+        assert status == 0, errors
+    assert "All 1 journals replay" in volery("replay", tmp_path / "f")
+
+
+def test_one_process_per_host_over_the_broker(broker: str, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    config = tmp_path / "federation.toml"
+    config.write_text(
+        f'name = "serving"\nbroker = "{broker}"\napi = "127.0.0.1:0"\n[parameters]\ngms = 1\nlms = 2\n'
+        '[[machines]]\ncount = 8\n[hosts]\ngm = ["gm/*"]\nlm-0 = ["lm/0"]\nlm-1 = ["lm/1"]\nnode = ["node/*"]\n'
+    )
+    hosts = ("gm", "lm-0", "lm-1", "node", "api")
+    with serving(*(["serve", host, "-c", str(config)] for host in hosts)) as started:
+        url = [one.ready() for one in started][-1]["api"]
+        job = json.loads(volery("submit", tmp_path / "job.toml", "--watch", "--api", url, "--json"))
+        assert (job["job"]["state"] if "job" in job else job["state"]) == "done"
+        assert "hello 3" in volery("logs", "0", "3", "--api", url)
+        for one in started:
+            status, errors = one.stop()
+            assert status == 0, errors
+    assert "All 4 journals replay" in volery("replay", tmp_path / "federation")
+
+
+def test_mistakes_end_with_status_2(tmp_path: Path) -> None:
+    volery("up", "-a", "mega", status=2)
+    volery("serve", "gm", "-c", tmp_path / "none.toml", status=2)
+    volery("replay", tmp_path, status=2)
+    config = tmp_path / "federation.toml"
+    config.write_text('broker = "nats://127.0.0.1:1"\n[parameters]\ngms = 1\nlms = 1\n[[machines]]\n')
+    volery("serve", "gmm", "-c", config, status=2)
+    volery("serve", "gm", "-c", config, status=2)
+
+
+def test_a_host_that_waits_for_others_ends_when_it_is_told_to(broker: str, tmp_path: Path) -> None:
+    config = tmp_path / "federation.toml"
+    config.write_text(f'name = "lonely"\nbroker = "{broker}"\n[parameters]\ngms = 1\nlms = 1\n[[machines]]\n')
+    with serving(["serve", "gm", "-c", str(config)]) as (host,):
+        assert host.running.stderr is not None
+        assert "waits for api, lm, node" in host.running.stderr.readline()
+        status, errors = host.stop(signal.SIGINT)
+        assert status == 0, errors

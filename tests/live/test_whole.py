@@ -1,0 +1,118 @@
+"""The whole way on one host: API, desk, schedulers, node agent, real processes; for every design that federates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.live.bench import LIMIT_S, is_gone, written
+from tests.live.federations import DESIGNS
+
+from volery.architectures import configure, lookup
+from volery.core.events import Event
+from volery.core.model import SUBMITTER
+from volery.live.agent import NodeAgent
+from volery.live.api import ApiServer
+from volery.live.asyncclient import AsyncClient
+from volery.live.building import Plan
+from volery.live.desk import Desk
+from volery.live.fleet import Fleet
+from volery.live.host import Host
+from volery.live.machine import Machine
+from volery.live.store import JobStore
+
+MACHINES = [
+    Machine("x86_64", "linux", "6.1", cores, 1024, {"zone": zone})
+    for cores, zone in ((4, "a"), (4, "b"), (8, "a"), (8, "b"), (4, "a"), (4, "b"), (8, "a"), (8, "b"))
+]
+
+
+@asynccontextmanager
+async def federation(name: str, folder: Path) -> AsyncIterator[AsyncClient]:
+    """A client of a federation of eight machines with two slots each."""
+    fleet = Fleet(MACHINES, [2] * len(MACHINES))
+    architecture = lookup(name)
+    deployment = Plan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
+
+    def post(event: Event) -> None:
+        host.post(SUBMITTER, event, SUBMITTER)
+
+    desk = Desk(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry, deployment.machines, post)
+    agent = NodeAgent(folder / "tasks", report=lambda report: host.report(report), workers=2)
+    host = Host("all", {**deployment.components, SUBMITTER: desk}, executor=agent)
+    await host.open()
+    host.start()
+    await desk.open()
+    server = ApiServer(desk, port=0)
+    await server.start()
+    try:
+        async with asyncio.timeout(LIMIT_S), AsyncClient(server.url) as client:
+            yield client
+    finally:
+        await host.close()
+        await desk.close()
+        await server.close()
+
+
+def play(name: str, folder: Path, scenario: Callable[[AsyncClient], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with federation(name, folder) as client:
+            await scenario(client)
+
+    asyncio.run(run())
+
+
+design = pytest.mark.parametrize("name", ["megha", "pigeon"])
+
+
+@design
+def test_more_tasks_than_slots_all_run_where_they_may(name: str, tmp_path: Path) -> None:
+    async def scenario(client: AsyncClient) -> None:
+        placed = {"constraints": ["cores >= 8", 'label.zone == "b"'], "count": 20}
+        number = (await client.submit({"command": "exit $((VOLERY_INDEX % 2))", "tasks": [placed, {"count": 20}]})).id
+        job = await client.wait(number)
+        assert (job.state, job.finished, job.failed, job.killed) == ("failed", 20, 20, 0)
+        tasks = await client.tasks(number)
+        assert [task.exit_code for task in tasks] == [0, 1] * 20
+        machine_of = {node.address: node for node in await client.nodes()}
+        used = [machine_of[task.node] for task in tasks[:20]]
+        assert {(node.cores, node.labels["zone"]) for node in used} == {(8, "b")}
+
+    play(name, tmp_path, scenario)
+
+
+@design
+def test_a_cancelled_job_leaves_nothing_behind_and_its_slots_are_free(name: str, tmp_path: Path) -> None:
+    async def scenario(client: AsyncClient) -> None:
+        stubborn = "sh -c \"trap '' TERM; echo \\$\\$; while :; do sleep 0.01; done\" & wait"
+        number = (await client.submit({"command": stubborn, "tasks": 40, "grace_s": 0.1})).id
+        pids = []
+        for place in range(40):
+            task = await client.task(number, place)
+            if task.state == "running":
+                pids += await written(Path(task.folder) / "stdout")
+        await client.cancel(number)
+        job = await client.wait(number)
+        assert (job.state, job.running) == ("cancelled", 0)
+        assert job.killed + job.finished <= 16
+        assert pids
+        assert [pid for pid in pids if not is_gone(int(pid))] == []
+        after = await client.wait((await client.submit({"command": "true", "tasks": 32})).id)
+        assert (after.state, after.finished) == ("done", 32)
+
+    play(name, tmp_path, scenario)
+
+
+@design
+def test_callables_timeouts_and_tasks_that_fit_nowhere(name: str, tmp_path: Path) -> None:
+    async def scenario(client: AsyncClient) -> None:
+        assert await client.run(divmod, 7, 2) == (3, 1)
+        tasks = [{"command": "sleep 60", "timeout_s": 0.1}, {"command": "true", "constraints": ["cores > 8"]}]
+        job = await client.wait((await client.submit({"tasks": tasks})).id)
+        assert (job.state, job.failed, job.unsatisfiable) == ("failed", 1, 1)
+        assert "timeout" in job.reason
+
+    play(name, tmp_path, scenario)

@@ -1,0 +1,260 @@
+"""The store of jobs: what was committed is there after a restart, and changes are told once and in order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from volery.core.errors import InputError
+from volery.core.events import JobAccepted, JobDone, JobRejected
+from volery.live.executor import AttemptState, TaskReport
+from volery.live.jobs import JobDescription
+from volery.live.status import JobStatus
+from volery.live.store import JobStore
+
+FIRST = 100
+"""Number of the first task of job 0."""
+
+
+class Committing(JobStore):
+    """Commits every write at once."""
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        self.begin(durable=False)
+        yield
+        self.commit()
+
+    def insert(self, *arguments: Any) -> None:
+        with self.batch():
+            super().insert(*arguments)
+
+    def take_in(self, *arguments: Any) -> list[int]:
+        with self.batch():
+            return super().take_in(*arguments)
+
+    def give_up_waiting(self, *arguments: Any) -> None:
+        with self.batch():
+            super().give_up_waiting(*arguments)
+
+    def cancel(self, number: int) -> bool:
+        with self.batch():
+            return super().cancel(number)
+
+    def fail(self, *arguments: Any) -> None:
+        with self.batch():
+            super().fail(*arguments)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JobStore:
+    return Committing(tmp_path / "jobs.sqlite")
+
+
+def insert(store: JobStore, task_count: int = 2, number: int = 0, **words: str) -> None:
+    description = JobDescription(command="true", tasks=task_count, **words)  # type: ignore[arg-type]  # all are text
+    store.insert(number, FIRST, description, task_count, [], 1_000)
+
+
+def report(place: int, state: AttemptState, at_us: int = 0, attempt: int = 0, **words: object) -> TaskReport:
+    return TaskReport(FIRST + place, 0, attempt, "node/1", state, at_us, **words)  # type: ignore[arg-type]  # of each kind
+
+
+def job(store: JobStore, number: int = 0) -> JobStatus:
+    found = store.job(number)
+    assert found is not None
+    return found
+
+
+def test_a_job_runs_and_is_done(store: JobStore) -> None:
+    insert(store, name="sweep", user="ada")
+    assert job(store).state == "pending"
+    store.take_in([JobAccepted(0), report(0, "running", 10, folder="/f")], 0)
+    assert (job(store).state, job(store).running, job(store).started_us) == ("running", 1, 10)
+    store.take_in([report(0, "finished", 20, exit_code=0, folder="/f"), report(1, "running", 15)], 0)
+    store.take_in([report(1, "finished", 30)], 0)
+    assert job(store).state == "running"
+    assert store.take_in([JobDone(0)], 99) == []
+    done = job(store)
+    assert (done.state, done.finished, done.running, done.ended_us, done.reason) == ("done", 2, 0, 99, "")
+    assert (done.name, done.user, done.tasks, done.submitted_us) == ("sweep", "ada", 2, 1_000)
+    first, second = store.tasks(0, 0, 10)
+    assert (first.state, first.started_us, first.ended_us, first.exit_code) == ("finished", 10, 20, 0)
+    assert (first.folder, first.node, second.index) == ("/f", "node/1", 1)
+
+
+def test_a_failed_task_fails_the_job_and_says_why(store: JobStore) -> None:
+    insert(store)
+    store.take_in([report(0, "running"), report(0, "failed", reason="exit code 3", exit_code=3)], 0)
+    store.take_in([report(1, "finished"), JobDone(0)], 5)
+    assert (job(store).state, job(store).reason) == ("failed", "1 of 2 tasks failed; the first: exit code 3")
+
+
+def test_a_cancelled_job_ends_when_nothing_runs(store: JobStore) -> None:
+    insert(store, 3)
+    store.take_in([report(0, "running"), report(1, "running")], 0)
+    store.cancel(0)
+    assert job(store).reason == "cancelled on request"
+    assert store.take_in([report(0, "killed", reason="killed on request"), JobDone(0)], 5) == [0]
+    assert not job(store).ended
+    store.take_in([report(1, "killed")], 6)
+    assert (job(store).state, job(store).killed, job(store).ended_us) == ("cancelled", 2, 6)
+    assert [task.state for task in store.tasks(0, 0, 9)] == ["killed", "killed", "cancelled"]
+    store.cancel(0)
+    assert job(store).ended_us == 6
+
+
+def test_an_answer_may_overtake_reports_but_not_for_ever(store: JobStore) -> None:
+    insert(store)
+    assert store.take_in([report(0, "running"), JobDone(0)], 5) == [0]
+    assert job(store).state == "running"
+    store.give_up_waiting(0, 9)
+    assert (job(store).state, job(store).reason) == ("done", "the ends of 2 tasks were not reported")
+    assert [task.state for task in store.tasks(0, 0, 9)] == ["unknown", "unknown"]
+    store.take_in([report(0, "finished")], 10)
+    assert job(store).finished == 0
+
+
+def test_tasks_that_fit_no_machine_are_known_at_once(store: JobStore) -> None:
+    store.insert(0, FIRST, JobDescription(command="true", tasks=2), 2, [(1, "no machine has cores > 8")], 0)
+    assert [task.state for task in store.tasks(0, 0, 9)] == ["pending", "unsatisfiable"]
+    store.take_in([report(0, "running"), report(0, "finished"), JobDone(0, 1)], 5)
+    assert (job(store).state, job(store).reason) == ("failed", "no machine has cores > 8")
+
+
+def test_a_refused_job_says_so_until_it_is_taken(store: JobStore) -> None:
+    insert(store)
+    store.take_in([JobRejected(0, "the queue is full", 10)], 0)
+    assert job(store).reason == "refused for now: the queue is full"
+    store.take_in([JobAccepted(0)], 0)
+    assert job(store).reason == ""
+
+
+def test_late_and_repeated_reports_change_nothing(store: JobStore) -> None:
+    insert(store, 1)
+    news = [report(0, "running"), report(0, "killed"), report(0, "running", attempt=1), report(0, "running")]
+    store.take_in([*news, report(0, "finished", attempt=1), report(0, "finished", attempt=1), report(0, "failed")], 0)
+    assert (job(store).finished, job(store).failed, job(store).killed, job(store).running) == (1, 0, 0, 0)
+    (task,) = store.tasks(0, 0, 9)
+    assert (task.state, task.attempt) == ("finished", 1)
+    store.take_in([TaskReport(0, 77, 0, "node/0", "running", 0)], 0)
+
+
+def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
+    insert(store, 3, key="k")
+    insert(store, 1, number=1, name="other")
+    store.take_in([report(1, "running"), report(1, "finished", result=b"r"), report(0, "running")], 0)
+    store.cancel(1)
+    before, revision = store.changes(0, None, 99), store.revision
+    with pytest.raises(InputError, match="another federation uses"):
+        JobStore(tmp_path / "jobs.sqlite")
+    store.close()
+    store = Committing(tmp_path / "jobs.sqlite")
+    assert store.changes(0, None, 99) == before
+    assert store.revision == revision
+    assert store.next_numbers() == (2, FIRST + 3)
+    assert [(job.id, job.cancelling) for job in store.open_jobs()] == [(0, False), (1, True)]
+    assert store.open_jobs()[0].description == JobDescription(command="true", tasks=3, key="k")
+    assert store.ended_places(0) == {1}
+    assert store.result(0, 1) == b"r"
+    assert store.result(0, 2) == b""
+    assert store.job_with_key("k") == (0, 3)
+    assert store.job_with_key("other") is None
+    store.fail(0, "the fleet has changed", 9)
+    assert job(store).state == "failed"
+
+
+def test_a_store_of_another_version_is_left_alone(tmp_path: Path, store: JobStore) -> None:
+    store._sql.execute("PRAGMA user_version = 99")
+    store.close()
+    with pytest.raises(InputError, match="another version"):
+        JobStore(tmp_path / "jobs.sqlite")
+    with pytest.raises(InputError, match="cannot be opened"):
+        JobStore(Path("/dev/null/jobs.sqlite"))
+
+
+def test_lists_are_filtered_and_paged(store: JobStore) -> None:
+    for number in range(5):
+        insert(store, number=number, user="ada" if number % 2 else "bob")
+    store.take_in([JobDone(3)], 0)
+    store.give_up_waiting(3, 0)
+    assert [job.id for job in store.jobs(None, None, None, 2)] == [4, 3]
+    assert [job.id for job in store.jobs(None, None, 3, 9)] == [2, 1, 0]
+    assert [job.id for job in store.jobs("pending", "ada", None, 9)] == [1]
+    assert [task.index for task in store.tasks(0, 1, 9)] == [1]
+    assert store.tasks(9, 0, 9) == []
+    assert store.task(0, 2) is None
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(("running", "finished", "failed", "killed"))), max_size=12
+)
+
+
+@given(steps, st.integers(1, 4))
+def test_whoever_follows_changes_ends_up_with_the_truth(moves: list[tuple[int, AttemptState]], limit: int) -> None:
+    """Read in pages of any size while things go on; the last state of everything arrives."""
+    with TemporaryDirectory() as folder:
+        store = Committing(Path(folder) / "jobs.sqlite")
+        follow(store, moves, limit)
+        store.close()
+
+
+def follow(store: JobStore, moves: list[tuple[int, AttemptState]], limit: int) -> None:
+    store.insert(0, FIRST, JobDescription(command="true", tasks=3), 3, [], 0)
+    seen: dict[int, object] = {}
+    after = 0
+    for move in itertools.chain(moves, [None] * 12):
+        if move is not None:
+            store.take_in([report(*move)], 0)
+        for status in store.changes(after, None, limit):
+            assert status.revision > after
+            after = status.revision
+            seen[-1 if isinstance(status, JobStatus) else status.index] = status
+    assert seen.pop(-1) == store.job(0)
+    assert seen == {task.index: task for task in store.tasks(0, 0, 9) if task.revision}
+    counted = job(store)
+    states = [task.state for task in store.tasks(0, 0, 9)]
+    assert [states.count(name) for name in ("running", "finished", "failed", "killed")] == [
+        counted.running, counted.finished, counted.failed, counted.killed,
+    ]  # fmt: skip
+
+
+def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.begin(durable=True)
+    insert(store, key="k")
+    store.take_in([report(0, "running")], 0)
+    assert (store.job(0), store.changes(0, None, 9), store.revision) == (None, [], 0)
+    assert store.job_with_key("k") == (0, 2)
+    store.commit()
+    assert job(store).running == 1
+    assert store.changes(0, None, 9)[-1].revision == store.revision
+    store.begin(durable=False)
+    store.take_in([report(0, "finished")], 0)
+    store.close()
+    store = JobStore(tmp_path / "jobs.sqlite")
+    assert job(store).running == 1
+    store.close()
+
+
+def test_many_reports_of_one_batch_are_one_change(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.begin(durable=True)
+    insert(store, 1)
+    failed = report(0, "failed", 20, reason="exit code 1")
+    store.take_in([JobAccepted(0), report(0, "running", 10), failed, JobDone(0)], 30)
+    store.commit()
+    (task,), ended = store.tasks(0, 0, 9), job(store)
+    assert (task.state, task.started_us, task.ended_us) == ("failed", 10, 20)
+    assert (ended.state, ended.reason) == ("failed", "1 of 1 tasks failed; the first: exit code 1")
+    assert len(store.changes(0, None, 9)) == 2
+    store.close()
