@@ -134,10 +134,17 @@ def test_an_answer_that_makes_no_sense_is_a_failure(command: Command, monkeypatc
     assert ended.err.startswith("error: ")
 
 
+def _listen() -> None:
+    """Whoever is started in the background of a shell ignores Ctrl-C, and so does all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_leaving_a_watch_leaves_the_job_running(command: Command, tmp_path: Path) -> None:
     job = written(tmp_path, f"command = 'touch {tmp_path}/begun; sleep 60'")
     argv = [sys.executable, "-m", "volery.cli.main", "submit", str(job), "--watch"]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, start_new_session=True, text=True) as watching:
+    with subprocess.Popen(
+        argv, stderr=subprocess.PIPE, start_new_session=True, text=True, preexec_fn=_listen
+    ) as watching:
         while not (tmp_path / "begun").exists():
             assert watching.poll() is None
             time.sleep(0.005)
