@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("results/reproduce")
 STYLES = {"reproduced": "green", "differs": "bold red", "not decidable": "yellow"}
 
+Finished = Annotated[
+    Path, typer.Option("-o", "--output", metavar="DIR", help="Finished runs are kept here and never run again.")
+]
+Experiments = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", envvar="VOLERY_EXPERIMENTS", help="Where the experiments are.", show_default=False),
+]
+Traces = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", envvar="VOLERY_TRACES", help="Where the traces are [default: ../shared/traces].",
+        show_default=False,
+    ),
+]  # fmt: skip
+
 
 def reproduce(
     name: Annotated[
@@ -33,22 +48,18 @@ def reproduce(
     finished: Annotated[
         bool, typer.Option("--finished", help="Run nothing: judge and record what is finished so far.")
     ] = False,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR", help="Finished runs are kept here and never run again.")
-    ] = DEFAULT_FOLDER,
-    experiments: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", envvar="VOLERY_EXPERIMENTS", help="Where the experiments are.", show_default=False),
-    ] = None,
-    traces: Annotated[
-        Path | None,
+    check: Annotated[
+        int | None,
         typer.Option(
-            metavar="DIR",
-            envvar="VOLERY_TRACES",
-            help="Where the traces are [default: ../shared/traces].",
+            metavar="N",
+            min=1,
             show_default=False,
+            help="Run only N recorded runs again and compare digests; status 1 where one differs.",
         ),
     ] = None,
+    output: Finished = DEFAULT_FOLDER,
+    experiments: Experiments = None,
+    traces: Traces = None,
     processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -66,6 +77,9 @@ def reproduce(
         chosen = names(folder) if every or name is None else [name]
         read = [read_experiment(folder, one) for one in chosen]
         where = traces_folder(folder, traces)
+        if check is not None:
+            _check(read, folder, where, check, processes, as_json)
+            return
         read = [experiment.cheap() for experiment in read] if quick else read
         found = [
             _run(experiment, folder, where, output, processes, as_json, quick=quick, only_finished=finished)
@@ -78,6 +92,37 @@ def reproduce(
         print_json({"records": found} | ({"page": str(page)} if page else {}))
     elif page:
         typer.echo(f"page: {page}")
+
+
+def _check(
+    experiments: list[Experiment], folder: Path, traces: Path, count: int, processes: int, as_json: bool
+) -> None:
+    """Run some recorded runs of each again; what came out as recorded is noted in the record."""
+    from volery.study.ledger import read_record, record_path, write_record
+    from volery.study.spotcheck import checked_record, spot_check
+
+    found = []
+    for experiment in experiments:
+        path = record_path(folder, experiment.name)
+        record = read_record(path)
+        if len(experiments) > 1 and (record is None or not record.digests):
+            continue  # without runs there is nothing to check: it measures inputs alone
+        with LiveProgress(silent=as_json) as watcher:
+            one = spot_check(experiment, record, count, traces=traces, processes=processes, watcher=watcher)
+        found.append(one)
+        if record is not None and not one.differing:
+            write_record(checked_record(experiment, record, one), path)
+        if not as_json:
+            agreed = one.runs - len(one.differing)
+            typer.echo(f"{one.experiment}: {agreed} of {one.runs} runs come out as recorded ({one.recorded} in all)")
+            for other in one.differing:
+                typer.echo(
+                    f"  differs: {other.of} on {other.workload}, population {other.population}, seed {other.seed}"
+                )
+    if as_json:
+        print_json({"checked": found})
+    if any(one.differing for one in found):
+        raise typer.Exit(1)
 
 
 def _run(

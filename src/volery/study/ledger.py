@@ -54,6 +54,30 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     of: str = ""
 
 
+class RunDigest(msgspec.Struct, frozen=True):
+    """How one run came out: architecture with its reading, workload, population, seed, and the run's digest."""
+
+    of: str
+    workload: str
+    population: str
+    seed: int
+    digest: str
+
+
+class Check(msgspec.Struct, frozen=True):
+    """Some runs of a record, run again by other code, came out as recorded.
+
+    Args:
+        code_sha256: of that code.
+        date: when (UTC).
+        runs: how many.
+    """
+
+    code_sha256: str
+    date: str
+    runs: int
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """What an experiment gave.
 
@@ -70,6 +94,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         missing: files that are not here.
         judgements: the verdicts.
         facts: what was measured.
+        digests: of all finished runs, so that any of them can be checked.
+        checked: the last check by code that has changed since.
     """
 
     experiment: str
@@ -89,6 +115,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
     judgements: tuple[Judgement, ...]
     facts: tuple[Fact, ...]
+    digests: tuple[RunDigest, ...] = ()
+    checked: Check | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -120,6 +148,12 @@ def make_record(found: Reproduction, *, quick: bool) -> Record:
         missing=tuple(dict.fromkeys(missing.why for missing in found.planned.missing.values())),
         judgements=found.judgements(),
         facts=tuple(_facts(found)) if experiment.table else (),
+        digests=tuple(
+            RunDigest(*place, run.spec.seed, found.finished[run.key].summary.digest)
+            for place, runs in found.planned.runs.items()
+            for run in runs
+            if run.key in found.finished
+        ),
     )
 
 
@@ -211,14 +245,17 @@ def state(experiment: Experiment, record: Record | None) -> str:
     if record is None:
         return "not run"
     counts = ", ".join(f"{count} {verdict}" for verdict, count in record.counts.items() if count)
+    code, checked = code_digest(*experiment.architecture_names()), record.checked
     changed = [
         what
         for what, then, now in (
             ("the experiment", record.experiment_sha256, content_sha256(experiment)),
-            ("the code", record.code_sha256, code_digest(*experiment.architecture_names())),
+            ("the code", record.code_sha256, code),
         )
         if then != now
     ]
     since = f"; {' and '.join(changed)} changed since" if changed else ""
+    if checked is not None and record.code_sha256 != code == checked.code_sha256:
+        since += f", {checked.runs} of {record.runs} runs were checked then: same digests"
     how = "run" if record.complete else f"partly run ({record.runs} of {record.planned} runs)"
     return f"{how} on {record.date}: {counts}{since}"

@@ -280,12 +280,17 @@ def _measures_path(run: PlannedRun, store: ResultsFolder) -> Path:
 
 
 def _kept_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures | None:
-    """What was measured earlier, unless it is damaged or lacks the conflicts."""
+    """What was measured earlier, unless it is damaged or lacks the conflicts; without them where nobody asks for them.
+
+    So an experiment's record says the same whatever was run before it in the same folder.
+    """
     try:
         kept = msgspec.json.decode(_measures_path(run, store).read_bytes(), type=InputMeasures)
     except (OSError, msgspec.DecodeError):
         return None
-    return kept if kept.conflicts or not with_conflicts else None
+    if not with_conflicts:
+        return msgspec.structs.replace(kept, conflicts={})
+    return kept if kept.conflicts else None
 
 
 def _input_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures:

@@ -21,8 +21,9 @@ from volery import architectures
 from volery.study.spec import StudySpec
 
 PACKAGE: Final = Path(__file__).parent.parent
-INPUT_ROOT: Final = "volery.workload"
-RUN_ROOTS: Final = ("volery.metrics", "volery.sim", INPUT_ROOT)
+WORKLOAD: Final = "volery.workload"
+INPUT_ROOTS: Final = (WORKLOAD, "volery.metrics")
+RUN_ROOTS: Final = ("volery.sim",)
 INDEX: Final = "volery.architectures"
 """Names all designs and is part of none."""
 
@@ -42,7 +43,7 @@ def code_digest(*names: str) -> str:
     Raises:
         InputError: an architecture is unknown.
     """
-    roots, foreign = set(RUN_ROOTS), set()
+    roots, foreign = {*INPUT_ROOTS, *(RUN_ROOTS if names else ())}, set()
     for name in names:
         build = architectures.lookup(name).build
         if build.__module__.startswith("volery."):
@@ -55,7 +56,7 @@ def code_digest(*names: str) -> str:
 @functools.lru_cache(maxsize=1)
 def inputs_code_digest() -> str:
     """SHA-256 over the sources that make traces and machines."""
-    return _digest({INPUT_ROOT}, set())
+    return _digest({WORKLOAD}, set())
 
 
 def _digest(roots: set[str], foreign: set[Path]) -> str:

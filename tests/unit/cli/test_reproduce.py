@@ -95,3 +95,20 @@ def test_an_unknown_name_is_answered_with_a_suggestion(command: Command) -> None
     status, _, err = command("smal")
     assert status == 2
     assert "did you mean 'small'" in err
+
+
+def test_recorded_runs_are_checked_and_a_changed_one_is_told_with_status_1(command: Command, folder: Path) -> None:
+    assert command("small")[0] == 0
+    status, out, _ = command("small", "--check", "1")
+    assert (status, "small: 1 of 1 runs come out as recorded (" in out) == (0, True)
+    status, out, _ = command("--all", "--check", "1", "--json")
+    assert status == 0
+    assert [one["runs"] for one in json.loads(out)["checked"]] == [1]
+    path = folder / "results" / "small.json"
+    record = json.loads(path.read_text())
+    record["digests"][0]["digest"] = "0" * 64
+    path.write_text(json.dumps(record))
+    status, out, _ = command("small", "--check", "1")
+    assert status == 1
+    assert "small: 0 of 1 runs come out as recorded" in out
+    assert "differs: " in out

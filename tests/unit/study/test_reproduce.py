@@ -15,6 +15,7 @@ from volery.study.ledger import make_record, read_record, record_path, state, wr
 from volery.study.papers import papers_page
 from volery.study.pictures import draw
 from volery.study.reproduce import Reproduction, reproduce
+from volery.study.spotcheck import checked_record, spot_check
 
 TEXT = """
 title = "a small one"
@@ -224,6 +225,31 @@ def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experimen
     changed = msgspec.structs.replace(experiment, title="otherwise")
     assert state(changed, record).endswith("; the experiment changed since")
     assert state(experiment, msgspec.structs.replace(record, code_sha256="")).endswith("; the code changed since")
+
+
+def test_a_spot_check_confirms_a_record_under_changed_code_or_refutes_it(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    assert len(record.digests) == record.runs
+    older = msgspec.structs.replace(record, code_sha256="")
+    found = spot_check(experiment, older, 2, traces=tmp_path / "traces")
+    assert (found.runs, found.recorded, found.differing) == (2, record.runs, ())
+    checked = checked_record(experiment, older, found)
+    assert state(experiment, checked).endswith(
+        f"; the code changed since, 2 of {record.runs} runs were checked then: same digests"
+    )
+    assert state(experiment, msgspec.structs.replace(checked, code_sha256="other")) == state(experiment, checked)
+    wrong = msgspec.structs.replace(
+        record, digests=tuple(msgspec.structs.replace(one, digest="0") for one in record.digests)
+    )
+    found = spot_check(experiment, wrong, 99, traces=tmp_path / "traces")
+    assert (found.runs, found.differing) == (record.runs, wrong.digests)
+
+
+def test_a_record_without_runs_cannot_be_checked(experiment: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="experiment small: has no recorded run; `volery reproduce small` runs it"):
+        spot_check(experiment, None, 1, traces=tmp_path)
 
 
 def test_the_page_tells_claims_and_values_and_what_was_not_run(

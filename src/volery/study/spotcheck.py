@@ -1,0 +1,83 @@
+"""Spot checks: some runs of an experiment, run again by the code as it is now, against the digests of its record.
+
+Most changes to the code are meant to change no result. Equal digests of runs that are spread over an experiment are
+evidence for that, in minutes instead of hours; a single other digest refutes it.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.study.experiments import Experiment
+from volery.study.ledger import Check, Record, RunDigest
+from volery.study.plan import PlannedRun
+from volery.study.pool import Watcher, each_outcome
+from volery.study.reproduce import plan_experiment
+from volery.study.sources import code_digest
+
+
+class SpotCheck(msgspec.Struct, frozen=True):
+    """What came of it.
+
+    Args:
+        experiment: its name.
+        runs: how many were run again.
+        recorded: how many the record holds.
+        differing: those that came out otherwise, as recorded.
+    """
+
+    experiment: str
+    runs: int
+    recorded: int
+    differing: tuple[RunDigest, ...]
+
+
+def spot_check(
+    experiment: Experiment,
+    record: Record | None,
+    count: int,
+    *,
+    traces: Path,
+    processes: int = 1,
+    watcher: Watcher | None = None,
+) -> SpotCheck:
+    """Run `count` runs again, evenly spread over all recorded ones.
+
+    Raises:
+        InputError: there is no record with runs, a run is no part of the experiment, or its input is not here.
+        LostRunError: when a run's process died.
+    """
+    place = f"experiment {experiment.name}"
+    if record is None or not record.digests:
+        raise InputError(place, f"has no recorded run; `volery reproduce {experiment.name}` runs it")
+    planned = plan_experiment(experiment, traces)
+    known = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
+    total = len(record.digests)
+    count = min(count, total)
+    chosen: dict[str, tuple[RunDigest, PlannedRun]] = {}
+    for expected in (record.digests[total * i // count] for i in range(count)):
+        run = known.get((expected.of, expected.workload, expected.population, expected.seed))
+        if run is None:
+            raise InputError(
+                place, f"{expected.of} on {expected.workload} is no part of it now, or its trace is not here"
+            )
+        chosen[run.key] = (expected, run)
+    differing = []
+    with closing(each_outcome([run for _, run in chosen.values()], processes, watcher)) as outcomes:
+        for run, outcome in outcomes:
+            expected, _ = chosen[run.key]
+            if outcome.summary.digest != expected.digest:
+                differing.append(expected)
+    return SpotCheck(experiment.name, len(chosen), total, tuple(differing))
+
+
+def checked_record(experiment: Experiment, record: Record, found: SpotCheck) -> Record:
+    """The record with a check that found no difference."""
+    assert not found.differing, "a check that refutes a record does not confirm it"
+    code = code_digest(*experiment.architecture_names())
+    return msgspec.structs.replace(record, checked=Check(code, datetime.now(UTC).date().isoformat(), found.runs))
