@@ -111,7 +111,9 @@ def _check(
             one = spot_check(experiment, record, count, traces=traces, processes=processes, watcher=watcher)
         found.append(one)
         if record is not None and not one.differing:
-            write_record(checked_record(experiment, record, one), path)
+            confirmed = checked_record(experiment, record, one)
+            if confirmed is not record:
+                write_record(confirmed, path)
         if not as_json:
             agreed = one.runs - len(one.differing)
             typer.echo(f"{one.experiment}: {agreed} of {one.runs} runs come out as recorded ({one.recorded} in all)")

@@ -77,7 +77,9 @@ def spot_check(
 
 
 def checked_record(experiment: Experiment, record: Record, found: SpotCheck) -> Record:
-    """The record with a check that found no difference."""
+    """The record with a check that found no difference; as it was where the code is still the one that made it."""
     assert not found.differing, "a check that refutes a record does not confirm it"
     code = code_digest(*experiment.architecture_names())
+    if code == record.code_sha256:
+        return record
     return msgspec.structs.replace(record, checked=Check(code, datetime.now(UTC).date().isoformat(), found.runs))
