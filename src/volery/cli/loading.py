@@ -12,11 +12,13 @@ import numpy as np
 
 from volery import metrics
 from volery.cli.federation import choose, sizes_of
+from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster, TaskId
 from volery.core.trace import NEVER, Trace
 from volery.live.agent import NodeAgent
 from volery.live.command import Command, encode_payload
 from volery.live.federation import Federation, FederationFile, resolve
+from volery.live.journal import SUFFIX
 from volery.live.load import Loaded, Progress
 from volery.live.load import load as load_federation
 from volery.live.remote import Work, command, load_by_api
@@ -70,8 +72,14 @@ class LoadReport(msgspec.Struct, kw_only=True):
 
 @contextmanager
 def kept_in(folder: Path | None) -> Iterator[Path]:
-    """The folder, or one that is gone afterwards."""
+    """The folder, or one that is gone afterwards.
+
+    Raises:
+        InputError: it holds journals already; the jobs of each load have the same numbers.
+    """
     if folder is not None:
+        if any((folder / "journal").glob(f"*{SUFFIX}")):
+            raise InputError(str(folder), "holds the journal of another federation; give an empty folder")
         yield folder
         return
     with tempfile.TemporaryDirectory(prefix="volery-") as name:

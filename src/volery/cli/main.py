@@ -17,6 +17,7 @@ from volery.cli.federation import replay, serve, up
 from volery.cli.jobs import cancel, job, jobs, logs, nodes, submit
 from volery.cli.load import load
 from volery.cli.output import print_error
+from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
