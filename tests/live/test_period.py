@@ -90,8 +90,10 @@ def test_the_command_writes_what_the_lab_reads(tmp_path: Path) -> None:
     assert told["digest"] == trace.digest() == period_of(tmp_path / "journal").trace.digest()
     assert {hop["sender"] for hop in told["hops"]} == {"gm", "lm", "node"}
     words = volery("trace", "from-journal", tmp_path, "-o", target, "--force")
-    assert "volery compare megha --trace" in words
-    assert "--workers 12" in words
+    again = words[words.index("volery compare") :].split()[1:]
+    assert again[1] == "megha:gms=2,lms=2,heartbeat_s=0.05", "as it was configured"
+    compared = json.loads(volery(*again, "--json"))
+    assert compared["runs"][0]["tasks"] == 29
     volery("trace", "from-journal", tmp_path, "-o", target, status=2)
 
 

@@ -72,4 +72,15 @@ def _print_period(period: Period, output: Path) -> None:
         if count:
             typer.echo(f"note: {count:,} {what}")
     slots = f" --slots {period.slots // period.workers}" if period.slots > period.workers else ""
-    typer.echo(f"try:  volery compare {period.architecture} --trace {output} --workers {period.workers}{slots}")
+    typer.echo(f"try:  volery compare {_choice(period)} --trace {output} --workers {period.workers}{slots}")
+
+
+def _choice(period: Period) -> str:
+    """The architecture as `volery compare` takes it, with the parameters that differ from its defaults."""
+    from volery.architectures import lookup
+
+    defaults = msgspec.to_builtins(lookup(period.architecture).defaults)
+    given = {name: value for name, value in period.parameters.items() if value != defaults.get(name)}
+    return period.architecture + "".join(
+        f"{',' if number else ':'}{name}={value}" for number, (name, value) in enumerate(given.items())
+    )
