@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
+from volery.core.costs import HostCosts
 from volery.core.events import Event, JobAccepted, JobDone, JobRejected, TaskFinished
 from volery.core.model import SUBMITTER, Address, Cluster, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
 from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
+from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
 
 PROGRESS_S = 0.2
@@ -53,6 +55,7 @@ class Options(msgspec.Struct, frozen=True):
             result is ties.
         costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
         faults: an unreliable network between components.
+        hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
     """
 
     check: bool = False
@@ -60,6 +63,7 @@ class Options(msgspec.Struct, frozen=True):
     tie_shuffle: int | None = None
     costs: Mapping[str, Time] = {}
     faults: Faults = Faults()
+    hosts: Mapping[str, HostCosts] = {}
 
 
 class Submitter:
@@ -144,6 +148,8 @@ class Kernel:
         self._slow_network = bool(network.jitter_us) or options.faults != Faults()
         self.submitter = Submitter(self, deployment.entry)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
+        hosts = [(costs.roles, Host(self, costs)) for costs in options.hosts.values()]
+        self._host_of = {role: host for roles, host in hosts for role in roles if role != SUBMITTER}
         for address, component in deployment.components.items():
             self._install(address, component, cluster)
 
@@ -152,6 +158,9 @@ class Kernel:
         role = role_of(address)
         if role not in self._port_classes:
             self._port_classes[role] = port_class(self, self.routes_of(role))
+        host = self._host_of.get(role)
+        if host is not None:
+            door = Door.through(host.entry(address, door))
         port = self._port_classes[role](address, door)
         machine = self._deployment.machines.get(address)
         if machine is not None:
@@ -160,7 +169,10 @@ class Kernel:
             port.lacks = ~cluster.constraints[machine]
         cost = self.options.costs.get(role, 0)
         self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
-        component.bind(port)
+        if host is None:
+            component.bind(port)
+        else:
+            host.bind(component, port)
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""
