@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
     "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "delay_us": "--delay-us",
-    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost",
+    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -69,7 +69,9 @@ def compare(
         str,
         typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do."),
     ] = "exact",
-    delay_us: Annotated[int, typer.Option(metavar="US", help="Delay of a message on any link.")] = 500,
+    delay_us: Annotated[
+        int | None, typer.Option(metavar="US", help="Delay of a message on any link. (500)", show_default=False)
+    ] = None,
     jitter_us: Annotated[int, typer.Option(metavar="US", help="Mean of an exponential extra delay.")] = 0,
     link: Annotated[
         list[str] | None,
@@ -83,6 +85,14 @@ def compare(
             metavar="ROLE=US", help="Time that a role takes to serve a message; repeatable.", show_default=False
         ),
     ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Costs that `volery calibrate` has measured; options beside it are stronger.",
+            show_default=False,
+        ),
+    ] = None,
     processes: Processes = 1,
     output: KeepIn = None,
     force: Force = False,
@@ -91,19 +101,31 @@ def compare(
     """Run architectures on the same workload with common random numbers, and see which is better."""
     from volery.study import compare_spec
 
+    network = _network(costs, delay_us, whole_numbers(link or (), "--link", "FROM:TO=US"))
+    network["costs"] |= whole_numbers(cost or (), "--cost", "ROLE=US")
     study = compare_spec(
         architectures,
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "delay_us": delay_us, "jitter_us": jitter_us,
-            "links": whole_numbers(link or (), "--link", "FROM:TO=US"),
-            "costs": whole_numbers(cost or (), "--cost", "ROLE=US"),
+            "jitter_us": jitter_us, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
     run_and_print(study, output, processes, force, as_json)
+
+
+def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
+    """What a file of costs says, and what the options say against it."""
+    from volery.study.costs import read_costs, settings
+
+    network: dict[str, Any] = {"links": {}, "costs": {}, "hosts": {}}
+    network |= settings(read_costs(costs)) if costs is not None else {}
+    network["links"] |= links
+    if delay_us is not None:
+        network["delay_us"] = delay_us
+    return network
 
 
 def run_and_print(study: StudySpec, output: Path | None, processes: int, force: bool, as_json: bool) -> None:
