@@ -16,7 +16,7 @@ from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, 
 from volery.live.building import Plan
 from volery.live.codec import Codec
 from volery.live.executor import Executor
-from volery.live.host import Host, located
+from volery.live.host import Host, clock_from_now, located
 from volery.live.journal import Durability, Header, JournalWriter, journal_path, unix_us
 from volery.live.memory import Memory
 from volery.live.sleep import InstantExecutor
@@ -70,15 +70,17 @@ class Federation:
         for address in components:
             layout.setdefault(address.partition("/")[0] if split else "all", []).append(address)
         self.hosts: dict[HostName, Host] = {}
+        clock, origin_unix_us = clock_from_now(), unix_us()
         for name, addresses in layout.items():
             hosted = {address: components[address] for address in addresses}
             writer = None
             if journal is not None and list(hosted) != [SUBMITTER]:
-                header = header_of(plan, name, tuple(a for a in addresses if a != SUBMITTER))
+                header = header_of(plan, name, tuple(a for a in addresses if a != SUBMITTER), origin_unix_us)
                 writer = JournalWriter(journal_path(journal, name, 1), header, durability)
             self.hosts[name] = Host(
                 name, hosted, executor=executor or InstantExecutor(), codec=codec,
                 transport=(transport or medium.transport)() if split else None, where=located(layout), journal=writer,
+                clock=clock,
             )  # fmt: skip
         self.entry = next(host for name, host in self.hosts.items() if SUBMITTER in layout[name])
 
@@ -118,8 +120,8 @@ class Federation:
                 await self.loader.changed.wait()
 
 
-def header_of(plan: Plan, host: HostName, addresses: tuple[Address, ...]) -> Header:
+def header_of(plan: Plan, host: HostName, addresses: tuple[Address, ...], origin_unix_us: Time = 0) -> Header:
     return Header(
         "test", host, 1, plan.seed, plan.architecture.name, msgspec.to_builtins(plan.config), plan.cluster, addresses,
-        plan.configuration, unix_us(),
+        plan.configuration, origin_unix_us,
     )  # fmt: skip

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from volery.cli.options import (
     Architectures,
     Arrivals,
     AsJson,
     Constraints,
+    CostFile,
     Costs,
     Cutoff,
     DelayUs,
@@ -40,7 +41,7 @@ _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
     "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "delay_us": "--delay-us",
-    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost",
+    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -58,10 +59,11 @@ def compare(
     jobs: Jobs = None,
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
-    delay_us: DelayUs = 500,
+    delay_us: DelayUs = None,
     jitter_us: JitterUs = 0,
     link: Links = None,
     cost: Costs = None,
+    costs: CostFile = None,
     processes: Processes = 1,
     output: KeepIn = None,
     force: Force = False,
@@ -70,19 +72,31 @@ def compare(
     """Run architectures on the same workload with common random numbers, and see which is better."""
     from volery.study import compare_spec
 
+    network = _network(costs, delay_us, whole_numbers(link or (), "--link", "FROM:TO=US"))
+    network["costs"] |= whole_numbers(cost or (), "--cost", "ROLE=US")
     study = compare_spec(
         architectures,
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "delay_us": delay_us, "jitter_us": jitter_us,
-            "links": whole_numbers(link or (), "--link", "FROM:TO=US"),
-            "costs": whole_numbers(cost or (), "--cost", "ROLE=US"),
+            "jitter_us": jitter_us, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
     run_and_print(study, output, processes, force, as_json)
+
+
+def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
+    """What a file of costs says, and what the options say against it."""
+    from volery.study.costs import read_costs, settings
+
+    network: dict[str, Any] = {"links": {}, "costs": {}, "hosts": {}}
+    network |= settings(read_costs(costs)) if costs is not None else {}
+    network["links"] |= links
+    if delay_us is not None:
+        network["delay_us"] = delay_us
+    return network
 
 
 def run_and_print(study: StudySpec, output: Path | None, processes: int, force: bool, as_json: bool) -> None:

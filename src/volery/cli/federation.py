@@ -59,7 +59,7 @@ def up(
     if config is not None:
         federation = read_federation(config, choose)
     else:
-        parameters = _sizes(architecture, clusters, gms, nodes)
+        parameters = sizes_of(architecture, clusters, gms, nodes)
         machines = [{"count": nodes, "slots": slots}]
         file = FederationFile(
             machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api
@@ -81,7 +81,7 @@ def serve(
     _serve(read_federation(config, choose), role, as_json)
 
 
-def _sizes(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
+def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
     """The parameters that say how many; a design that has no such thing goes without."""
     known = choose(architecture, {})[0].defaults.__struct_fields__
     sizes: dict[str, Any] = {}

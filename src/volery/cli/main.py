@@ -15,7 +15,9 @@ from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
 from volery.cli.jobs import cancel, job, jobs, logs, nodes, submit
+from volery.cli.load import load
 from volery.cli.output import print_error
+from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
@@ -47,6 +49,7 @@ app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)
 app.command("cancel", rich_help_panel=FEDERATION)(cancel)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
+app.command("load", rich_help_panel=FEDERATION)(load)
 app.command("verify", rich_help_panel=TRUST)(verify)
 app.command("replay", rich_help_panel=TRUST)(replay)
 app.command("reproduce", rich_help_panel=TRUST)(reproduce)

@@ -63,7 +63,9 @@ Durations = Annotated[
 Arrivals = Annotated[
     str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
 ]
-DelayUs = Annotated[int, typer.Option(metavar="US", help="Delay of a message on any link.")]
+DelayUs = Annotated[
+    int | None, typer.Option(metavar="US", help="Delay of a message on any link. (500)", show_default=False)
+]
 JitterUs = Annotated[int, typer.Option(metavar="US", help="Mean of an exponential extra delay.")]
 Links = Annotated[
     list[str] | None,
@@ -75,6 +77,14 @@ Costs = Annotated[
     list[str] | None,
     typer.Option(metavar="ROLE=US", help="Time that a role takes to serve a message; repeatable.", show_default=False),
 ]
+
+CostFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.toml", help="Costs that `volery calibrate` has measured; options beside it are stronger.",
+        show_default=False,
+    ),
+]  # fmt: skip
 
 
 def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, int]:

@@ -97,6 +97,10 @@ class AsyncClient:
         """All nodes."""
         return await self._ask(asking.nodes())
 
+    async def revision(self) -> int:
+        """Of the last change of anything: what `events` can go on from."""
+        return await self._ask(asking.revision())
+
     async def events(self, job: int | None = None, after: int | None = None) -> AsyncIterator[JobStatus | TaskStatus]:
         """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""
         reader = EventReader(after)

@@ -96,6 +96,7 @@ class Host:
         failed: the exception that has stopped the host, once there is one.
         inbox: door, event and source of what is to be handled.
         refused: how many frames could not be understood.
+        turn_us: when the last turn began, which is the `now` of all its events.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Host:
         self.facts = Facts()
         self.failed: BaseException | None = None
         self.refused = 0
+        self.turn_us: Time = 0
         self.inbox: deque[tuple[_Door, Any, Address]] = deque()
         self.recorder = recorder
         self._components = components
@@ -245,7 +247,8 @@ class Host:
         self._awake = False
         if self._stopped.is_set():
             return
-        inbox, effects, now = self.inbox, self._effects, self.now()
+        inbox, effects = self.inbox, self._effects
+        now = self.turn_us = self.now()
         pop, journalling, entries = inbox.popleft, self._journal is not None, self._entries
         for _ in range(EVENTS_PER_TURN):
             if not inbox:

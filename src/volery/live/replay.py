@@ -97,8 +97,15 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
     return plan
 
 
-class _Player:
-    """Fresh components, fed one event at a time."""
+class Player:
+    """Fresh components, fed one event at a time.
+
+    Args:
+        components: by address; never started.
+
+    Attributes:
+        effects: what the last event's component has asked for; whoever feeds clears it before the next.
+    """
 
     def __init__(self, components: dict[Address, Component]) -> None:
         self.effects: list[Effect] = []
@@ -138,7 +145,7 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     header = reader.header
     plan = plan_of(header, lookup, str(path))
     built = plan.build(header.incarnation).components
-    player = _Player({address: built[address] for address in header.addresses})
+    player = Player({address: built[address] for address in header.addresses})
     events = now = 0
     difference = None
     for now, entries in reader.turns(plan.architecture.messages):

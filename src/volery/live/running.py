@@ -74,8 +74,9 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    federation: Federation, name: HostName = ALL, front: MakeFront | None = None, recorder: Recorder | None = None
-) -> AsyncIterator[Running]:
+    federation: Federation, name: HostName = ALL, front: MakeFront | None = None, recorder: Recorder | None = None,
+    executor: Executor | None = None,
+) -> AsyncIterator[Running]:  # fmt: skip
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
 
     Args:
@@ -83,6 +84,7 @@ async def running(
         name: of the host; `ALL` runs every component in this process, without a broker.
         front: makes the submitter; by default the desk with its API.
         recorder: hears of every attempt.
+        executor: takes the place of the one that the file names.
 
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
@@ -115,7 +117,7 @@ async def running(
         )
     stands_here = any(address in deployment.machines for address in hosted)
     host = Host(
-        name, hosted, executor=_executor(federation, name, report) if stands_here else None,
+        name, hosted, executor=(executor or _executor(federation, name, report)) if stands_here else None,
         codec=Codec(federation.plan.architecture.messages), transport=_transport(federation) if name != ALL else None,
         where=located(layout), journal=journal, incarnation=incarnation, recorder=recorder,
         clock=clock,

@@ -10,25 +10,26 @@ from __future__ import annotations
 import gc
 import heapq
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 import msgspec
 
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
-from volery.core.events import Event, JobAccepted, JobDone, JobRejected, TaskFinished
-from volery.core.model import SUBMITTER, Address, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.costs import HostCosts
+from volery.core.events import Event, TaskFinished
+from volery.core.model import SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
 from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
+from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
+from volery.sim.submitter import FAR, Submitter
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
-FAR: Time = 1 << 62
-"""Later than anything."""
 
 
 class Stalled(RuntimeError):  # noqa: N818 - it names a state, not a mistake of the caller
@@ -53,6 +54,7 @@ class Options(msgspec.Struct, frozen=True):
             result is ties.
         costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
         faults: an unreliable network between components.
+        hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
     """
 
     check: bool = False
@@ -60,52 +62,7 @@ class Options(msgspec.Struct, frozen=True):
     tie_shuffle: int | None = None
     costs: Mapping[str, Time] = {}
     faults: Faults = Faults()
-
-
-class Submitter:
-    """The lab's submitter: sends jobs in on time, hears the answers, and tries again when it is told to."""
-
-    def __init__(self, kernel: Kernel, entry: Callable[[JobId], Address]) -> None:
-        self._kernel = kernel
-        self._entry = entry
-        self._next = 0
-        self.due_us = kernel.trace.arrival_us[0] if kernel.trace.job_count else FAR
-        self.jobs_done = 0
-        self.message_count = 0
-
-    def submit_due(self, now: Time) -> None:
-        """Submit every job that arrives now, in the order of the trace."""
-        arrivals = self._kernel.trace.arrival_us
-        self._kernel.enter(0)
-        while self.due_us == now:
-            self.submit(self._next)
-            self._next += 1
-            self.due_us = arrivals[self._next] if self._next < len(arrivals) else FAR
-
-    def _submit_again(self, job: JobId, _: None, _now: Time) -> None:
-        self.submit(job)
-
-    def submit(self, job: JobId) -> None:
-        """Send a job to its entry, in chunks where it is large, without delay."""
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
-        for message in self._kernel.trace.submission(job):
-            lane.sent.append((receiver, handlers, message, SUBMITTER))
-            self.message_count += 1
-
-    def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Hear an answer."""
-        self.message_count += 1
-        records = self._kernel.records
-        if isinstance(event, JobDone):
-            if records.answered_us[event.job] == NEVER:
-                records.answered_us[event.job] = now
-                records.unsatisfiable[event.job] = event.unsatisfiable
-                self.jobs_done += 1
-        elif isinstance(event, JobRejected):
-            records.rejections += 1
-            self._kernel.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)
-        elif not isinstance(event, JobAccepted):
-            raise TypeError(f"{source} sent the submitter a {type(event).__name__}")
+    hosts: Mapping[str, HostCosts] = {}
 
 
 Action = tuple[Callable[..., None], Any, Any]
@@ -145,6 +102,8 @@ class Kernel:
         self._slow_network = bool(network.jitter_us) or options.faults != Faults()
         self.submitter = Submitter(self, deployment.entry)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
+        hosts = [(costs.roles, Host(self, costs)) for costs in options.hosts.values()]
+        self._host_of = {role: host for roles, host in hosts for role in roles if role != SUBMITTER}
         for address, component in deployment.components.items():
             self._install(address, component, cluster)
 
@@ -153,6 +112,9 @@ class Kernel:
         role = role_of(address)
         if role not in self._port_classes:
             self._port_classes[role] = port_class(self, self.routes_of(role))
+        host = self._host_of.get(role)
+        if host is not None:
+            door = Door.through(host.entry(address, door))
         port = self._port_classes[role](address, door)
         machine = self._deployment.machines.get(address)
         if machine is not None:
@@ -161,7 +123,10 @@ class Kernel:
             port.lacks = self._lacks.setdefault(~cluster.constraints[machine], ~cluster.constraints[machine])
         cost = self.options.costs.get(role, 0)
         self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
-        component.bind(port)
+        if host is None:
+            component.bind(port)
+        else:
+            host.bind(component, port)
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""
@@ -254,14 +219,13 @@ class Kernel:
                 self._finish(now)
             if now in actions:
                 self._act(now)
+            if shuffle is not None:
+                self._deliver_shuffled(self._delayed, now, shuffle)
             for lane in self._delayed:
                 batches = lane.batches
                 while batches and batches[0][0] == now:
-                    if shuffle is not None:
-                        self._deliver_shuffled(lane, now, shuffle)
-                    else:
-                        _, path, batch = batches.popleft()
-                        self._deliver(batch, path + lane.delay_us, now)
+                    _, path, batch = batches.popleft()
+                    self._deliver(batch, path + lane.delay_us, now)
             if submitter.due_us == now:
                 submitter.submit_due(now)
             if free.sent or free.batches or now in finishes or now in actions:
@@ -324,12 +288,13 @@ class Kernel:
                 raise
             raise UnknownMessageError(unknown(receiver, message, source, now)) from None
 
-    def _deliver_shuffled(self, lane: Lane, now: Time, stream: Random) -> None:
-        """Deliver all that is due on a lane in another order that keeps each link's own order."""
+    def _deliver_shuffled(self, lanes: Sequence[Lane], now: Time, stream: Random) -> None:
+        """Deliver all that is due on some lanes in another order that keeps each link's own order."""
         due: list[tuple[int, Sent]] = []
-        while lane.batches and lane.batches[0][0] == now:
-            _, path, batch = lane.batches.popleft()
-            due += [(path + lane.delay_us, item) for item in batch]
+        for lane in lanes:
+            while lane.batches and lane.batches[0][0] == now:
+                _, path, batch = lane.batches.popleft()
+                due += [(path + lane.delay_us, item) for item in batch]
         keys: dict[tuple[Address, object], float] = {}
         for path, item in sorted(due, key=lambda entry: keys.setdefault((entry[1][3], entry[1][0]), stream.random())):
             self._deliver([item], path, now)
@@ -340,7 +305,7 @@ class Kernel:
         while True:
             if free.batches:
                 if self._tie_stream is not None:
-                    self._deliver_shuffled(free, now, self._tie_stream)
+                    self._deliver_shuffled([free], now, self._tie_stream)
                 else:
                     _, path, batch = free.batches.popleft()
                     self._deliver(batch, path, now)

@@ -1,6 +1,7 @@
 """Studies: architectures x settings x seeds, run and kept in a results folder that can be continued and verified."""
 
 from volery.study.compare import compare, compare_spec
+from volery.study.costs import read_costs, write_costs
 from volery.study.file import read_study, study_from_tables
 from volery.study.keeper import Results, load_results, write_results_report
 from volery.study.lab import run_study
@@ -31,9 +32,11 @@ __all__ = [
     "execute",
     "load_results",
     "plan",
+    "read_costs",
     "read_study",
     "run_study",
     "study_from_tables",
     "verify",
+    "write_costs",
     "write_results_report",
 ]

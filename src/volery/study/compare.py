@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from volery.study.keeper import Results
 from volery.study.lab import run_study
 from volery.study.pool import Watcher
@@ -39,6 +41,7 @@ def compare(
     jitter_us: int = 0,
     links: Mapping[str, int] | None = None,
     costs: Mapping[str, int] | None = None,
+    hosts: Mapping[str, Any] | None = None,
     processes: int = 1,
     folder: Path | None = None,
     force: bool = False,
@@ -50,7 +53,7 @@ def compare(
         architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
         seeds: how many (0, 1, ...), or which.
         trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, delay_us,
-            jitter_us, links, costs: as in `volery.study.spec.Setting`.
+            jitter_us, links, costs, hosts: as in `volery.study.spec.Setting`.
         processes, folder, force, watcher: as in `volery.study.run_study`.
 
     Raises:
@@ -63,6 +66,7 @@ def compare(
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "durations": durations, "arrivals": arrivals,
             "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
+            "hosts": msgspec.to_builtins(dict(hosts or {})),
         },
         seeds,
     )  # fmt: skip

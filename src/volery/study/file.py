@@ -1,4 +1,7 @@
-"""Reads STUDY.toml: tables [study], [workload], [network] and [axes]; what is wrong is named by its place."""
+"""Reads STUDY.toml: tables [study], [workload], [network] and [axes]; what is wrong is named by its place.
+
+`costs` in [network] is a table of roles, or the name of a file that `volery calibrate` has written.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from volery.core.errors import InputError, suggestion
+from volery.study.costs import read_costs, settings
 from volery.study.spec import (
     SETTING_FIELDS,
     ArchitectureChoice,
@@ -19,7 +23,7 @@ from volery.study.spec import (
     parse_architecture,
 )
 
-_NETWORK: Final = ("delay_us", "jitter_us", "links", "costs")
+_NETWORK: Final = ("delay_us", "jitter_us", "links", "costs", "hosts")
 TABLES: Final[dict[str, tuple[str, ...]]] = {
     "study": ("name",),
     "workload": tuple(name for name in SETTING_FIELDS if name not in _NETWORK),
@@ -73,6 +77,7 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
         numbered = section == "axes" and i is not None and isinstance(table["axes"].get(axis), list)
         return f"{root}.{section}.{axis}[{i}]" if numbered else f"{root}.{section}.{axis}"
 
+    table = _with_costs(table, folder)
     lists = dict(table.get("axes", {}))
     seeds = _seeds(lists.pop("seeds", 1), place("seeds", None))
     architectures = _architectures(lists.pop("architectures", None), place)
@@ -89,6 +94,18 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
     if not isinstance(title, str) or not title:
         raise InputError(f"{root}.name", f"expected a name, not {title!r}")
     return make_study(title, architectures, axes, seeds, place)
+
+
+def _with_costs(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """The tables with what the file in `network.costs` says; what stands beside it is stronger."""
+    network = table.get("network", {})
+    named = network.get("costs")
+    if not isinstance(named, str):
+        return table
+    given = {name: value for name, value in network.items() if name != "costs"}
+    measured = settings(read_costs(folder / named))
+    known = {name: value for name, value in measured.items() if name not in table.get("axes", {})}
+    return {**table, "network": known | given}
 
 
 def _as_list(values: Any, place: str) -> list[Any]:

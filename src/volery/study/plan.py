@@ -103,6 +103,8 @@ def run_key(run: RunSpec) -> str:
         "inputs": inputs_key(run),
     }
     content |= {name: getattr(run, name) for name in ("seed", "cutoff_s", "delay_us", "jitter_us", "links", "costs")}
+    if run.hosts:
+        content["hosts"] = run.hosts
     return _digest(content)
 
 

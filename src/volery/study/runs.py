@@ -21,7 +21,7 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.study.plan import inputs_key
-from volery.study.spec import RunSpec
+from volery.study.spec import HOSTS, RunSpec
 
 CURVE_POINTS = 1000
 
@@ -148,7 +148,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         inputs.cluster,
         network=sim.Network(run.delay_us, links, run.jitter_us),
         seed=run.seed,
-        options=sim.Options(costs=run.costs),
+        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS)),
         progress=watch,
     )
     cpu_s, wall_s = time.thread_time() - cpu, time.perf_counter() - wall
@@ -198,7 +198,9 @@ def rehearse(run: RunSpec) -> frozenset[str]:
 
 
 def check_roles(run: RunSpec, roles: frozenset[str]) -> None:
-    """Refuse a link delay or a cost for a role that no architecture of the study has.
+    """Refuse a link delay or a cost for a role that no architecture of the study has, and a role on two processors.
+
+    Hosts may have further roles: one measurement serves several architectures.
 
     Raises:
         InputError: naming the role and what it may have meant.
@@ -208,6 +210,15 @@ def check_roles(run: RunSpec, roles: frozenset[str]) -> None:
     for place, role in named:
         if role not in roles:
             raise InputError(place, f"no architecture here has the role {role!r}{suggestion(role, roles)}")
+    host_of: dict[str, str] = {}
+    for host, costs in msgspec.convert(run.hosts, HOSTS).items():
+        if roles.isdisjoint(costs.roles):
+            raise InputError(f"hosts.{host}", f"no architecture here has any of its roles, {', '.join(costs.roles)}")
+        for role in costs.roles:
+            if role in host_of or role in run.costs:
+                other = f"on host {host_of[role]}" if role in host_of else "in costs"
+                raise InputError(f"hosts.{host}", f"{role!r} stands {other}, too; leave one out")
+            host_of[role] = host
 
 
 def _link(entry: tuple[str, int]) -> tuple[tuple[str, str], int]:

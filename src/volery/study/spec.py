@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
+from volery.core.costs import HostCosts
 from volery.core.errors import InputError, suggestion
 
 Value = str | int | float | bool
@@ -41,6 +42,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         jitter_us: mean of an exponential extra delay per message.
         links: "sender's role:receiver's role" -> delay in microseconds.
         costs: role -> time that it takes to serve one message, in microseconds.
+        hosts: name -> roles that share one processor, and what it costs them: a `HostCosts` as plain tables, as files
+            and manifests hold it.
     """
 
     trace: Annotated[str, msgspec.Meta(min_length=1)]
@@ -57,6 +60,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     jitter_us: AtLeastZero = 0
     links: dict[str, AtLeastZero] = {}
     costs: dict[str, AtLeastZero] = {}
+    hosts: dict[str, dict[str, Any]] = {}
 
 
 class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,7 +119,8 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 SETTING_FIELDS: Final = tuple(Setting.__struct_fields__)
-_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)}
+HOSTS: Final = dict[str, HostCosts]
+_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)} | {"hosts": HOSTS}
 _NO_DEFAULT: Final = object()
 _DEFAULTS: Final = {
     field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default
@@ -171,7 +176,7 @@ def make_study(
         if not axes.get(axis):
             raise InputError(place(axis, None), "is missing; give at least one value")
     checked = {
-        axis: _distinct([checked_value(v, _TYPES[axis], place(axis, i)) for i, v in enumerate(axes[axis])], axis, place)
+        axis: _distinct([_plain(v, axis, place(axis, i)) for i, v in enumerate(axes[axis])], axis, place)
         for axis in SETTING_FIELDS
         if axis in axes
     }
@@ -181,6 +186,11 @@ def make_study(
         [checked_value(seed, AtLeastZero, place("seeds", i)) for i, seed in enumerate(seeds)], "seeds", place
     )
     return StudySpec(name, tuple(chosen), checked, tuple(numbers))
+
+
+def _plain(value: Any, axis: str, place: str) -> Any:
+    """The value of a setting, checked, as a manifest brings it back."""
+    return msgspec.to_builtins(checked_value(value, _TYPES[axis], place))
 
 
 def checked_value(value: Any, kind: Any, place: str) -> Any:

@@ -37,6 +37,7 @@ def key(**changes: Any) -> str:
         {"jitter_us": 1},
         {"links": {"lm:node": 1}},
         {"costs": {"gm": 1}},
+        {"hosts": {"a": {"roles": {"gm": {}}}}},
     ],
 )
 def test_a_key_changes_with_what_a_result_depends_on(change: dict[str, Any]) -> None:

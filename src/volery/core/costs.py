@@ -1,0 +1,80 @@
+"""What work costs on real machines: the model that `volery calibrate` measures and the lab charges.
+
+A **host** is one processor that several roles share, as the components of a live host share its process. It works in
+turns: a turn takes everything in that waits, and what it leads to on the same host; its launches and its messages to
+other hosts leave when it ends. An event costs `event_us`, `task_us` per task that it carries, and `rested_us` more
+when the host has not handled one of its kind for long: caches forget. After a rest of `rest_half_us` it is half of it.
+
+Costs of a host are fractions of microseconds; they are rounded once per turn.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+Microseconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class EventCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one kind of event costs.
+
+    Args:
+        event_us: each, when the last one was a moment ago.
+        task_us: more, per task that it carries.
+        rested_us: more, at most, after a rest; once per turn.
+    """
+
+    event_us: Microseconds = 0.0
+    task_us: Microseconds = 0.0
+    rested_us: Microseconds = 0.0
+
+
+OTHER = "other"
+"""Stands for the events of a role that were not measured."""
+NOTHING = EventCost()
+
+
+class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A host.
+
+    Args:
+        roles: role -> name of an event's type -> what it costs; `submitter` stands for what a submission costs a host
+            that the submitter shares.
+        turn: what each turn costs beside its events.
+        launch: what each launch costs when the turn has ended; tasks start one after the other.
+        rest_half_us: see above.
+    """
+
+    roles: dict[str, dict[str, EventCost]]
+    turn: EventCost = NOTHING
+    launch: EventCost = NOTHING
+    rest_half_us: Annotated[float, msgspec.Meta(gt=0)] = 1000.0
+
+    def of(self, role: str, event: str) -> EventCost:
+        """What an event costs."""
+        costs = self.roles.get(role, {})
+        return costs.get(event) or costs.get(OTHER, NOTHING)
+
+
+class CostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that a file of costs holds.
+
+    Args:
+        delay_us: of a message between two hosts.
+        links: "sender's role:receiver's role" -> delay, where it is another.
+        costs: role -> whole microseconds per message, for roles with a processor to each component.
+        hosts: name -> roles that share a processor.
+    """
+
+    delay_us: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    links: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    costs: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    hosts: dict[str, HostCosts] = {}
+
+
+def tasks_in(event: Any) -> int:
+    """How many tasks an event carries: the length of its `tasks`, or of its job's."""
+    tasks = getattr(event, "tasks", None)
+    return len(getattr(getattr(event, "job", None), "tasks", ()) if tasks is None else tasks)

@@ -1,0 +1,62 @@
+"""The lab's submitter: the only part of a run that knows when jobs arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from volery.core.events import Event, JobAccepted, JobDone, JobRejected
+from volery.core.model import SUBMITTER, Address, JobId, Time
+from volery.core.trace import NEVER
+
+if TYPE_CHECKING:
+    from volery.sim.kernel import Kernel
+
+FAR: Time = 1 << 62
+"""Later than anything."""
+
+
+class Submitter:
+    """The lab's submitter: sends jobs in on time, hears the answers, and tries again when it is told to."""
+
+    def __init__(self, kernel: Kernel, entry: Callable[[JobId], Address]) -> None:
+        self._kernel = kernel
+        self._entry = entry
+        self._next = 0
+        self.due_us = kernel.trace.arrival_us[0] if kernel.trace.job_count else FAR
+        self.jobs_done = 0
+        self.message_count = 0
+
+    def submit_due(self, now: Time) -> None:
+        """Submit every job that arrives now, in the order of the trace."""
+        arrivals = self._kernel.trace.arrival_us
+        self._kernel.enter(0)
+        while self.due_us == now:
+            self.submit(self._next)
+            self._next += 1
+            self.due_us = arrivals[self._next] if self._next < len(arrivals) else FAR
+
+    def _submit_again(self, job: JobId, _: None, _now: Time) -> None:
+        self.submit(job)
+
+    def submit(self, job: JobId) -> None:
+        """Send a job to its entry, in chunks where it is large, without delay."""
+        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
+        for message in self._kernel.trace.submission(job):
+            lane.sent.append((receiver, handlers, message, SUBMITTER))
+            self.message_count += 1
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Hear an answer."""
+        self.message_count += 1
+        records = self._kernel.records
+        if isinstance(event, JobDone):
+            if records.answered_us[event.job] == NEVER:
+                records.answered_us[event.job] = now
+                records.unsatisfiable[event.job] = event.unsatisfiable
+                self.jobs_done += 1
+        elif isinstance(event, JobRejected):
+            records.rejections += 1
+            self._kernel.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)
+        elif not isinstance(event, JobAccepted):
+            raise TypeError(f"{source} sent the submitter a {type(event).__name__}")

@@ -1,0 +1,150 @@
+"""Roles that share a processor: turns, what they cost, and what waits for their end."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.sim.actors import Actor, Note, answer, launch_all, play
+
+from volery.architectures import configure, lookup
+from volery.conformance.cases import trace_of
+from volery.core.costs import EventCost, HostCosts
+from volery.core.events import Event, JobDone, Submit, TaskFinished, TimerFired
+from volery.core.model import Address, Cluster, Time
+from volery.core.port import Port
+from volery.core.records import PATH_SHIFT, Records
+from volery.core.streams import Streams
+from volery.sim import Network, Options, simulate
+from volery.workload import load_trace
+
+ONE = trace_of("one", [0], [[]])
+FREE = Network(0)
+
+
+def host(*roles: str, turn: float = 0, launch: float = 0, half: float = 1000, **events: EventCost) -> Options:
+    """Options with one host; an event costs the same in every role."""
+    known = {role: dict(events) for role in roles}
+    return Options(hosts={"h": HostCosts(known, EventCost(turn), EventCost(launch), half)})
+
+
+def test_tasks_start_one_after_the_other_when_their_turn_has_ended() -> None:
+    """A turn of 100 us, a submission of 20 us and 2 us per task, then 10 us per launch."""
+    options = host("node", turn=100, launch=10, Submit=EventCost(20, 2))
+    node = Actor(launch_all)
+    records = play(
+        {"node/0": node}, trace_of("t", [0], [[900] * 3]), Cluster.uniform(1, 3), network=FREE, options=options
+    )
+    assert node.times(Submit) == [0], "what is handled in a turn happens at its beginning"
+    assert list(records.start_us) == [136, 146, 156]
+    assert list(records.path) == [136 << PATH_SHIFT, 146 << PATH_SHIFT, 156 << PATH_SHIFT], "all of it is processing"
+
+
+def test_what_comes_during_a_turn_is_handled_in_the_next() -> None:
+    node = Actor(answer)
+    records = play(
+        {"node/0": node}, trace_of("t", [0, 30, 60, 300], [[]] * 4), network=FREE, options=host("node", turn=100)
+    )
+    assert node.times(Submit) == [0, 100, 100, 300]
+    assert list(records.answered_us) == [100, 200, 200, 400]
+
+
+def test_messages_within_a_host_join_the_turn_and_others_leave_at_its_end() -> None:
+    def forward(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            for to in ("far/0", "near/0", "far/0"):
+                port.send(to, Note(now))
+            port.send("submitter", JobDone(0))
+
+    near, far = Actor(), Actor()
+    options = host("entry", "near", turn=50, Note=EventCost(7))
+    records = play(
+        {"entry/0": Actor(forward), "near/0": near, "far/0": far}, ONE, network=Network(500), options=options
+    )
+    assert near.times(Note) == [0]
+    assert far.times(Note) == [557, 557]
+    assert records.counters["messages"] == 3
+
+
+def test_a_rest_makes_events_dear_once_per_turn() -> None:
+    """Never handled: 60 us more; after a rest of the half time, 30; two at once pay it once."""
+    options = host("node", half=500, Submit=EventCost(0, 0, 60))
+    records = play({"node/0": Actor(answer)}, trace_of("t", [0, 560, 560], [[]] * 3), network=FREE, options=options)
+    assert list(records.answered_us) == [60, 590, 590]
+
+
+def test_the_submitter_costs_the_host_that_it_shares() -> None:
+    costs = HostCosts({"node": {}, "submitter": {"Submit": EventCost(11)}})
+    records = play({"node/0": Actor(answer)}, ONE, network=FREE, options=Options(hosts={"h": costs}))
+    assert list(records.answered_us) == [11]
+
+
+def test_events_that_were_not_measured_cost_what_others_of_their_role_do() -> None:
+    options = host("node", other=EventCost(13), TaskFinished=EventCost(1))
+    records = play({"node/0": Actor(launch_all)}, trace_of("t", [0], [[100]]), network=FREE, options=options)
+    assert (list(records.start_us), list(records.answered_us)) == ([13], [114])
+
+
+def test_fractions_are_rounded_once_per_turn() -> None:
+    options = host("node", Submit=EventCost(0.4))
+    records = play({"node/0": Actor(answer)}, trace_of("t", [0] * 5, [[]] * 5), network=FREE, options=options)
+    assert list(records.answered_us) == [2] * 5
+
+
+@pytest.mark.parametrize("how", ["cancelled", "replaced"])
+def test_a_timer_that_is_not_wanted_any_more_does_not_fire_from_the_inbox(how: str) -> None:
+    """It falls due while a turn is at work, and the event before it in the inbox takes it back."""
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit) and now == 0:
+            port.set_timer("t", 60)
+        elif isinstance(event, Submit) and how == "cancelled":
+            port.cancel_timer("t")
+        elif isinstance(event, Submit):
+            port.set_timer("t", 900)
+        if isinstance(event, Submit):
+            port.send("submitter", JobDone(event.job.id))
+
+    node = Actor(react)
+    play({"node/0": node}, trace_of("t", [0, 30], [[], []]), network=FREE, options=host("node", turn=100))
+    assert node.times(TimerFired) == ([] if how == "cancelled" else [900])
+
+
+def test_a_killed_attempt_ends_when_the_turn_does() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit) and event.job.tasks:
+            port.launch(event.job.tasks[0], 0)
+        elif isinstance(event, Submit):
+            port.kill(0, 0)
+            port.send("submitter", JobDone(1))
+        elif isinstance(event, TaskFinished):
+            port.send("submitter", JobDone(0))
+
+    node = Actor(react)
+    records = play({"node/0": node}, trace_of("t", [0, 500], [[9000], []]), network=FREE, options=host("node", turn=10))
+    assert records.killed == {(0, 0): 510}
+    assert [event.outcome for _, event, _ in node.seen if isinstance(event, TaskFinished)] == ["killed"]
+
+
+@pytest.mark.parametrize("name", ["megha", "pigeon"])
+def test_designs_run_on_one_processor_and_on_several(name: str) -> None:
+    """All tasks run, a dearer processor makes them wait longer, and the digest is the same each time."""
+    architecture = lookup(name)
+    sizes = {"gms": 2, "lms": 2} if name == "megha" else {"distributors": 2, "groups": 2, "reserved": 2}
+    config, cluster = configure(architecture, sizes), Cluster.uniform(40)
+    trace = load_trace("poisson:load=0.7,workers=40,fanout=6,mean=0.05,jobs=150")
+    roles = ("gm", "lm", "node", "distributor", "master")
+
+    def run(options: Options) -> Records:
+        return simulate(architecture.build(cluster, config, Streams(0)), trace, cluster, network=FREE, options=options)
+
+    def waited_us(records: Records) -> int:
+        return sum(records.start_us)
+
+    cheap, dear = (
+        host(*roles, turn=turn, launch=5, other=EventCost(each, 1, 20)) for turn, each in ((10, 3), (40, 40))
+    )
+    spread = Options(hosts={role: HostCosts({role: {"other": EventCost(40, 1, 20)}}, EventCost(40)) for role in roles})
+    assert min(run(cheap).finish_us) > 0
+    assert min(run(spread).finish_us) > 0
+    assert run(cheap).digest() == run(cheap).digest()
+    assert run(Options()).counters["messages"] > 0
+    assert waited_us(run(Options())) < waited_us(run(cheap)) < waited_us(run(dear))
