@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit bench reproduce clean
+.PHONY: demo test lint types imports unit bench bench-calibration reproduce clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -36,6 +36,9 @@ unit: $(VENV)/.tools
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py
+
+bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs predicts a live federation, as JSON
+	$(BIN)/python benchmarks/calibration.py
 
 reproduce: $(VENV)/.installed  ## every experiment, and docs/papers.md from the results (long)
 	$(BIN)/volery reproduce --all -p $(JOBS)

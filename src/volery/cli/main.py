@@ -11,6 +11,7 @@ import typer
 
 import volery
 from volery.cli.architectures import show_architectures
+from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
@@ -50,6 +51,7 @@ app.command("logs", rich_help_panel=FEDERATION)(logs)
 app.command("cancel", rich_help_panel=FEDERATION)(cancel)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
 app.command("load", rich_help_panel=FEDERATION)(load)
+app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)
 app.command("replay", rich_help_panel=TRUST)(replay)
 app.command("reproduce", rich_help_panel=TRUST)(reproduce)

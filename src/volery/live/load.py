@@ -71,6 +71,16 @@ def sped_up(trace: Trace, speedup: float) -> Trace:
     )  # fmt: skip
 
 
+def as_lived(records: Records) -> Trace:
+    """The work as it really was: submitted when it was, by the federation's clock, and each task as long as it took.
+
+    Args:
+        records: of a load; all tasks have finished.
+    """
+    took = array("q", [b - a for a, b in zip(records.start_us, records.finish_us, strict=True)])
+    return msgspec.structs.replace(records.trace, duration_us=took)
+
+
 class Loader(Component):
     """Submits the jobs of a trace on time and notes the answers.
 
@@ -187,7 +197,7 @@ class LoadRecorder(TraceRecorder):
 
 async def load(
     federation: Federation, trace: Trace, executor: Executor, payload: Payload | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    watch: Callable[[Progress], None] | None = None, make_host: type[Host] = Host,
 ) -> Loaded:  # fmt: skip
     """Run a federation in this process and replay a trace against it, until every job is answered.
 
@@ -197,6 +207,7 @@ async def load(
         executor: runs the tasks.
         payload: what each task carries for it.
         watch: told how far the load is, four times a second.
+        make_host: see `running`.
 
     Raises:
         Exception: whatever a component has raised.
@@ -210,7 +221,7 @@ async def load(
         loaders.append(Loader(trace, records, deployment.entry, payload))
         return Front(loaders[0])
 
-    async with running(federation, ALL, front, recorder, executor) as at_work:
+    async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
         recorder.host = at_work.host
         loader = loaders[0]
         complete = asyncio.ensure_future(loader.complete.wait())

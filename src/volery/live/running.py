@@ -75,7 +75,7 @@ class Running:
 @asynccontextmanager
 async def running(
     federation: Federation, name: HostName = ALL, front: MakeFront | None = None, recorder: Recorder | None = None,
-    executor: Executor | None = None,
+    executor: Executor | None = None, make_host: type[Host] = Host,
 ) -> AsyncIterator[Running]:  # fmt: skip
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
 
@@ -85,6 +85,7 @@ async def running(
         front: makes the submitter; by default the desk with its API.
         recorder: hears of every attempt.
         executor: takes the place of the one that the file names.
+        make_host: a kind of host that also measures itself.
 
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
@@ -116,7 +117,7 @@ async def running(
             path, _header(federation, name, incarnation, scheduling, origin_unix_us), file.durability
         )
     stands_here = any(address in deployment.machines for address in hosted)
-    host = Host(
+    host = make_host(
         name, hosted, executor=(executor or _executor(federation, name, report)) if stands_here else None,
         codec=Codec(federation.plan.architecture.messages), transport=_transport(federation) if name != ALL else None,
         where=located(layout), journal=journal, incarnation=incarnation, recorder=recorder,

@@ -1,0 +1,162 @@
+"""`volery calibrate`: what turns, events and launches cost on this machine, as a file that the lab reads."""
+
+from __future__ import annotations
+
+import gc
+import platform
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from volery.cli.load import needs_live, watching
+from volery.cli.options import AsJson
+from volery.cli.output import print_json, table_width
+
+if TYPE_CHECKING:
+    from volery.core.costs import CostModel, HostCosts
+    from volery.core.trace import Trace
+    from volery.live.calibrate import TimedHost
+
+HOST = "live"
+CLUSTERS = 3
+GMS = 2
+PACES = ((0.02, 1500), (0.1, 350), (0.5, 80))
+"""Mean task duration in seconds and jobs of a short load each: costs depend on how long a host has rested."""
+FANOUT = "geometric:10"
+FRAME = bytes(200)
+"""About the size of a frame with a few messages."""
+
+
+def calibrate(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The TOML file to write.")] = Path(
+        "costs.toml"
+    ),
+    architecture: Annotated[
+        list[str] | None,
+        typer.Option("-a", "--architecture", help="Which schedulers; repeatable.", show_default="megha, pigeon"),
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes of the federation that is measured.")] = 300,
+    trace: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|SPEC", help="Work to measure under; repeatable.", show_default="half load at three paces"
+        ),
+    ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Measure the hop between hosts over this NATS server.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a live host costs on this machine per role, for `volery compare --costs FILE`."""
+    from volery.core.costs import CostModel
+    from volery.core.errors import InputError
+    from volery.workload import load_trace
+
+    needs_live()
+    from volery.study import write_costs
+
+    if output.exists() and not force:
+        raise InputError(str(output), "exists already; give --force to replace it, or another name")
+    chosen = architecture or ["megha", "pigeon"]
+    works = [load_trace(spec, seed=1) for spec in trace or paces(nodes)]
+    model = CostModel(delay_us=hop_us(broker), hosts={HOST: measure(chosen, works, nodes, as_json)})
+    write_costs(model, output, _heading(chosen, nodes), force=force)
+    if as_json:
+        print_json(model)
+    else:
+        _print_model(model, output)
+
+
+def paces(nodes: int) -> list[str]:
+    """Half load on these nodes, at several paces."""
+    form = "poisson:load=0.5,workers={},fanout={},mean={},jobs={}"
+    return [form.format(nodes, FANOUT, mean, jobs) for mean, jobs in PACES]
+
+
+def measure(architectures: list[str], works: list[Trace], nodes: int, silent: bool) -> HostCosts:
+    """Run every architecture under every work on one timed host, and fit the costs.
+
+    Raises:
+        InputError: an architecture does not exist, or does not fit the nodes.
+    """
+    from volery.live.calibrate import host_costs
+
+    return host_costs([timed_load(name, work, nodes, silent) for name in architectures for work in works])
+
+
+def hop_us(broker: str | None) -> int:
+    """What a frame takes between two hosts, over a broker or in this process.
+
+    Raises:
+        InputError: no broker answers.
+    """
+    import asyncio
+
+    from volery.live.broker import BrokerTransport
+    from volery.live.calibrate import hop_us as measured_us
+    from volery.live.memory import Memory
+
+    async def hop() -> float:
+        if broker is not None:
+            first, second = (BrokerTransport(broker, "calibrate", "") for _ in range(2))
+            return await measured_us(first, second, FRAME)
+        medium = Memory()
+        return await measured_us(medium.transport(), medium.transport(), FRAME)
+
+    return round(asyncio.run(hop()))
+
+
+def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> TimedHost:
+    """A host that has timed itself under a load of sleeping tasks."""
+    from volery.cli.loading import federation_of
+    from volery.live.calibrate import TimedHost
+    from volery.live.load import load
+    from volery.live.running import run_loop
+    from volery.live.sleep import SleepExecutor
+
+    made: list[TimedHost] = []
+
+    class Kept(TimedHost):
+        def __init__(self, *arguments: object, **named: object) -> None:
+            super().__init__(*arguments, **named)
+            made.append(self)
+
+    async def main(folder: Path) -> None:
+        federation = federation_of(architecture, nodes, 1, CLUSTERS, GMS, folder, 0)
+        executor = SleepExecutor(lambda task: work.duration_us[task.id])
+        with watching(work.job_count, silent) as watch:
+            await load(federation, work, executor, watch=watch, make_host=Kept)
+
+    gc.collect()
+    with tempfile.TemporaryDirectory(prefix="volery-") as name:
+        run_loop(main(Path(name)))
+    return made[0]
+
+
+def _heading(architectures: list[str], nodes: int) -> str:
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return (
+        f"Costs of {' and '.join(architectures)} with {nodes} nodes in one live process, by `volery calibrate`\n"
+        f"on {platform.machine()}, {python}. Microseconds; docs/reference/costs.md describes the model.\n"
+        f"Use: volery compare {architectures[0]} --costs THIS_FILE ..."
+    )
+
+
+def _print_model(model: CostModel, output: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    (host,) = model.hosts.values()
+    table = Table(title="Costs of one live process (us)", title_justify="left")
+    for heading in ("role", "event", "each", "per task", "after a rest"):
+        table.add_column(heading, justify="left" if heading in ("role", "event") else "right")
+    rows = [(role, event, cost) for role, events in host.roles.items() for event, cost in events.items()]
+    for role, event, cost in [*rows, ("", "turn", host.turn), ("", "launch", host.launch)]:
+        table.add_row(role, event, f"{cost.event_us:.1f}", f"{cost.task_us:.2f}", f"{cost.rested_us:.1f}")
+    Console(width=table_width()).print(table)
+    typer.echo(f"a frame between two hosts: {model.delay_us} us")
+    typer.echo(f"{output}: use it by `volery compare ... --costs {output}`")
