@@ -43,7 +43,7 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         roles: role -> name of an event's type -> what it costs; `submitter` stands for what a submission costs a host
             that the submitter shares.
         turn: what each turn costs beside its events.
-        launch: what each launch costs when the turn has ended; tasks start one after the other.
+        launch: what each launch costs when the turn has ended; a task starts when those before it have been launched.
         rest_half_us: see above.
     """
 

@@ -188,8 +188,8 @@ class Host:
             self._held = []
         at = float(ended)
         for launch in self.launches:
-            at += self._cost_us(LAUNCH, self.costs.launch, 0, now)
             self.kernel.schedule(round(at), self._launch, launch, now)
+            at += self._cost_us(LAUNCH, self.costs.launch, 0, now)
         self.launches = []
         self._end(now, round(at))
 

@@ -27,15 +27,15 @@ def host(*roles: str, turn: float = 0, launch: float = 0, half: float = 1000, **
 
 
 def test_tasks_start_one_after_the_other_when_their_turn_has_ended() -> None:
-    """A turn of 100 us, a submission of 20 us and 2 us per task, then 10 us per launch."""
+    """A turn of 100 us, a submission of 20 us and 2 us per task, then 10 us between launches."""
     options = host("node", turn=100, launch=10, Submit=EventCost(20, 2))
     node = Actor(launch_all)
     records = play(
         {"node/0": node}, trace_of("t", [0], [[900] * 3]), Cluster.uniform(1, 3), network=FREE, options=options
     )
     assert node.times(Submit) == [0], "what is handled in a turn happens at its beginning"
-    assert list(records.start_us) == [136, 146, 156]
-    assert list(records.path) == [136 << PATH_SHIFT, 146 << PATH_SHIFT, 156 << PATH_SHIFT], "all of it is processing"
+    assert list(records.start_us) == [126, 136, 146]
+    assert list(records.path) == [126 << PATH_SHIFT, 136 << PATH_SHIFT, 146 << PATH_SHIFT], "all of it is processing"
 
 
 def test_what_comes_during_a_turn_is_handled_in_the_next() -> None:
