@@ -7,7 +7,7 @@ import random
 from array import array
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,10 +16,9 @@ from tests.live.commands import volery
 from volery import sim
 from volery.cli.calibrate import hop_us, timed_load
 from volery.cli.loading import federation_of, load_here
-from volery.core.events import MoreTasks, TaskFinished, TimerFired
-from volery.core.model import Task
+from volery.core.events import MoreTasks
 from volery.core.records import Records
-from volery.live.calibrate import PREEMPTED_NS, TimedHost, host_costs, non_negative, turns_of
+from volery.live.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
 from volery.live.load import as_lived
 from volery.metrics.allocation import allocation_parts
 from volery.workload import load_trace
@@ -32,19 +31,24 @@ NEAR = 2.5
 def planted(turns: int, preempted: int = -1) -> TimedHost:
     """A host's notes: a turn 4 us, a commit 3, events 2 + 0.5 per task + up to 30 after a rest (half: 1000 us)."""
     stream, at, last = random.Random(3), 10_000_000.0, -1.0
-    stamps: list[tuple[str, Any, int]] = []
+    stamps = Stamps()
+    event = stamps.number(("gm", MoreTasks.__name__))
+
+    def stamp(number: int, tasks: int = 0) -> None:
+        stamps.flat.extend((number, tasks, round(at * 1000)))
+
     for turn in range(turns):
         began = at
-        stamps.append(("turn", None, round(at * 1000)))
+        stamp(stamps.turn)
         at += 4
         share = 1.0 if last < 0 else (began - last) / (began - last + 1000)
         for first in (True, False):
             tasks = stream.randrange(30)
-            stamps.append(("gm", MoreTasks(0, 0, tuple(Task(n, 0) for n in range(tasks))), round(at * 1000)))
+            stamp(event, tasks)
             at += 2 + 0.5 * tasks + (30 * share if first else 0) + (500 if turn == preempted else 0)
-        stamps.append(("commit", None, round(at * 1000)))
+        stamp(stamps.commit)
         at += 3
-        stamps.append(("end", None, round(at * 1000)))
+        stamp(stamps.end)
         last = at
         at += stream.expovariate(1 / 800)
     spent = array("q", [PREEMPTED_NS + 1 if turn == preempted else 0 for turn in range(turns)])
@@ -83,7 +87,7 @@ def mean_and_median_us(records: Records) -> tuple[float, float]:
 def test_the_lab_is_near_the_live_federation(name: str, tmp_path: Path) -> None:
     """The same work, live and in the lab with costs from this machine."""
     timed = timed_load(name, load_trace(SPEC, seed=1), 60, silent=True)
-    assert {TaskFinished, TimerFired} <= {type(event) for _, event, _ in timed.stamps}
+    assert {"TaskFinished", "TimerFired"} <= {event for (_, event), _, _ in timed.stamps.rows()}
     federation = federation_of(name, 60, 1, 3, 2, tmp_path, 0)
     live = load_here(federation, load_trace(SPEC, seed=2), "sleep", lambda _: None).records
     plan, options = federation.plan, sim.Options(hosts={"live": host_costs([timed])})
