@@ -11,11 +11,12 @@ import msgspec
 from volery.architectures.megha import CENTRAL, MEGHA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
+from volery.architectures.sparrow import SPARROW
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 
 GROUP = "volery.architectures"
-REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in (MEGHA, CENTRAL, ORACLE, PIGEON, PIGEONC)}
+REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in (MEGHA, CENTRAL, ORACLE, PIGEON, PIGEONC, SPARROW)}
 
 
 class Parameter(msgspec.Struct, frozen=True):
