@@ -19,6 +19,10 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "sparrow:late_binding=false": {"queue": "fair"},
     "sparrow:sampling=per-task": {"schedulers": "3", "cancellation": "false", "replacement": "true"},
     "sparrow:queue=priority": {"schedulers": "1", "probe_ratio": "1.05", "constrained_ratio": "4"},
+    "hawk:stealing=random": {"schedulers": "2", "steal_free": "true", "cutoff_s": "0.2", "estimate_high": "3"},
+    "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
+    "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
+    "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
 }
 

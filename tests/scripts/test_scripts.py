@@ -240,6 +240,33 @@ def test_late_binding_runs_both_tasks_on_the_worker_that_is_free() -> None:
     assert responses(sparrow_shortest_queues())[1] == pytest.approx(5.0, abs=0.02)
 
 
+BEHIND = case([0, 10_000, 11_000], [[LONG], [SECOND], [SECOND, SECOND]], [0] * 3)
+"""A long task runs when two short jobs come; the third worker is for short tasks only."""
+
+
+@script
+def hawk_steals() -> str:
+    """A reservation behind the long task is served by a worker that has fallen idle."""
+    title = "Delgado et al. 2015, section 3.6: an idle worker steals the short tasks that wait behind a long one"
+    parameters = {"schedulers": 1, "short_part": 0.34, "steal_attempts": 4, "probe_ratio": 1, "probes_min": 1}
+    premises = ("Stolen(probes=[Probe", "job 2: response 2.")
+    return replay(title, "hawk", BEHIND, *premises, parameters=parameters)
+
+
+@script
+def eagle_rejects() -> str:
+    """The worker with the long task rejects the probe and tells where long tasks are."""
+    title = "Delgado et al. 2016, section 4: a worker with a long task rejects short ones; nobody waits behind it"
+    parameters = {"schedulers": 1, "short_part": 0.34, "probe_ratio": 1, "probes_min": 2}
+    return replay(title, "eagle", BEHIND, "Rejected(", parameters=parameters)
+
+
+def test_no_short_job_waits_for_a_long_task_to_end() -> None:
+    assert max(responses(hawk_steals())[1:]) < 4
+    assert max(responses(eagle_rejects())[1:]) < 4
+    assert counter(eagle_rejects(), "rejected_probes") > 0
+
+
 def fair_queue(weight: int, weight_counting: str, title: str) -> str:
     """Six short and four long tasks wait for one worker."""
     jobs = [[SECOND], *([[LONG]] * 4), *([[SECOND]] * 6)]

@@ -13,7 +13,7 @@ from volery.core.errors import InputError
 
 
 def test_the_registry_has_the_designs_that_the_papers_describe() -> None:
-    assert {"megha", "central", "oracle", "pigeon", "pigeonc", "sparrow"} <= set(names())
+    assert {"megha", "central", "oracle", "pigeon", "pigeonc", "sparrow", "hawk", "eagle"} <= set(names())
     assert all(registry()[name].name == name for name in REGISTRY)
 
 

@@ -17,10 +17,10 @@ from volery.architectures.sparrow.messages import (
     TaskRequest,
     Withdraw,
 )
-from volery.core.component import Component
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.lines import FairLines, Lines, PriorityLines
+from volery.policies.slots import SlotKeeper
 
 QueuePolicy = Literal["fifo", "priority", "fair"]
 
@@ -52,34 +52,15 @@ class NodeSetting(msgspec.Struct, frozen=True):
         return FairLines(self.weights) if self.policy == "fair" else None
 
 
-class Monitor(Component):
-    """What node monitors with and without late binding have in common: slots, and the account of blocking.
+class Monitor(SlotKeeper):
+    """What node monitors with and without late binding have in common."""
 
-    Blocked time runs while long tasks hold every slot: short ones that wait then are blocked at the head of the line.
-    It is `_blocked_us`, and now on top while `_blocking`.
-    """
-
-    __slots__ = ("_blocked_us", "_blocking", "_idle", "_lines", "_long_running", "_setting", "_slots")
+    __slots__ = ("_lines", "_setting")
 
     def __init__(self, slots: int, setting: NodeSetting) -> None:
-        self._idle = self._slots = slots
+        super().__init__(slots)
         self._setting = setting
         self._lines = setting.lines()
-        self._long_running = 0
-        self._blocking = False
-        self._blocked_us: Time = 0
-
-    def _long_starts(self, now: Time) -> None:
-        self._long_running += 1
-        if self._long_running == self._slots:
-            self._blocking = True
-            self._blocked_us -= now
-
-    def _long_ends(self, now: Time) -> None:
-        self._long_running -= 1
-        if self._blocking:
-            self._blocking = False
-            self._blocked_us += now
 
 
 class NodeMonitor(Monitor):
