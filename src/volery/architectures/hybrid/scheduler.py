@@ -251,7 +251,6 @@ class Scheduler(Component):
             return
         batch.nodes[place] = None
         batch.rejections[place] += 1
-        self._facts["rejected_probes"] += 1
         if not batch.rejected:
             self._port.set_timer(batch.id, now)
         batch.rejected.append(place)
@@ -270,22 +269,23 @@ class Scheduler(Component):
             number = batch.first + place * self._step
             self._port.send(node, Probe(number, batch.id, estimate_us, remaining_us, batch.needs, final))
         self._facts["probes"] += len(batch.rejected)
+        self._facts["rejected_probes"] += len(batch.rejected)
         batch.rejected.clear()
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
         """Bind the next task of the batch to the worker that asks."""
         batch = self._batches.get(message.batch)
-        if batch is None or not self._holds(batch, message, source):
+        place = -1 if batch is None else (message.number - batch.first) // self._step
+        if batch is None or not self._holds(batch, place, source):
             self._facts["vain_requests"] += 1
             self._port.send(source, NoTask(message.request))
             return
-        place = (message.number - batch.first) // self._step
-        if batch.requests:
-            if message.request <= batch.requests[place]:
-                return
-            batch.requests[place] = message.request
-        else:
+        if not self._setting.sticky:
             batch.nodes[place] = None
+        elif message.request <= batch.requests[place]:
+            return
+        else:
+            batch.requests[place] = message.request
         tasks = batch.tasks
         task = tasks.pop()
         running = self._running.get(task.job)
@@ -299,10 +299,10 @@ class Scheduler(Component):
         if not tasks:
             self._forget(batch, source)
 
-    def _holds(self, batch: Batch, message: TaskRequest, source: Address) -> bool:
+    def _holds(self, batch: Batch, place: int, source: Address) -> bool:
         """Whether the reservation is good: a sticky one where it was sent, any other, which may be stolen, once."""
-        node = batch.nodes[(message.number - batch.first) // self._step]
-        return node == source if batch.requests else node is not None
+        node = batch.nodes[place]
+        return node == source if self._setting.sticky else node is not None
 
     def _forget(self, batch: Batch, served: Address) -> None:
         """Nothing is left of a batch: its reservations are in vain."""
@@ -317,19 +317,18 @@ class Scheduler(Component):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Count the result; a repeated one is ignored."""
-        self._finish(message.job, (message.task,))
+        running = self._running.get(message.job)
+        if running is not None and running.pop(message.task, None) is not None:
+            self._finished(message.job, running, 1)
 
     def on_dropped(self, message: Dropped, source: Address, now: Time) -> None:
         """Tasks that will never run count as results."""
-        self._finish(message.job, message.tasks)
+        running = self._running.get(message.job)
+        if running is not None:
+            count = sum(running.pop(task, None) is not None for task in message.tasks)
+            self._finished(message.job, running, count)
 
-    def _finish(self, job: JobId, tasks: tuple[TaskId, ...]) -> None:
-        running = self._running.get(job)
-        if running is None:
-            return
-        count = 0
-        for task in tasks:
-            count += running.pop(task, None) is not None
+    def _finished(self, job: JobId, running: dict[TaskId, Address], count: int) -> None:
         if not running:
             del self._running[job]
             if not self._running:

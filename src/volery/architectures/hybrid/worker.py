@@ -130,10 +130,10 @@ class Worker(SlotKeeper):
             self._enqueue(message, True, now)
 
     def _enqueue(self, probe: Probe | LongProbe, long: bool, now: Time) -> None:
-        if probe.number in self._queue:
+        number, queue = probe.number, self._queue
+        if number in queue:
             return
-        blocked_us = self._blocked_us + now if self._blocking else self._blocked_us
-        self._queue[probe.number] = Entry(probe, long, now, blocked_us)
+        queue[number] = Entry(probe, long, now, self._blocked_us + now if self._blocking else self._blocked_us)
         if probe.estimate_us < self._least_us:
             self._least_us = probe.estimate_us
         if self._idle:
