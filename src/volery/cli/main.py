@@ -17,6 +17,7 @@ from volery.cli.output import print_error
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
+from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
 from volery.core.errors import InputError
@@ -36,6 +37,7 @@ app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
+app.command("theory", rich_help_panel=LAB)(show_theory)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("verify", rich_help_panel=TRUST)(verify)
 app.command("reproduce", rich_help_panel=TRUST)(reproduce)
