@@ -105,8 +105,8 @@ class Scheduler(Component):
     """
 
     __slots__ = (
-        "_batches", "_blocked_us", "_estimates", "_facts", "_jobs", "_layout", "_number", "_roomy", "_running",
-        "_sampler", "_sent", "_setting", "_step", "_stream", "_vector", "_version",
+        "_batches", "_blocked_us", "_estimates", "_facts", "_jobs", "_layout", "_number", "_rejected", "_roomy",
+        "_running", "_sampler", "_sent", "_setting", "_step", "_stream", "_vector", "_version",
     )  # fmt: skip
 
     def __init__(
@@ -124,7 +124,7 @@ class Scheduler(Component):
         self._vector = b""
         self._roomy: list[int] | None = None
         self._version = 0
-        self._blocked_us = 0
+        self._blocked_us = self._rejected = 0
         self._facts = dict.fromkeys(("probes", "rejected_probes", "withdrawn_probes", "vain_requests"), 0)
 
     def start(self, now: Time) -> None:
@@ -243,6 +243,7 @@ class Scheduler(Component):
         if message.version > self._version:
             self._version, self._vector = message.version, message.vector
             self._roomy = None
+        self._rejected += 1
         batch = self._batches.get(message.batch)
         if batch is None:
             return
@@ -269,7 +270,6 @@ class Scheduler(Component):
             number = batch.first + place * self._step
             self._port.send(node, Probe(number, batch.id, estimate_us, remaining_us, batch.needs, final))
         self._facts["probes"] += len(batch.rejected)
-        self._facts["rejected_probes"] += len(batch.rejected)
         batch.rejected.clear()
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
@@ -353,6 +353,7 @@ class Scheduler(Component):
 
     def _report_facts(self) -> None:
         """Tell what has been counted since the last time; once per job at most, and when all is done."""
+        self._facts["rejected_probes"], self._rejected = self._rejected, 0
         for name, amount in self._facts.items():
             if amount:
                 self._port.observe(Counted(name, amount))
