@@ -203,9 +203,10 @@ class Scheduler(Component):
         batch_id, estimate_us, needs = batch.id, batch.estimate_us, batch.needs
         remaining_us = estimate_us * len(batch.tasks)
         self._facts["probes"] += len(workers)
-        batch.nodes[:] = [nodes[worker] for worker in workers]
-        for worker in workers:
-            send(nodes[worker], Probe(number, batch_id, estimate_us, remaining_us, needs, final))
+        chosen = [nodes[worker] for worker in workers]
+        batch.nodes[:] = chosen
+        for node in chosen:
+            send(node, Probe(number, batch_id, estimate_us, remaining_us, needs, final))
             number += step
 
     def on_vector(self, message: Vector, source: Address, now: Time) -> None:
@@ -308,12 +309,13 @@ class Scheduler(Component):
         """Nothing is left of a batch: its reservations are in vain."""
         del self._batches[batch.id]
         if self._setting.cancellation:
-            number = batch.first
+            number, step, send, withdrawn = batch.first, self._step, self._port.send, 0
             for node in batch.nodes:
                 if node is not None and node != served:
-                    self._facts["withdrawn_probes"] += 1
-                    self._port.send(node, Withdraw(number))
-                number += self._step
+                    withdrawn += 1
+                    send(node, Withdraw(number))
+                number += step
+            self._facts["withdrawn_probes"] += withdrawn
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Count the result; a repeated one is ignored."""

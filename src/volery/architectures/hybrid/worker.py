@@ -57,34 +57,44 @@ class WorkerSetting(msgspec.Struct, frozen=True):
 
 
 class Entry:
-    """A reservation in the queue.
+    """A reservation in the queue; the probe itself is let go, since what is looked at later is cold memory.
 
     Attributes:
-        probe: what came.
+        number, batch, needs, estimate_us: as in the probe.
         long: whether it is for a long task.
         came: when; for a sticky one, when it was last served.
         blocked_us: the worker's blocked time then.
-        estimate_us: of a task.
         remaining_us: of the tasks of the batch that are not bound, as far as the worker knows.
         delayed_us: by how much later reservations have passed it.
         asking: whether a slot is kept for it at the moment.
     """
 
-    __slots__ = ("asking", "blocked_us", "came", "delayed_us", "estimate_us", "long", "probe", "remaining_us")
+    __slots__ = (
+        "asking", "batch", "blocked_us", "came", "delayed_us", "estimate_us", "long", "needs", "number", "remaining_us",
+    )  # fmt: skip
 
-    def __init__(self, probe: Probe | LongProbe, long: bool, came: Time, blocked_us: Time) -> None:
-        self.probe = probe
+    def __init__(self, probe: Probe | LongProbe, needs: int, long: bool, came: Time, blocked_us: Time) -> None:
+        self.number = probe.number
+        self.batch = probe.batch
+        self.needs = needs
+        self.estimate_us = probe.estimate_us
         self.long = long
         self.came = came
         self.blocked_us = blocked_us
-        self.estimate_us = probe.estimate_us
         self.remaining_us = probe.remaining_us
         self.delayed_us = 0
         self.asking = False
 
+    def probe(self) -> Probe:
+        """The reservation of a short task as it is handed on."""
+        return Probe(self.number, self.batch, self.estimate_us, self.remaining_us, self.needs)
+
 
 class Worker(SlotKeeper):
     """One machine.
+
+    The last request is kept in fields and others that are under way in a dict that few workers ever need: ten thousand
+    dicts would be memory traffic.
 
     Args:
         slots: of the machine.
@@ -94,8 +104,8 @@ class Worker(SlotKeeper):
     """
 
     __slots__ = (
-        "_asked", "_attempts", "_draws", "_least_us", "_long_active", "_longs", "_offered", "_queue", "_requests",
-        "_running_long", "_setting", "_vector", "_version",
+        "_asked", "_attempts", "_draws", "_entry", "_least_us", "_long_active", "_longs", "_offered", "_others",
+        "_queue", "_requests", "_running_long", "_setting", "_vector", "_version",
     )  # fmt: skip
 
     def __init__(self, slots: int, offered: int, setting: WorkerSetting, draws: Draws) -> None:
@@ -104,7 +114,9 @@ class Worker(SlotKeeper):
         self._setting = setting
         self._draws = draws
         self._queue: dict[int, Entry] = {}
-        self._asked: dict[int, Entry] = {}
+        self._asked = 0
+        self._entry: Entry | None = None
+        self._others: dict[int, Entry] | None = None
         self._requests = 0
         self._attempts = 0
         self._longs = 0
@@ -119,7 +131,7 @@ class Worker(SlotKeeper):
         if self._longs and not message.final:
             self._port.send(source, Rejected(message.batch, message.number, self._version, self._vector))
             return
-        self._enqueue(message, False, now)
+        self._enqueue(message, message.needs, False, now)
 
     def on_long_probe(self, message: LongProbe, source: Address, now: Time) -> None:
         """Queue it, and keep the newest knowledge of where long tasks are."""
@@ -127,13 +139,13 @@ class Worker(SlotKeeper):
             self._version, self._vector = message.version, message.vector
         if message.number not in self._queue:
             self._longs += 1
-            self._enqueue(message, True, now)
+            self._enqueue(message, 0, True, now)
 
-    def _enqueue(self, probe: Probe | LongProbe, long: bool, now: Time) -> None:
+    def _enqueue(self, probe: Probe | LongProbe, needs: int, long: bool, now: Time) -> None:
         number, queue = probe.number, self._queue
         if number in queue:
             return
-        queue[number] = Entry(probe, long, now, self._blocked_us + now if self._blocking else self._blocked_us)
+        queue[number] = Entry(probe, needs, long, now, self._blocked_us + now if self._blocking else self._blocked_us)
         if probe.estimate_us < self._least_us:
             self._least_us = probe.estimate_us
         if self._idle:
@@ -149,9 +161,13 @@ class Worker(SlotKeeper):
                 self._attempts = self._setting.steal_attempts
                 self._maybe_steal()
             return
-        probe, schedulers = entry.probe, self._setting.schedulers
-        self._requests = request = self._requests + 1
-        self._asked[request] = entry
+        batch, schedulers = entry.batch, self._setting.schedulers
+        if self._entry is not None:
+            if self._others is None:
+                self._others = {}
+            self._others[self._asked] = self._entry
+        self._requests = self._asked = request = self._requests + 1
+        self._entry = entry
         blocked_us = 0
         if entry.long:
             self._long_active += 1
@@ -159,8 +175,8 @@ class Worker(SlotKeeper):
             blocked_us = self._blocked_us + now * self._blocking - entry.blocked_us
         entry.came = now - entry.came
         queued = len(self._queue)
-        asked = TaskRequest(probe.batch, probe.number, request, queued, blocked_us)
-        self._port.send(schedulers[probe.batch % len(schedulers)], asked)
+        asked = TaskRequest(batch, entry.number, request, queued, blocked_us)
+        self._port.send(schedulers[batch % len(schedulers)], asked)
 
     def _take(self) -> Entry | None:
         """The reservation that is served next; it leaves the queue unless it is sticky."""
@@ -174,7 +190,7 @@ class Worker(SlotKeeper):
         if entry is None:
             return None
         if entry.long or not setting.sticky:
-            del queue[entry.probe.number]
+            del queue[entry.number]
         else:
             entry.asking = True
         return entry
@@ -187,7 +203,7 @@ class Worker(SlotKeeper):
         best: Entry | None = None
         least_us = slack_us = FOREVER
         waiting = self._queue.values()
-        simple = not self._asked and self._longs == self._long_active
+        simple = self._slots == 1 and self._longs == self._long_active
         bypass_max, at_head = self._setting.bypass_max, True
         bound_us, seen_us = self._least_us, FOREVER
         for entry in waiting:
@@ -216,20 +232,27 @@ class Worker(SlotKeeper):
             for entry in waiting:
                 if entry is best:
                     break
-                if not entry.asking:
+                if simple or not entry.asking:
                     entry.delayed_us += estimate_us
         return best
 
+    def _answered(self, request: int) -> Entry | None:
+        """The reservation of a request that is answered for the first time, else None."""
+        if request == self._asked:
+            entry, self._entry, self._asked = self._entry, None, 0
+            return entry
+        return self._others.pop(request, None) if self._others else None
+
     def on_assign(self, message: Assign, source: Address, now: Time) -> None:
         """Run the task in the slot that was kept; a repeated answer is ignored."""
-        entry = self._asked.pop(message.request, None)
+        entry = self._answered(message.request)
         if entry is None:
             return
         task, waited_us = message.task, entry.came
         if entry.long:
             if self._running_long is None:
                 self._running_long = {}
-            self._running_long[task.id] = entry.probe.number
+            self._running_long[task.id] = entry.number
             self._long_starts(now)
         elif entry.asking:
             if message.left:
@@ -237,7 +260,7 @@ class Worker(SlotKeeper):
                 entry.remaining_us = entry.estimate_us * message.left
                 entry.came, entry.blocked_us = now, self._blocked_us + now * self._blocking
             else:
-                self._queue.pop(entry.probe.number, None)
+                self._queue.pop(entry.number, None)
         self._port.launch(task, 0, waited_us)
         if self._idle and self._queue:
             self._idle -= 1
@@ -245,14 +268,14 @@ class Worker(SlotKeeper):
 
     def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
         """The reservation was in vain."""
-        entry = self._asked.pop(message.request, None)
+        entry = self._answered(message.request)
         if entry is None:
             return
         if entry.long:
             self._long_active -= 1
             self._longs -= 1
         elif entry.asking:
-            self._queue.pop(entry.probe.number, None)
+            self._queue.pop(entry.number, None)
         self._next(now)
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
@@ -292,7 +315,7 @@ class Worker(SlotKeeper):
         if self._queue and setting.stealing == "behind-long":
             given = self._behind_long()
         elif self._queue and setting.stealing == "random":
-            short = [entry.probe for entry in self._queue.values() if isinstance(entry.probe, Probe)]
+            short = [entry.probe() for entry in self._queue.values() if not entry.long]
             while short and len(given) < setting.steal_max:
                 given.append(short.pop(self._draws.below(len(short))))
         given = [probe for probe in given if not probe.needs & ~message.offered][: setting.steal_max]
@@ -305,12 +328,12 @@ class Worker(SlotKeeper):
         group: list[Probe] = []
         behind = self._long_active > 0
         for entry in self._queue.values():
-            if isinstance(entry.probe, LongProbe):
+            if entry.long:
                 if group:
                     break
                 behind = True
             elif behind:
-                group.append(entry.probe)
+                group.append(entry.probe())
         return group
 
     def on_stolen(self, message: Stolen, source: Address, now: Time) -> None:
@@ -319,7 +342,7 @@ class Worker(SlotKeeper):
             self._attempts = 0
             self._port.observe(Counted("stolen_probes", len(message.probes)))
             for probe in message.probes:
-                self._enqueue(probe, False, now)
+                self._enqueue(probe, probe.needs, False, now)
         elif self._attempts > 0:
             if self._idle and not self._queue:
                 self._maybe_steal()
@@ -331,7 +354,8 @@ class Worker(SlotKeeper):
         waiting = sum(not entry.asking for entry in self._queue.values())
         long = sum(entry.long for entry in self._queue.values())
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
-        assert self._idle + len(self._asked) <= self._slots, "more requests than slots"
+        asking = (self._entry is not None) + len(self._others or ())
+        assert self._idle + asking <= self._slots, "more requests than slots"
         assert not (self._idle and waiting), f"{self._idle} idle slots while {waiting} reservations wait"
         assert self._longs == long + self._long_active, "lost count of long tasks"
         for entry in self._queue.values():
