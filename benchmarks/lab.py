@@ -44,6 +44,9 @@ CASES = (
     Case("GOOG megha", "megha", "GOOG_subtrace.tr.gz", tasks_per_cpu_s_min=32_000, peak_rss_mb_max=130),
     Case("GOOG pigeonc", "pigeonc", "GOOG_subtrace.tr.gz", tasks_per_cpu_s_min=48_000, peak_rss_mb_max=130),
     Case("GOOG pigeon unconstrained", "pigeon", "GOOG_subtrace.tr.gz", constrained=False, cpu_s_max=62 / 15),
+    Case("GOOG sparrow unconstrained", "sparrow", "GOOG_subtrace.tr.gz", constrained=False, tasks_per_cpu_s_min=70_000),
+    Case("GOOG hawk unconstrained", "hawk", "GOOG_subtrace.tr.gz", constrained=False, tasks_per_cpu_s_min=50_000),
+    Case("GOOG eagle unconstrained", "eagle", "GOOG_subtrace.tr.gz", constrained=False, tasks_per_cpu_s_min=40_000),
     Case("100,000 workers megha", "megha", "syn:250x2000", workers=100_000),
     Case("100,000 workers pigeonc", "pigeonc", "syn:250x2000", workers=100_000),
 )

@@ -16,8 +16,23 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pigeon:groups=4": {"reserved": "1", "weight": "3", "match": "min-constraints"},
     "pigeon:weight=0": {"groups": "3", "reserved": "0"},
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},
+    "sparrow:late_binding=false": {"queue": "fair"},
+    "sparrow:sampling=per-task": {"schedulers": "3", "cancellation": "false", "replacement": "true"},
+    "sparrow:queue=priority": {"schedulers": "1", "probe_ratio": "1.05", "constrained_ratio": "4"},
+    "hawk:stealing=random": {"schedulers": "2", "steal_free": "true", "cutoff_s": "0.2", "estimate_high": "3"},
+    "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
+    "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
+    "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
 }
+
+EXCUSED = {
+    (
+        "sparrow:late_binding=false",
+        "check_allocation_adds_up",
+    ): "it waits for all answers, served in turn",
+}
+"""What a variant cannot keep by its very design, and why."""
 
 
 def variant(name: str) -> Architecture:

@@ -215,6 +215,58 @@ def test_minimum_constraints_spares_the_second_task_its_wait() -> None:
     assert responses(random_match())[1] == pytest.approx(1.0015 + 0.991, abs=0.002)
 
 
+PROBED = case([0, 10_000], [[4 * SECOND], [SECOND, SECOND]], [0] * 2)
+"""One of two workers is busy for long when a job of two tasks comes."""
+
+
+@script
+def sparrow_late_binding() -> str:
+    """Batch sampling leaves four reservations; the worker that is free first gets both tasks, one after the other."""
+    title = "Ousterhout et al. 2013, sections 3.2 to 3.6: reservations, tasks bound on request, the rest withdrawn"
+    return transcript(title, "sparrow", PROBED, parameters={"schedulers": 1})
+
+
+@script
+def sparrow_shortest_queues() -> str:
+    """The same without late binding: the shortest queues at the moment of probing get the tasks."""
+    title = "Ousterhout et al. 2013, section 3.3: tasks placed by queue length, which says nothing of durations"
+    parameters = {"schedulers": 1, "late_binding": False}
+    return replay(title, "sparrow", PROBED, "job 1: response 4.99", parameters=parameters)
+
+
+def test_late_binding_runs_both_tasks_on_the_worker_that_is_free() -> None:
+    """One after the other on the idle worker take 2 s; behind a task of 4 s, one of them takes 5 s."""
+    assert responses(sparrow_late_binding())[1] == pytest.approx(2.0, abs=0.02)
+    assert responses(sparrow_shortest_queues())[1] == pytest.approx(5.0, abs=0.02)
+
+
+BEHIND = case([0, 10_000, 11_000], [[LONG], [SECOND], [SECOND, SECOND]], [0] * 3)
+"""A long task runs when two short jobs come; the third worker is for short tasks only."""
+
+
+@script
+def hawk_steals() -> str:
+    """A reservation behind the long task is served by a worker that has fallen idle."""
+    title = "Delgado et al. 2015, section 3.6: an idle worker steals the short tasks that wait behind a long one"
+    parameters = {"schedulers": 1, "short_part": 0.34, "steal_attempts": 4, "probe_ratio": 1, "probes_min": 1}
+    premises = ("Stolen(probes=[Probe", "job 2: response 2.")
+    return replay(title, "hawk", BEHIND, *premises, parameters=parameters)
+
+
+@script
+def eagle_rejects() -> str:
+    """The worker with the long task rejects the probe and tells where long tasks are."""
+    title = "Delgado et al. 2016, section 4: a worker with a long task rejects short ones; nobody waits behind it"
+    parameters = {"schedulers": 1, "short_part": 0.34, "probe_ratio": 1, "probes_min": 2}
+    return replay(title, "eagle", BEHIND, "Rejected(", parameters=parameters)
+
+
+def test_no_short_job_waits_for_a_long_task_to_end() -> None:
+    assert max(responses(hawk_steals())[1:]) < 4
+    assert max(responses(eagle_rejects())[1:]) < 4
+    assert counter(eagle_rejects(), "rejected_probes") > 0
+
+
 def fair_queue(weight: int, weight_counting: str, title: str) -> str:
     """Six short and four long tasks wait for one worker."""
     jobs = [[SECOND], *([[LONG]] * 4), *([[SECOND]] * 6)]

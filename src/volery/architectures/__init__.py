@@ -8,14 +8,17 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from volery.architectures.hybrid import EAGLE, HAWK
 from volery.architectures.megha import CENTRAL, MEGHA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
+from volery.architectures.sparrow import SPARROW
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 
 GROUP = "volery.architectures"
-REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in (MEGHA, CENTRAL, ORACLE, PIGEON, PIGEONC)}
+ENTRIES = (MEGHA, CENTRAL, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE)
+REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 
 class Parameter(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the tr
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
+from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
 from volery.core.errors import InputError
@@ -41,6 +42,7 @@ app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
+app.command("theory", rich_help_panel=LAB)(show_theory)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.command("serve", rich_help_panel=FEDERATION)(serve)

@@ -12,8 +12,8 @@ from volery.architectures.pigeon import PigeonConfig
 from volery.core.errors import InputError
 
 
-def test_the_registry_has_the_designs_of_the_first_step() -> None:
-    assert {"megha", "central", "oracle", "pigeon", "pigeonc"} <= set(names())
+def test_the_registry_has_the_designs_that_the_papers_describe() -> None:
+    assert {"megha", "central", "oracle", "pigeon", "pigeonc", "sparrow", "hawk", "eagle"} <= set(names())
     assert all(registry()[name].name == name for name in REGISTRY)
 
 

@@ -1,0 +1,199 @@
+"""The hybrid designs: Hawk (Delgado et al., USENIX ATC 2015) and Eagle (Delgado et al., SoCC 2016).
+
+Roles    Scheduler (many; jobs come in here), Central (one, for long jobs), Worker (one per machine).
+Flow     short: Submit > Probe > (Rejected > Probe)* > TaskRequest > Assign | NoTask > Completed; Withdraw; Steal >
+         Stolen. Long: Submit > CentralTasks > LongProbe > TaskRequest > Assign > Completed, Ended.
+Deviates A scheduler hands a long job to the central one without delay, as a frontend would that knows its class.
+         Long tasks ask for their task as short ones do (the public simulator). Workers know of a job's remaining
+         work what its scheduler last told them (the simulator reads it everywhere, 2 delays old); reservations of a
+         job without tasks left are withdrawn instead, in Hawk too, where the ones that were stolen are not found. Of
+         several idle workers a long task takes a random one (the simulator: the first, which packs long tasks; a
+         switch). The short-only part is spread evenly over the machines. A machine of several slots is placed on as
+         that many workers. IdealEagle, and least-waiting-time placement of all jobs (CLWL, and DLWL with `stale_s` =
+         8), are parameters. See docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from volery.architectures.hybrid.central import Central, Layout
+from volery.architectures.hybrid.messages import MESSAGES
+from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
+from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Cluster
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.match import Anchors, Matches
+from volery.policies.sampling import Draws, Sampler
+from volery.policies.waiting import LeastWait
+
+EmptyWorkers = Literal["random", "first"]
+
+
+class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Hawk, Eagle and what they are compared with."""
+
+    schedulers: Annotated[int, msgspec.Meta(ge=1, description="distributed schedulers")] = 10
+    cutoff_s: Annotated[
+        float, msgspec.Meta(ge=0, description="jobs with at most this mean task duration are short, seconds")
+    ] = 1129.532
+    short_part: Annotated[
+        float, msgspec.Meta(ge=0, le=0.9, description="share of the machines that run short tasks only")
+    ] = 0.17
+    probe_ratio: Annotated[float, msgspec.Meta(ge=1, description="probes per short task")] = 2.0
+    probes_min: Annotated[int, msgspec.Meta(ge=1, description="probes per short job at least")] = 2
+    replacement: Annotated[
+        bool, msgspec.Meta(description="a worker may be drawn twice, as in the authors' simulator")
+    ] = False
+    stealing: Annotated[
+        Stealing, msgspec.Meta(description="what an idle worker takes: the first group behind a long task, or any")
+    ] = "behind-long"
+    steal_attempts: Annotated[int, msgspec.Meta(ge=1, description="victims asked for each slot that falls idle")] = 10
+    steal_max: Annotated[int, msgspec.Meta(ge=1, description="reservations taken at once")] = 10_000
+    steal_free: Annotated[bool, msgspec.Meta(description="stealing takes no time, as in the authors' simulator")] = (
+        False
+    )
+    sharing: Annotated[
+        Sharing, msgspec.Meta(description="what is known of long tasks: nothing, vectors on rejection, or all (ideal)")
+    ] = "none"
+    rounds: Annotated[
+        int, msgspec.Meta(ge=1, description="rejections of a probe before it goes to the short-only part")
+    ] = 2
+    sticky: Annotated[bool, msgspec.Meta(description="a reservation serves its job until nothing is left")] = False
+    cancellation: Annotated[bool, msgspec.Meta(description="withdraw reservations of jobs with nothing left")] = True
+    order: Annotated[Order, msgspec.Meta(description="queue of a worker: arrival, or least remaining work")] = "fifo"
+    bypass_max: Annotated[
+        float, msgspec.Meta(ge=0, description="a reservation is passed by at most this many times its estimate")
+    ] = 5.0
+    empty_workers: Annotated[
+        EmptyWorkers,
+        msgspec.Meta(
+            description="long tasks take idle workers at random, or the first: the authors' simulator packs them"
+        ),
+    ] = "random"
+    short_placement: Annotated[
+        ShortPlacement, msgspec.Meta(description="short jobs: by probes, or centrally by least waiting time (LWL)")
+    ] = "probes"
+    stale_s: Annotated[
+        float, msgspec.Meta(ge=0, description="least-wait placement sees the state of the last multiple of this (DLWL)")
+    ] = 0.0
+    estimate_low: Annotated[
+        float, msgspec.Meta(gt=0, description="estimates are off by a random factor from this ...")
+    ] = 1.0
+    estimate_high: Annotated[float, msgspec.Meta(gt=0, description="... to this; both 1: exact means")] = 1.0
+
+
+def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: parameters that exclude each other.
+    """
+    if config.estimate_low > config.estimate_high:
+        raise InputError("hybrid:estimate_low", f"{config.estimate_low} is above estimate_high {config.estimate_high}")
+    if config.stealing != "off" and (config.sticky or config.sharing != "none"):
+        raise InputError("hybrid:stealing", "goes with neither sticky nor sharing; give stealing=off")
+    matches = Matches(cluster.constraints, Anchors(cluster.constraints))
+    share = config.short_part
+    short_only = [int((machine + 1) * share) > int(machine * share) for machine in range(len(cluster.slots))]
+    layout = Layout(cluster.constraints, cluster.slots, short_only, matches)
+    step = config.schedulers + 1
+    addresses = (*(f"scheduler/{number}" for number in range(config.schedulers)), "central/0")
+    components: dict[str, Component] = {}
+    setting = scheduler_setting(config)
+    for number, address in enumerate(addresses[:-1]):
+        stream = streams.of(address)
+        sampler = Sampler(cluster.constraints, matches, stream.random, replacement=config.replacement)
+        components[address] = Scheduler(layout, sampler, setting, stream, (number, step))
+    wait = LeastWait(
+        cluster.slot_count,
+        streams.of("central/0").random,
+        in_order=config.empty_workers == "first",
+        request_us=REQUEST_US,
+        stale_us=round(config.stale_s * SECOND),
+    )
+    watched = config.sharing != "none"
+    components["central/0"] = Central(layout, wait, (config.schedulers, step), watched=watched)
+    general = tuple(node for node, only in zip(layout.nodes, short_only, strict=True) if not only)
+    shared = WorkerSetting(
+        schedulers=addresses,
+        general=general,
+        stealing=config.stealing,
+        steal_attempts=config.steal_attempts,
+        steal_max=config.steal_max,
+        sticky=config.sticky,
+        order=config.order,
+        bypass_max=config.bypass_max,
+    )
+    for machine, address in enumerate(layout.nodes):
+        draws = Draws(streams.number(address) if config.stealing != "off" else 0)
+        components[address] = Worker(cluster.slots[machine], cluster.constraints[machine], shared, draws)
+    delays = {("scheduler", "central"): 0, ("central", "scheduler"): 0}
+    if config.steal_free:
+        delays["node", "node"] = 0
+    machines = {address: machine for machine, address in enumerate(layout.nodes)}
+    return Deployment(components, machines, lambda job: addresses[job % config.schedulers], delays)
+
+
+REQUEST_US = 1_000
+"""A request and its answer at the published delay of 0.5 ms; the published estimate of a wait adds it."""
+
+
+def scheduler_setting(config: HybridConfig) -> SchedulerSetting:
+    """What the configuration means for schedulers."""
+    return SchedulerSetting(
+        probe_ratio=config.probe_ratio,
+        probes_min=config.probes_min,
+        cutoff_us=round(config.cutoff_s * SECOND),
+        sharing=config.sharing,
+        rounds=config.rounds,
+        sticky=config.sticky,
+        cancellation=config.cancellation,
+        short_placement=config.short_placement,
+        estimate_low=config.estimate_low,
+        estimate_high=config.estimate_high,
+        central="central/0",
+    )
+
+
+STAGES = {
+    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J4: Realisation("Scheduler.on_submit", "full", "schedulers in parallel, and a central one for long jobs"),
+    Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last result"),
+    Stage.T2: Realisation("Worker._take", "full", "arrival, or least remaining work with a bound on passing"),
+    Stage.T3: Realisation("Scheduler._schedule", "full", "batches of tasks with the same constraints"),
+    Stage.T4: Realisation("Scheduler.on_task_request", "full", "late binding"),
+    Stage.T5: Realisation("Worker.on_assign", "partial", "launch without staging"),
+    Stage.T7: Realisation("Scheduler.on_completed"),
+    Stage.T12: Realisation("Worker.on_steal", "partial", "reservations, not running tasks, move"),
+    Stage.M2: Realisation("Scheduler._schedule", "full", "short jobs distributed, long ones central"),
+    Stage.R1: Realisation("Central.on_ended", "full", "waits of all units outside the short-only part"),
+    Stage.R3: Realisation("Scheduler._schedule", "full", "probes and placements on machines that satisfy"),
+    Stage.R4: Realisation("Worker.on_probe", "full", "reservations wait for a free slot, or are rejected"),
+    Stage.R5: Realisation("Central._place", "full", "least estimated wait; short tasks by random sample"),
+}
+
+HAWK = Architecture(
+    name="hawk",
+    summary="hybrid: long jobs centrally by least wait, short ones by random probes; idle workers steal from busy ones",
+    source="Delgado, Dinu, Kermarrec, Zwaenepoel: Hawk, USENIX ATC 2015, section 3",
+    defaults=HybridConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=4,
+    tolerates=frozenset({"duplication"}),
+)
+
+EAGLE = msgspec.structs.replace(
+    HAWK,
+    name="eagle",
+    summary="hybrid: short tasks avoid workers with long ones, stick to their workers, and the shortest job goes first",
+    source="Delgado, Didona, Dinu, Zwaenepoel: Job-Aware Scheduling in Eagle, SoCC 2016, sections 3 and 4",
+    defaults=HybridConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
+)

@@ -1,0 +1,194 @@
+"""The central scheduler of the hybrid designs: long tasks go where the estimated wait is least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from volery.architectures.hybrid.messages import (
+    Assign,
+    CentralTasks,
+    Dropped,
+    Ended,
+    Kill,
+    LongProbe,
+    NoTask,
+    TaskRequest,
+    Vector,
+    VectorRequest,
+    WithdrawJob,
+)
+from volery.core.component import Component
+from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.policies.match import Matches, positions, vector_bytes
+from volery.policies.waiting import LeastWait, Units
+
+MEMO_MAX = 256
+"""Lists of eligible units that are kept."""
+
+
+class Layout:
+    """Which machines there are, and which of them are for short tasks only. Pure input of the build, shared.
+
+    Args:
+        constraints: per machine.
+        slots: per machine.
+        short_only: per machine.
+        matches: machines by constraint set.
+    """
+
+    def __init__(
+        self, constraints: Sequence[int], slots: Sequence[int], short_only: Sequence[bool], matches: Matches
+    ) -> None:
+        self.constraints = constraints
+        self.slots = slots
+        self.short_only = short_only
+        self.matches = matches
+        self.nodes = [f"node/{machine}" for machine in range(len(constraints))]
+        self.short_machines = [machine for machine, only in enumerate(short_only) if only]
+        self.machine_of_unit = np.repeat(np.arange(len(slots)), slots)
+
+    def without_long(self, vector: bytes) -> list[int]:
+        """The machines that no bit is set for, and the short-only ones."""
+        bits = np.unpackbits(np.frombuffer(vector, dtype=np.uint8), bitorder="little", count=len(self.nodes))
+        roomy: list[int] = np.flatnonzero((bits == 0) | np.array(self.short_only, dtype=bool)).tolist()
+        return roomy
+
+    def units(self, needs: int, short: bool) -> Units:
+        """The units that may run a task: long ones outside the short-only part, unless they fit nowhere else."""
+        suits = np.zeros(len(self.slots), dtype=bool)
+        suits[positions(self.matches[needs])] = True
+        general = suits & ~np.array(self.short_only, dtype=bool)
+        allowed = general if general.any() and not short else suits
+        return np.flatnonzero(allowed[self.machine_of_unit])
+
+
+class Central(Component):
+    """Places the tasks of long jobs, one reservation each, and knows what of them waits or runs where.
+
+    Args:
+        layout: the machines.
+        wait: the estimated waits of their units.
+        numbering: first number of its messages and the step to the next.
+        watched: whether anybody asks where long tasks are.
+    """
+
+    __slots__ = (
+        "_eligible", "_layout", "_long_count", "_number", "_placed", "_running", "_seen", "_step", "_tasks", "_vector",
+        "_version", "_wait", "_watched",
+    )  # fmt: skip
+
+    def __init__(self, layout: Layout, wait: LeastWait, numbering: tuple[int, int], *, watched: bool) -> None:
+        self._layout = layout
+        self._wait = wait
+        self._number, self._step = numbering
+        self._watched = watched
+        self._eligible: dict[tuple[int, bool], Units] = {}
+        self._tasks: dict[int, list[Task]] = {}
+        self._placed: dict[int, tuple[int, Time, bool]] = {}
+        self._running: dict[JobId, dict[TaskId, Address]] = {}
+        self._seen: dict[Address, int] = {}
+        self._long_count = [0] * len(layout.nodes)
+        self._vector = 0
+        self._version = 0
+
+    def on_central_tasks(self, message: CentralTasks, source: Address, now: Time) -> None:
+        """Place a job, a group of tasks with the same constraints after the other."""
+        if message.number <= self._seen.get(source, 0):
+            return
+        self._seen[source] = message.number
+        groups: dict[int, list[Task]] = {}
+        for task in reversed(message.tasks):
+            groups.setdefault(task.constraints, []).append(task)
+        for needs in reversed(groups):
+            self._place(groups[needs], needs, message.short, message.estimate_us, now)
+
+    def _place(self, tasks: list[Task], needs: int, short: bool, estimate_us: Time, now: Time) -> None:
+        eligible = self._eligible.get((needs, short))
+        if eligible is None:
+            if len(self._eligible) >= MEMO_MAX:
+                self._eligible.clear()
+            eligible = self._eligible[needs, short] = self._layout.units(needs, short)
+        estimate_us = max(estimate_us, 1)
+        units = self._wait.place(len(tasks), estimate_us, eligible, now)
+        batch, number = self._number, self._number
+        self._tasks[batch] = tasks
+        machines = self._layout.machine_of_unit[units].tolist()
+        if self._watched:
+            for machine in machines:
+                if not self._long_count[machine]:
+                    self._vector |= 1 << machine
+                self._long_count[machine] += 1
+            self._version += 1
+        vector = vector_bytes(self._vector)
+        nodes, remaining_us = self._layout.nodes, estimate_us * len(tasks)
+        for unit, machine in zip(units, machines, strict=True):
+            self._placed[number] = (unit, estimate_us, False)
+            self._port.send(nodes[machine], LongProbe(number, batch, estimate_us, remaining_us, self._version, vector))
+            number += self._step
+        self._number = number
+
+    def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
+        """Bind the next task of the job; nothing, if it was withdrawn or the request was repeated."""
+        placed = self._placed.get(message.number)
+        tasks = self._tasks.get(message.batch)
+        if placed is None or placed[2] or not tasks:
+            self._port.send(source, NoTask(message.request))
+            if placed is not None and not placed[2]:
+                self._release(message.number, now)
+            return
+        self._placed[message.number] = (placed[0], placed[1], True)
+        task = tasks.pop()
+        if not tasks:
+            del self._tasks[message.batch]
+        self._wait.started(placed[0], placed[1], now)
+        self._running.setdefault(task.job, {})[task.id] = source
+        self._port.send(source, Assign(message.request, task, len(tasks)))
+
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+        """Forget what was placed there; a repeated notice is ignored."""
+        if message.number not in self._placed:
+            return
+        self._release(message.number, now)
+        running = self._running.get(message.job)
+        if running is not None:
+            running.pop(message.task, None)
+            if not running:
+                del self._running[message.job]
+
+    def _release(self, number: int, now: Time) -> None:
+        unit, estimate_us, _ = self._placed.pop(number)
+        self._wait.ended(unit, estimate_us, now)
+        if self._watched:
+            machine = int(self._layout.machine_of_unit[unit])
+            self._long_count[machine] -= 1
+            if not self._long_count[machine]:
+                self._vector ^= 1 << machine
+
+    def on_withdraw_job(self, message: WithdrawJob, source: Address, now: Time) -> None:
+        """Drop the job's tasks that nobody has asked for, and kill those that run."""
+        dropped: list[TaskId] = []
+        for batch in [batch for batch, tasks in self._tasks.items() if tasks[0].job == message.job]:
+            dropped += [task.id for task in self._tasks.pop(batch)]
+        for task, node in self._running.get(message.job, {}).items():
+            self._port.send(node, Kill(task))
+        if dropped:
+            self._port.send(source, Dropped(message.job, tuple(dropped)))
+
+    def on_vector_request(self, message: VectorRequest, source: Address, now: Time) -> None:
+        """Tell where long tasks are."""
+        self._port.send(source, Vector(message.batch, vector_bytes(self._vector)))
+
+    def check(self) -> None:
+        """The waits are the sums of what is placed; a task that is not bound has a reservation under way."""
+        assert int(self._wait.wait_us.sum()) == sum(placed[1] for placed in self._placed.values()), "waits drift"
+        assert sum(map(len, self._tasks.values())) <= len(self._placed), "tasks without a reservation"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        CentralTasks: on_central_tasks,
+        TaskRequest: on_task_request,
+        Ended: on_ended,
+        WithdrawJob: on_withdraw_job,
+        VectorRequest: on_vector_request,
+    }

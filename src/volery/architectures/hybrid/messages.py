@@ -1,0 +1,153 @@
+"""What the schedulers and workers of the hybrid designs say to each other.
+
+A batch is what was probed for or placed together: the tasks of a job that need the same constraints. Every reservation
+has a number of its own, and so has every request of a worker, so that a repeated message is recognised. A vector has
+one bit per machine: whether a long task runs or waits there; versions grow.
+"""
+
+from __future__ import annotations
+
+from volery.core.model import JobId, Message, Task, TaskId, Time
+
+
+class Probe(Message, frozen=True):
+    """Scheduler > worker: a reservation for short tasks.
+
+    `remaining_us`: estimated work of the batch that is not bound. `needs`: constraints. `final`: it cannot be rejected.
+    """
+
+    number: int
+    batch: int
+    estimate_us: Time
+    remaining_us: Time
+    needs: int = 0
+    final: bool = True
+
+
+class LongProbe(Message, frozen=True):
+    """Central > worker: a reservation for one task, and where long tasks are."""
+
+    number: int
+    batch: int
+    estimate_us: Time
+    remaining_us: Time
+    version: int
+    vector: bytes
+
+
+class TaskRequest(Message, frozen=True):
+    """Worker > scheduler or central: a slot is kept for this reservation.
+
+    `queued` others wait there; this one has waited `blocked_us` while long tasks held every slot.
+    """
+
+    batch: int
+    number: int
+    request: int
+    queued: int
+    blocked_us: Time = 0
+
+
+class Assign(Message, frozen=True):
+    """Scheduler or central > worker: run this task in the slot that was kept; `left` others are not bound."""
+
+    request: int
+    task: Task
+    left: int
+
+
+class NoTask(Message, frozen=True):
+    """Scheduler or central > worker: nothing is left to run for this reservation."""
+
+    request: int
+
+
+class Rejected(Message, frozen=True):
+    """Worker > scheduler: a long task is here; and where others are, as far as the worker knows."""
+
+    batch: int
+    number: int
+    version: int
+    vector: bytes
+
+
+class Withdraw(Message, frozen=True):
+    """Scheduler > worker: drop the reservation if it still waits."""
+
+    number: int
+
+
+class Steal(Message, frozen=True):
+    """Worker > worker: give what one can run that satisfies `offered`."""
+
+    offered: int
+
+
+class Stolen(Message, frozen=True):
+    """Worker > worker: these reservations are yours now; nothing, if there are none."""
+
+    probes: tuple[Probe, ...]
+
+
+class Kill(Message, frozen=True):
+    """Scheduler or central > worker: end the task; Completed follows."""
+
+    task: TaskId
+
+
+class Completed(Message, frozen=True):
+    """Worker > scheduler: the result."""
+
+    task: TaskId
+    job: JobId
+
+
+class Ended(Message, frozen=True):
+    """Worker > central: the task that was placed under this number has ended."""
+
+    number: int
+    task: TaskId
+    job: JobId
+
+
+class CentralTasks(Message, frozen=True):
+    """Scheduler > central: place these tasks; short ones anywhere, long ones outside the short-only part."""
+
+    number: int
+    short: bool
+    estimate_us: Time
+    tasks: tuple[Task, ...]
+
+
+class WithdrawJob(Message, frozen=True):
+    """Scheduler > central: drop what is not bound and kill what runs."""
+
+    job: JobId
+
+
+class Dropped(Message, frozen=True):
+    """Central > scheduler: these tasks will never run."""
+
+    job: JobId
+    tasks: tuple[TaskId, ...]
+
+
+class VectorRequest(Message, frozen=True):
+    """Scheduler > central: tell where long tasks are now."""
+
+    batch: int
+
+
+class Vector(Message, frozen=True):
+    """Central > scheduler: here."""
+
+    batch: int
+    vector: bytes
+
+
+MESSAGES: frozenset[type[Message]] = frozenset(
+    {
+        Probe, LongProbe, TaskRequest, Assign, NoTask, Rejected, Withdraw, Steal, Stolen, Kill, Completed, Ended,
+        CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector,
+    }
+)  # fmt: skip

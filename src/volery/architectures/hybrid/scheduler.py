@@ -1,0 +1,385 @@
+"""The distributed schedulers of the hybrid designs: they probe for short jobs and hand long ones to the central one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+from typing import Literal
+
+import msgspec
+
+from volery.architectures.hybrid.central import Layout
+from volery.architectures.hybrid.messages import (
+    Assign,
+    CentralTasks,
+    Completed,
+    Dropped,
+    Kill,
+    NoTask,
+    Probe,
+    Rejected,
+    TaskRequest,
+    Vector,
+    VectorRequest,
+    Withdraw,
+    WithdrawJob,
+)
+from volery.core.component import Component
+from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit, TimerFired
+from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.policies.jobs import JobLedger
+from volery.policies.sampling import Sampler
+
+Sharing = Literal["none", "vector", "ideal"]
+ShortPlacement = Literal["probes", "least-wait"]
+
+TRIES = 64
+"""Draws of a worker without long tasks before the short-only part is taken instead."""
+
+
+class SchedulerSetting(msgspec.Struct, frozen=True):
+    """What all schedulers of a deployment share.
+
+    Args:
+        probe_ratio: probes per task.
+        probes_min: probes per job at least.
+        cutoff_us: jobs whose estimate is at most this are short.
+        sharing: of what is known of long tasks: nothing, by vectors on rejection, or exactly at submission.
+        rounds: how many times a probe may be rejected before it goes to the short-only part.
+        sticky: reservations stay until nothing is left of the batch.
+        cancellation: reservations are withdrawn then.
+        short_placement: short jobs are probed for, or placed centrally as long ones are.
+        estimate_low, estimate_high: the estimate is off by a factor between these, drawn per job.
+        central: address.
+    """
+
+    probe_ratio: float
+    probes_min: int
+    cutoff_us: Time
+    sharing: Sharing
+    rounds: int
+    sticky: bool
+    cancellation: bool
+    short_placement: ShortPlacement
+    estimate_low: float
+    estimate_high: float
+    central: Address
+
+
+class Batch:
+    """Short tasks of a job that need the same, and their reservations.
+
+    Attributes:
+        tasks: not bound yet, the first one last.
+        first: number of the first reservation; the others follow in the scheduler's steps.
+        nodes: per reservation, where it is; None once a request used it up.
+        requests: per sticky reservation, its last request.
+        rejections: per reservation, how often it was rejected.
+        rejected: reservations that wait for another worker.
+    """
+
+    __slots__ = ("estimate_us", "first", "id", "needs", "nodes", "rejected", "rejections", "requests", "tasks")
+
+    def __init__(self, number: int, tasks: list[Task], needs: int, estimate_us: Time) -> None:
+        self.id = number
+        self.tasks = tasks
+        self.needs = needs
+        self.estimate_us = estimate_us
+        self.first = 0
+        self.nodes: list[Address | None] = []
+        self.requests: list[int] = []
+        self.rejections: list[int] = []
+        self.rejected: list[int] = []
+
+
+class Scheduler(Component):
+    """Keeps the jobs that were submitted to it, whoever places them.
+
+    Args:
+        layout: the machines.
+        sampler: draws workers to probe.
+        setting: what all schedulers share.
+        stream: of random choices.
+        numbering: first number of its messages and the step to the next.
+    """
+
+    __slots__ = (
+        "_batches", "_blocked_us", "_estimates", "_facts", "_jobs", "_layout", "_number", "_rejected", "_roomy",
+        "_running", "_sampler", "_sent", "_setting", "_step", "_stream", "_vector", "_version",
+    )  # fmt: skip
+
+    def __init__(
+        self, layout: Layout, sampler: Sampler, setting: SchedulerSetting, stream: Random, numbering: tuple[int, int]
+    ) -> None:
+        self._layout = layout
+        self._sampler = sampler
+        self._setting = setting
+        self._stream = stream
+        self._number, self._step = numbering
+        self._sent = 0
+        self._batches: dict[int, Batch] = {}
+        self._running: dict[JobId, dict[TaskId, Address]] = {}
+        self._estimates: dict[JobId, Time] = {}
+        self._vector = b""
+        self._roomy: list[int] | None = None
+        self._version = 0
+        self._blocked_us = self._rejected = 0
+        self._facts = dict.fromkeys(("probes", "rejected_probes", "withdrawn_probes", "vain_requests"), 0)
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Classify a job by its estimate and place its tasks; those that fit no machine are reported."""
+        self._report_facts()
+        job, setting = message.job, self._setting
+        tasks = self._jobs.admit(message, source, 0)
+        estimate_us = job.estimate_us
+        if setting.estimate_low != 1.0 or setting.estimate_high != 1.0:
+            estimate_us = int(estimate_us * self._stream.uniform(setting.estimate_low, setting.estimate_high))
+        if 0 < len(tasks) < job.task_count:
+            self._estimates[job.id] = estimate_us
+        if tasks:
+            self._schedule(job.id, tasks, estimate_us)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Place a further chunk."""
+        tasks = self._jobs.more(message)
+        if tasks:
+            self._schedule(message.job, tasks, self._estimates[message.job])
+
+    def _schedule(self, job: JobId, tasks: Sequence[Task], estimate_us: Time) -> None:
+        setting, supply = self._setting, self._sampler.supply
+        groups: dict[int, list[Task]] = {}
+        for task in reversed(tasks):
+            group = groups.get(task.constraints)
+            if group is None:
+                groups[task.constraints] = [task]
+            else:
+                group.append(task)
+        for needs in [needs for needs in groups if needs and not supply(needs)]:
+            for _ in groups.pop(needs):
+                self._jobs.unsatisfiable(job)
+        short = estimate_us <= setting.cutoff_us
+        if groups and (not short or setting.short_placement == "least-wait"):
+            chosen = tuple(task for task in tasks if task.constraints in groups)
+            self._running.setdefault(job, {}).update(dict.fromkeys([task.id for task in chosen], setting.central))
+            self._sent += 1
+            self._port.send(setting.central, CentralTasks(self._sent, short, estimate_us, chosen))
+            return
+        count = sum(map(len, groups.values()))
+        for needs in reversed(groups):
+            group = groups[needs]
+            least = math.ceil(setting.probes_min * len(group) / count)
+            self._probe(
+                Batch(self._next_number(), group, needs, estimate_us),
+                math.ceil(setting.probe_ratio * len(group)),
+                least,
+            )
+
+    def _next_number(self) -> int:
+        number = self._number
+        self._number = number + self._step
+        return number
+
+    def _probe(self, batch: Batch, wanted: int, least: int) -> None:
+        count = max(wanted, least)
+        self._batches[batch.id] = batch
+        batch.first = self._number
+        self._number += count * self._step
+        batch.rejections = [0] * count
+        if self._setting.sticky:
+            batch.requests = [0] * count
+        batch.nodes = [None] * count
+        if self._setting.sharing == "ideal":
+            self._port.send(self._setting.central, VectorRequest(batch.id))
+        else:
+            self._send_probes(batch, self._sampler.draw(batch.needs, count), self._setting.sharing == "none")
+
+    def _send_probes(self, batch: Batch, workers: list[int], final: bool) -> None:
+        nodes, send, number, step = self._layout.nodes, self._port.send, batch.first, self._step
+        batch_id, estimate_us, needs = batch.id, batch.estimate_us, batch.needs
+        remaining_us = estimate_us * len(batch.tasks)
+        self._facts["probes"] += len(workers)
+        chosen = [nodes[worker] for worker in workers]
+        batch.nodes[:] = chosen
+        for node in chosen:
+            send(node, Probe(number, batch_id, estimate_us, remaining_us, needs, final))
+            number += step
+
+    def on_vector(self, message: Vector, source: Address, now: Time) -> None:
+        """Probe workers that have no long task."""
+        self._vector = message.vector
+        self._roomy = None
+        batch = self._batches.get(message.batch)
+        if batch is not None and batch.nodes[0] is None:
+            workers = [self._without_long(batch.needs) for _ in batch.nodes]
+            self._send_probes(batch, workers, True)
+
+    def _without_long(self, needs: int) -> int:
+        """A worker that has no long task as far as is known, short-only ones among them."""
+        roomy, constraints, random = self._roomy, self._layout.constraints, self._stream.random
+        if roomy is None:
+            roomy = self._roomy = self._layout.without_long(self._vector)
+        for _ in range(TRIES if roomy else 0):
+            worker = roomy[int(random() * len(roomy))]
+            if not needs & ~constraints[worker]:
+                return worker
+        return self._short_only(needs)
+
+    def _short_only(self, needs: int) -> int:
+        """A worker of the short-only part; where none fits, any that does."""
+        machines, constraints = self._layout.short_machines, self._layout.constraints
+        for _ in range(TRIES if machines else 0):
+            worker = machines[int(self._stream.random() * len(machines))]
+            if not needs & ~constraints[worker]:
+                return worker
+        fitting = [worker for worker in machines if not needs & ~constraints[worker]]
+        return fitting[int(self._stream.random() * len(fitting))] if fitting else self._sampler.draw(needs, 1)[0]
+
+    def on_rejected(self, message: Rejected, source: Address, now: Time) -> None:
+        """Learn where long tasks are; try another worker when all that came in this instant are heard."""
+        if message.version > self._version:
+            self._version, self._vector = message.version, message.vector
+            self._roomy = None
+        self._rejected += 1
+        batch = self._batches.get(message.batch)
+        if batch is None:
+            return
+        place = (message.number - batch.first) // self._step
+        if batch.nodes[place] != source:
+            return
+        batch.nodes[place] = None
+        batch.rejections[place] += 1
+        if not batch.rejected:
+            self._port.set_timer(batch.id, now)
+        batch.rejected.append(place)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """The next round of a batch: by what is known now, and in the end the short-only part."""
+        batch = self._batches.get(event.key) if isinstance(event.key, int) else None
+        if batch is None:
+            return
+        nodes, rounds = self._layout.nodes, self._setting.rounds
+        estimate_us, remaining_us = batch.estimate_us, batch.estimate_us * len(batch.tasks)
+        for place in batch.rejected:
+            final = batch.rejections[place] >= rounds
+            worker = self._short_only(batch.needs) if final else self._without_long(batch.needs)
+            node = batch.nodes[place] = nodes[worker]
+            number = batch.first + place * self._step
+            self._port.send(node, Probe(number, batch.id, estimate_us, remaining_us, batch.needs, final))
+        self._facts["probes"] += len(batch.rejected)
+        batch.rejected.clear()
+
+    def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
+        """Bind the next task of the batch to the worker that asks."""
+        batch = self._batches.get(message.batch)
+        place = -1 if batch is None else (message.number - batch.first) // self._step
+        if batch is None or not self._holds(batch, place, source):
+            self._facts["vain_requests"] += 1
+            self._port.send(source, NoTask(message.request))
+            return
+        if not self._setting.sticky:
+            batch.nodes[place] = None
+        elif message.request <= batch.requests[place]:
+            return
+        else:
+            batch.requests[place] = message.request
+        tasks = batch.tasks
+        task = tasks.pop()
+        running = self._running.get(task.job)
+        if running is None:
+            self._running[task.job] = {task.id: source}
+            self._port.observe(Measured("queued_reservations", message.queued))
+        else:
+            running[task.id] = source
+        self._blocked_us += message.blocked_us
+        self._port.send(source, Assign(message.request, task, len(tasks)))
+        if not tasks:
+            self._forget(batch, source)
+
+    def _holds(self, batch: Batch, place: int, source: Address) -> bool:
+        """Whether the reservation is good: a sticky one where it was sent, any other, which may be stolen, once."""
+        node = batch.nodes[place]
+        return node == source if self._setting.sticky else node is not None
+
+    def _forget(self, batch: Batch, served: Address) -> None:
+        """Nothing is left of a batch: its reservations are in vain."""
+        del self._batches[batch.id]
+        if self._setting.cancellation:
+            number, step, send, withdrawn = batch.first, self._step, self._port.send, 0
+            for node in batch.nodes:
+                if node is not None and node != served:
+                    withdrawn += 1
+                    send(node, Withdraw(number))
+                number += step
+            self._facts["withdrawn_probes"] += withdrawn
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Count the result; a repeated one is ignored."""
+        running = self._running.get(message.job)
+        if running is not None and running.pop(message.task, None) is not None:
+            self._finished(message.job, running, 1)
+
+    def on_dropped(self, message: Dropped, source: Address, now: Time) -> None:
+        """Tasks that will never run count as results."""
+        running = self._running.get(message.job)
+        if running is not None:
+            count = sum(running.pop(task, None) is not None for task in message.tasks)
+            self._finished(message.job, running, count)
+
+    def _finished(self, job: JobId, running: dict[TaskId, Address], count: int) -> None:
+        if not running:
+            del self._running[job]
+            if not self._running:
+                self._report_facts()
+        if count:
+            self._jobs.finished(job, count)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Give up what is not bound yet, and have the rest killed, the end of which its worker reports."""
+        job, central = message.job, self._setting.central
+        if not self._jobs.cancel(message, source):
+            return
+        for batch in [batch for batch in self._batches.values() if batch.tasks[0].job == job]:
+            self._forget(batch, "")
+            self._jobs.finished(job, len(batch.tasks))
+        running = self._running.get(job, {})
+        if central in running.values():
+            self._port.send(central, WithdrawJob(job))
+        for task, node in running.items():
+            if node != central:
+                self._port.send(node, Kill(task))
+
+    def _report_facts(self) -> None:
+        """Tell what has been counted since the last time; once per job at most, and when all is done."""
+        self._facts["rejected_probes"], self._rejected = self._rejected, 0
+        for name, amount in self._facts.items():
+            if amount:
+                self._port.observe(Counted(name, amount))
+                self._facts[name] = 0
+        if self._blocked_us:
+            self._port.observe(Counted("blocked_us", self._blocked_us))
+            self._blocked_us = 0
+
+    def check(self) -> None:
+        """Every batch has tasks left, and as many reservations unless they are sticky."""
+        for batch in self._batches.values():
+            assert batch.tasks, "a batch without tasks"
+            if not batch.requests and self._setting.sharing != "ideal":
+                left = len(batch.nodes) - batch.nodes.count(None) + len(batch.rejected)
+                assert len(batch.tasks) <= left, f"{len(batch.tasks)} tasks, {left} reservations"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        TaskRequest: on_task_request,
+        Rejected: on_rejected,
+        TimerFired: on_timer,
+        Vector: on_vector,
+        Dropped: on_dropped,
+        Completed: on_completed,
+    }

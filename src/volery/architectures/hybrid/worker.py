@@ -1,0 +1,375 @@
+"""The workers of the hybrid designs: a queue of reservations, shortest remaining work first, stealing, rejection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from volery.architectures.hybrid.messages import (
+    Assign,
+    Completed,
+    Ended,
+    Kill,
+    LongProbe,
+    NoTask,
+    Probe,
+    Rejected,
+    Steal,
+    Stolen,
+    TaskRequest,
+    Withdraw,
+)
+from volery.core.events import Counted, TaskFinished
+from volery.core.model import Address, TaskId, Time
+from volery.policies.sampling import Draws
+from volery.policies.slots import SlotKeeper
+
+Stealing = Literal["off", "behind-long", "random"]
+Order = Literal["fifo", "srpt"]
+
+FOREVER: Final = float("inf")
+
+
+class WorkerSetting(msgspec.Struct, frozen=True):
+    """What all workers of a deployment share.
+
+    Args:
+        schedulers: the scheduler of job j is the one at j modulo their number; the last address is the central one's.
+        general: addresses of the workers outside the short-only part, which may be robbed.
+        stealing: which reservations a victim gives.
+        steal_attempts: how many victims are asked for each slot that falls idle.
+        steal_max: reservations given at once.
+        sticky: whether a reservation stays until its batch has no task left (sticky batch probing).
+        order: of the queue.
+        bypass_max: a short reservation is passed by at most this many times its own estimate.
+    """
+
+    schedulers: tuple[Address, ...]
+    general: Sequence[Address]
+    stealing: Stealing
+    steal_attempts: int
+    steal_max: int
+    sticky: bool
+    order: Order
+    bypass_max: float
+
+
+class Entry:
+    """A reservation in the queue; the probe itself is let go, since what is looked at later is cold memory.
+
+    Attributes:
+        number, batch, needs, estimate_us: as in the probe.
+        long: whether it is for a long task.
+        came: when; for a sticky one, when it was last served.
+        blocked_us: the worker's blocked time then.
+        remaining_us: of the tasks of the batch that are not bound, as far as the worker knows.
+        delayed_us: by how much later reservations have passed it.
+        asking: whether a slot is kept for it at the moment.
+    """
+
+    __slots__ = (
+        "asking", "batch", "blocked_us", "came", "delayed_us", "estimate_us", "long", "needs", "number", "remaining_us",
+    )  # fmt: skip
+
+    def __init__(self, probe: Probe | LongProbe, needs: int, long: bool, came: Time, blocked_us: Time) -> None:
+        self.number = probe.number
+        self.batch = probe.batch
+        self.needs = needs
+        self.estimate_us = probe.estimate_us
+        self.long = long
+        self.came = came
+        self.blocked_us = blocked_us
+        self.remaining_us = probe.remaining_us
+        self.delayed_us = 0
+        self.asking = False
+
+    def probe(self) -> Probe:
+        """The reservation of a short task as it is handed on."""
+        return Probe(self.number, self.batch, self.estimate_us, self.remaining_us, self.needs)
+
+
+class Worker(SlotKeeper):
+    """One machine.
+
+    The last request is kept in fields and others that are under way in a dict that few workers ever need: ten thousand
+    dicts would be memory traffic.
+
+    Args:
+        slots: of the machine.
+        offered: the constraints that it satisfies.
+        setting: what all workers share.
+        draws: of victims.
+    """
+
+    __slots__ = (
+        "_asked", "_attempts", "_draws", "_entry", "_least_us", "_long_active", "_longs", "_offered", "_others",
+        "_queue", "_requests", "_running_long", "_setting", "_vector", "_version",
+    )  # fmt: skip
+
+    def __init__(self, slots: int, offered: int, setting: WorkerSetting, draws: Draws) -> None:
+        super().__init__(slots)
+        self._offered = offered
+        self._setting = setting
+        self._draws = draws
+        self._queue: dict[int, Entry] = {}
+        self._asked = 0
+        self._entry: Entry | None = None
+        self._others: dict[int, Entry] | None = None
+        self._requests = 0
+        self._attempts = 0
+        self._longs = 0
+        self._least_us = FOREVER
+        self._long_active = 0
+        self._running_long: dict[TaskId, int] | None = None
+        self._version = 0
+        self._vector = b""
+
+    def on_probe(self, message: Probe, source: Address, now: Time) -> None:
+        """Reject it where a long task runs or waits, unless it is final; else serve or queue it."""
+        if self._longs and not message.final:
+            self._port.send(source, Rejected(message.batch, message.number, self._version, self._vector))
+            return
+        self._enqueue(message, message.needs, False, now)
+
+    def on_long_probe(self, message: LongProbe, source: Address, now: Time) -> None:
+        """Queue it, and keep the newest knowledge of where long tasks are."""
+        if message.version > self._version:
+            self._version, self._vector = message.version, message.vector
+        if message.number not in self._queue:
+            self._longs += 1
+            self._enqueue(message, 0, True, now)
+
+    def _enqueue(self, probe: Probe | LongProbe, needs: int, long: bool, now: Time) -> None:
+        number, queue = probe.number, self._queue
+        if number in queue:
+            return
+        queue[number] = Entry(probe, needs, long, now, self._blocked_us + now if self._blocking else self._blocked_us)
+        if probe.estimate_us < self._least_us:
+            self._least_us = probe.estimate_us
+        if self._idle:
+            self._idle -= 1
+            self._next(now)
+
+    def _next(self, now: Time) -> None:
+        """A slot is free: serve the next reservation, or look for work elsewhere."""
+        entry = self._take() if self._queue else None
+        if entry is None:
+            self._idle += 1
+            if self._setting.stealing != "off" and not self._attempts:
+                self._attempts = self._setting.steal_attempts
+                self._maybe_steal()
+            return
+        batch, schedulers = entry.batch, self._setting.schedulers
+        if self._entry is not None:
+            if self._others is None:
+                self._others = {}
+            self._others[self._asked] = self._entry
+        self._requests = self._asked = request = self._requests + 1
+        self._entry = entry
+        blocked_us = 0
+        if entry.long:
+            self._long_active += 1
+        else:
+            blocked_us = self._blocked_us + now * self._blocking - entry.blocked_us
+        entry.came = now - entry.came
+        queued = len(self._queue)
+        asked = TaskRequest(batch, entry.number, request, queued, blocked_us)
+        self._port.send(schedulers[batch % len(schedulers)], asked)
+
+    def _take(self) -> Entry | None:
+        """The reservation that is served next; it leaves the queue unless it is sticky."""
+        queue, setting = self._queue, self._setting
+        if setting.order == "srpt":
+            entry = self._shortest()
+        elif setting.sticky:
+            entry = next((waiting for waiting in queue.values() if not waiting.asking), None)
+        else:
+            return queue.pop(next(iter(queue)))
+        if entry is None:
+            return None
+        if entry.long or not setting.sticky:
+            del queue[entry.number]
+        else:
+            entry.asking = True
+        return entry
+
+    def _shortest(self) -> Entry | None:
+        """Least remaining work first, as far as those in front may be passed (Eagle, section 3; its public code).
+
+        A long reservation at the head is taken, and one further back competes like any other but is not passed.
+        """
+        best: Entry | None = None
+        least_us = slack_us = FOREVER
+        waiting = self._queue.values()
+        simple = self._slots == 1 and self._longs == self._long_active
+        bypass_max, at_head = self._setting.bypass_max, True
+        bound_us, seen_us = self._least_us, FOREVER
+        for entry in waiting:
+            if not simple:
+                if entry.asking:
+                    continue
+                if entry.long:
+                    if at_head or (entry.remaining_us < least_us and entry.estimate_us <= slack_us):
+                        return entry
+                    break
+                at_head = False
+            estimate_us = entry.estimate_us
+            if entry.remaining_us < least_us and estimate_us <= slack_us:
+                best, least_us = entry, entry.remaining_us
+            room_us = bypass_max * estimate_us - entry.delayed_us
+            if estimate_us < seen_us:
+                seen_us = estimate_us
+            if room_us < slack_us:
+                slack_us = room_us
+                if slack_us < bound_us:
+                    break
+        else:
+            self._least_us = seen_us
+        if best is not None:
+            estimate_us = best.estimate_us
+            for entry in waiting:
+                if entry is best:
+                    break
+                if simple or not entry.asking:
+                    entry.delayed_us += estimate_us
+        return best
+
+    def _answered(self, request: int) -> Entry | None:
+        """The reservation of a request that is answered for the first time, else None."""
+        if request == self._asked:
+            entry, self._entry, self._asked = self._entry, None, 0
+            return entry
+        return self._others.pop(request, None) if self._others else None
+
+    def on_assign(self, message: Assign, source: Address, now: Time) -> None:
+        """Run the task in the slot that was kept; a repeated answer is ignored."""
+        entry = self._answered(message.request)
+        if entry is None:
+            return
+        task, waited_us = message.task, entry.came
+        if entry.long:
+            if self._running_long is None:
+                self._running_long = {}
+            self._running_long[task.id] = entry.number
+            self._long_starts(now)
+        elif entry.asking:
+            if message.left:
+                entry.asking = False
+                entry.remaining_us = entry.estimate_us * message.left
+                entry.came, entry.blocked_us = now, self._blocked_us + now * self._blocking
+            else:
+                self._queue.pop(entry.number, None)
+        self._port.launch(task, 0, waited_us)
+        if self._idle and self._queue:
+            self._idle -= 1
+            self._next(now)
+
+    def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
+        """The reservation was in vain."""
+        entry = self._answered(message.request)
+        if entry is None:
+            return
+        if entry.long:
+            self._long_active -= 1
+            self._longs -= 1
+        elif entry.asking:
+            self._queue.pop(entry.number, None)
+        self._next(now)
+
+    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+        """Drop the reservation if it still waits; one that was asked for is answered by the scheduler."""
+        entry = self._queue.get(message.number)
+        if entry is not None and not entry.asking:
+            del self._queue[message.number]
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        self._port.kill(message.task, 0)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Report the result and serve the next reservation."""
+        task, schedulers = event.task, self._setting.schedulers
+        if self._running_long and task.id in self._running_long:
+            self._long_ends(now)
+            self._long_active -= 1
+            self._longs -= 1
+            self._port.send(schedulers[-1], Ended(self._running_long.pop(task.id), task.id, task.job))
+        self._port.send(schedulers[task.job % (len(schedulers) - 1)], Completed(task.id, task.job))
+        self._next(now)
+
+    def _maybe_steal(self) -> None:
+        """Ask the next victim, any worker of the general part; asking itself yields nothing, as asking an idle one."""
+        general = self._setting.general
+        if not general:
+            self._attempts = 0
+            return
+        self._attempts -= 1
+        self._port.send(general[self._draws.below(len(general))], Steal(self._offered))
+
+    def on_steal(self, message: Steal, source: Address, now: Time) -> None:
+        """Give what the thief can run of the reservations that wait behind a long task."""
+        setting = self._setting
+        given: list[Probe] = []
+        if self._queue and setting.stealing == "behind-long":
+            given = self._behind_long()
+        elif self._queue and setting.stealing == "random":
+            short = [entry.probe() for entry in self._queue.values() if not entry.long]
+            while short and len(given) < setting.steal_max:
+                given.append(short.pop(self._draws.below(len(short))))
+        given = [probe for probe in given if not probe.needs & ~message.offered][: setting.steal_max]
+        for probe in given:
+            del self._queue[probe.number]
+        self._port.send(source, Stolen(tuple(given)))
+
+    def _behind_long(self) -> list[Probe]:
+        """The first group of short reservations that wait behind a long one (Hawk, section 3.6; its public code)."""
+        group: list[Probe] = []
+        behind = self._long_active > 0
+        for entry in self._queue.values():
+            if entry.long:
+                if group:
+                    break
+                behind = True
+            elif behind:
+                group.append(entry.probe())
+        return group
+
+    def on_stolen(self, message: Stolen, source: Address, now: Time) -> None:
+        """Serve what was given, or ask the next victim if there is still nothing to serve."""
+        if message.probes:
+            self._attempts = 0
+            self._port.observe(Counted("stolen_probes", len(message.probes)))
+            for probe in message.probes:
+                self._enqueue(probe, probe.needs, False, now)
+        elif self._attempts > 0:
+            if self._idle and not self._queue:
+                self._maybe_steal()
+            else:
+                self._attempts = 0
+
+    def check(self) -> None:
+        """No slot idles while something waits; nothing is passed for longer than allowed."""
+        waiting = sum(not entry.asking for entry in self._queue.values())
+        long = sum(entry.long for entry in self._queue.values())
+        assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
+        asking = (self._entry is not None) + len(self._others or ())
+        assert self._idle + asking <= self._slots, "more requests than slots"
+        assert not (self._idle and waiting), f"{self._idle} idle slots while {waiting} reservations wait"
+        assert self._longs == long + self._long_active, "lost count of long tasks"
+        for entry in self._queue.values():
+            bound_us = self._setting.bypass_max * entry.estimate_us
+            assert entry.long or entry.delayed_us <= bound_us, f"passed for {entry.delayed_us} us, more than {bound_us}"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Probe: on_probe,
+        LongProbe: on_long_probe,
+        Assign: on_assign,
+        NoTask: on_no_task,
+        Withdraw: on_withdraw,
+        Steal: on_steal,
+        Stolen: on_stolen,
+        Kill: on_kill,
+        TaskFinished: on_task_finished,
+    }

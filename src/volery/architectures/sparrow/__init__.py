@@ -1,0 +1,120 @@
+"""Sparrow: batch sampling with late binding, by schedulers that share nothing (Ousterhout et al., SOSP 2013).
+
+Roles    Scheduler (many), NodeMonitor (one per machine); EarlyScheduler and EarlyNodeMonitor without late binding.
+Flow     Submit > Probe (a reservation) > (a slot frees) > TaskRequest > Assign | NoTask > Completed; Withdraw.
+         Without late binding: Submit > Probe > QueueLength > Place > Completed.
+Deviates Jobs go to schedulers round robin. A job of more than 4,096 tasks is probed for chunk by chunk. Tasks of a job
+         that need the same constraints are sampled as one batch, and reservations are shared between a job's batches
+         where the node fits, its own first (the public code: a list of tasks per node). Users' priorities and weights
+         are parameters, since jobs carry none; the weights' policy is unspecified in the paper. Schedulers do not fail
+         over. See docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from volery.architectures.sparrow.messages import MESSAGES
+from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
+from volery.architectures.sparrow.scheduler import EarlyScheduler, Sampling, Scheduler, SchedulerSetting
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Cluster
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.match import Anchors, Matches
+from volery.policies.sampling import Sampler
+
+
+class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Sparrow."""
+
+    schedulers: Annotated[int, msgspec.Meta(ge=1, description="schedulers; they share nothing")] = 10
+    probe_ratio: Annotated[float, msgspec.Meta(ge=1, description="d, probes per task without constraints")] = 2.0
+    constrained_ratio: Annotated[float, msgspec.Meta(ge=1, description="probes per task with constraints")] = 2.0
+    late_binding: Annotated[
+        bool, msgspec.Meta(description="false: tasks go to the shortest queues among those probed (section 3.3)")
+    ] = True
+    sampling: Annotated[
+        Sampling, msgspec.Meta(description="probe for all tasks of a job that need the same at once, or for each")
+    ] = "batch"
+    cancellation: Annotated[
+        bool, msgspec.Meta(description="withdraw reservations when the last task is bound (section 3.6)")
+    ] = True
+    replacement: Annotated[
+        bool, msgspec.Meta(description="a worker may be drawn twice, as in the Eagle authors' simulator")
+    ] = False
+    queue: Annotated[QueuePolicy, msgspec.Meta(description="order at a worker, between users (section 4.2)")] = "fifo"
+    priorities: Annotated[
+        dict[str, int], msgspec.Meta(description="user -> priority, smallest first; others come last")
+    ] = {}
+    weights: Annotated[dict[str, float], msgspec.Meta(description="user -> weight of the fair queue; others 1")] = {}
+    cutoff_s: Annotated[
+        float,
+        msgspec.Meta(ge=0, description="a longer estimate makes a task long; only blocking is told by it"),
+    ] = 1129.532
+
+
+def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: a weight that is not above 0.
+    """
+    for user, weight in config.weights.items():
+        if weight <= 0:
+            raise InputError(f"sparrow:weights.{user}", f"a weight must be above 0, not {weight}")
+    nodes = [f"node/{machine}" for machine in range(len(cluster.constraints))]
+    schedulers = tuple(f"scheduler/{number}" for number in range(config.schedulers))
+    matches = Matches(cluster.constraints, Anchors(cluster.constraints))
+    scheduler_role, node_role = (Scheduler, NodeMonitor) if config.late_binding else (EarlyScheduler, EarlyNodeMonitor)
+    cutoff_us = round(config.cutoff_s * SECOND)
+    components: dict[str, Component] = {}
+    for number, address in enumerate(schedulers):
+        setting = SchedulerSetting(
+            probe_ratio=config.probe_ratio,
+            constrained_ratio=config.constrained_ratio,
+            sampling=config.sampling,
+            cancellation=config.cancellation,
+            cutoff_us=cutoff_us,
+            users=config.queue != "fifo",
+            numbering=(number, config.schedulers),
+        )
+        random = streams.of(address).random
+        sampler = Sampler(cluster.constraints, matches, random, replacement=config.replacement)
+        components[address] = scheduler_role(nodes, cluster.constraints, sampler, setting)
+    shared = NodeSetting(schedulers, cutoff_us, config.queue, config.priorities, config.weights)
+    for machine, address in enumerate(nodes):
+        components[address] = node_role(cluster.slots[machine], shared)
+    machines = {address: machine for machine, address in enumerate(nodes)}
+    return Deployment(components, machines, lambda job: schedulers[job % len(schedulers)])
+
+
+STAGES = {
+    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J4: Realisation("Scheduler.on_submit", "full", "schedulers in parallel, sharing nothing"),
+    Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last result"),
+    Stage.T2: Realisation("NodeMonitor._next", "full", "first come, strict priority or weighted fair, per worker"),
+    Stage.T3: Realisation("Scheduler._sample", "full", "batches of tasks with the same constraints"),
+    Stage.T4: Realisation("Scheduler.on_task_request", "full", "late binding"),
+    Stage.T5: Realisation("NodeMonitor.on_assign", "partial", "launch without staging"),
+    Stage.T7: Realisation("Scheduler.on_completed"),
+    Stage.M2: Realisation("Scheduler._probe", "full", "schedulers over node monitors"),
+    Stage.R3: Realisation("Scheduler._sample", "full", "probes go to machines that satisfy the constraints"),
+    Stage.R4: Realisation("NodeMonitor.on_probe", "full", "reservations wait for a free slot"),
+    Stage.R5: Realisation("Scheduler._probe", "full", "random sample"),
+}
+
+SPARROW = Architecture(
+    name="sparrow",
+    summary="decentralised: random probes leave reservations, and the workers that are free first get the tasks",
+    source="Ousterhout, Wendell, Zaharia, Stoica: Sparrow, SOSP 2013, sections 3 and 4",
+    defaults=SparrowConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=4,
+    tolerates=frozenset({"duplication"}),
+)

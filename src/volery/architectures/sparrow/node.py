@@ -1,0 +1,244 @@
+"""Sparrow's node monitors: one per machine, with a queue of reservations, or of tasks without late binding."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from volery.architectures.sparrow.messages import (
+    Assign,
+    Completed,
+    Kill,
+    NoTask,
+    Place,
+    Probe,
+    QueueLength,
+    TaskRequest,
+    Withdraw,
+)
+from volery.core.events import TaskFinished
+from volery.core.model import Address, Task, TaskId, Time
+from volery.policies.lines import FairLines, Lines, PriorityLines
+from volery.policies.slots import SlotKeeper
+
+QueuePolicy = Literal["fifo", "priority", "fair"]
+
+Waiting = tuple[int, Address, Time, Time]
+"""The batch of a reservation, its scheduler, when it came, and the node's blocked time until then."""
+
+
+class NodeSetting(msgspec.Struct, frozen=True):
+    """What all node monitors of a deployment share.
+
+    Args:
+        schedulers: the scheduler of job j is the one at j modulo their number.
+        cutoff_us: tasks with a longer estimate are long, for the account of head-of-line blocking alone.
+        policy: the order of the queue.
+        priorities: user -> priority, smallest first.
+        weights: user -> weight of the fair order.
+    """
+
+    schedulers: tuple[Address, ...]
+    cutoff_us: Time
+    policy: QueuePolicy = "fifo"
+    priorities: dict[str, int] = {}
+    weights: dict[str, float] = {}
+
+    def lines(self) -> Lines | None:
+        """The users' lines of one node; None for first come first served, which needs none."""
+        if self.policy == "priority":
+            return PriorityLines(self.priorities)
+        return FairLines(self.weights) if self.policy == "fair" else None
+
+
+class Monitor(SlotKeeper):
+    """What node monitors with and without late binding have in common."""
+
+    __slots__ = ("_lines", "_setting")
+
+    def __init__(self, slots: int, setting: NodeSetting) -> None:
+        super().__init__(slots)
+        self._setting = setting
+        self._lines = setting.lines()
+
+
+class NodeMonitor(Monitor):
+    """Asks for a task when a reservation reaches a free slot (late binding); the slot stays idle meanwhile.
+
+    The last request is kept in fields and others that are under way in a dict that few nodes ever need: ten thousand
+    dicts would be memory traffic.
+    """
+
+    __slots__ = ("_asked", "_others", "_queue", "_requests", "_waited_us")
+
+    def __init__(self, slots: int, setting: NodeSetting) -> None:
+        super().__init__(slots, setting)
+        self._queue: dict[int, Waiting] = {}
+        self._requests = 0
+        self._asked = 0
+        self._waited_us: Time = 0
+        self._others: dict[int, Time] | None = None
+
+    def on_probe(self, message: Probe, source: Address, now: Time) -> None:
+        """Ask at once if a slot is free, else queue the reservation; a repeated one is asked for in vain."""
+        number = message.number
+        if self._idle:
+            self._idle -= 1
+            self._ask(source, message.batch, number, 0, 0)
+            return
+        if self._lines is not None:
+            if number in self._queue:
+                return
+            self._lines.push(number, message.user)
+        blocked_us = self._blocked_us + now if self._blocking else self._blocked_us
+        self._queue[number] = (message.batch, source, now, blocked_us)
+
+    def _next(self, now: Time) -> None:
+        """A slot is free: serve the next reservation."""
+        queue = self._queue
+        if not queue:
+            self._idle += 1
+            return
+        number = next(iter(queue)) if self._lines is None else self._lines.pop()
+        batch, source, came, blocked_us = queue.pop(number)
+        self._ask(source, batch, number, now - came, (self._blocked_us + now * self._blocking) - blocked_us)
+
+    def _ask(self, scheduler: Address, batch: int, number: int, waited_us: Time, blocked_us: Time) -> None:
+        if self._asked:
+            self._others = self._others or {}
+            self._others[self._asked] = self._waited_us
+        self._asked = self._requests = request = self._requests + 1
+        self._waited_us = waited_us
+        self._port.send(scheduler, TaskRequest(batch, number, request, len(self._queue), blocked_us))
+
+    def on_assign(self, message: Assign, source: Address, now: Time) -> None:
+        """Run the task in the slot that was kept; a repeated answer is ignored."""
+        if message.request == self._asked:
+            self._asked, waited_us = 0, self._waited_us
+        elif self._others and message.request in self._others:
+            waited_us = self._others.pop(message.request)
+        else:
+            return
+        task = message.task
+        if task.estimate_us > self._setting.cutoff_us:
+            self._long_starts(now)
+        self._port.launch(task, 0, waited_us)
+
+    def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
+        """The reservation was in vain."""
+        if message.request == self._asked:
+            self._asked = 0
+        elif not self._others or self._others.pop(message.request, None) is None:
+            return
+        self._next(now)
+
+    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+        """Drop the reservation if it still waits; one that was asked for is answered by the scheduler."""
+        if self._queue.pop(message.number, None) is not None and self._lines is not None:
+            self._lines.discard(message.number)
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        self._port.kill(message.task, 0)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Report the result and serve the next reservation."""
+        task, setting = event.task, self._setting
+        if task.estimate_us > setting.cutoff_us:
+            self._long_ends(now)
+        schedulers = setting.schedulers
+        self._port.send(schedulers[task.job % len(schedulers)], Completed(task.id, task.job))
+        self._next(now)
+
+    def check(self) -> None:
+        """No slot idles while reservations wait."""
+        asking = bool(self._asked) + len(self._others or ())
+        assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
+        assert self._idle + asking <= self._slots, "more requests than slots"
+        assert not (self._idle and self._queue), f"{self._idle} idle slots while {len(self._queue)} reservations wait"
+        assert self._lines is None or len(self._lines) == len(self._queue), "the users' lines lost count"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Probe: on_probe,
+        Assign: on_assign,
+        NoTask: on_no_task,
+        Withdraw: on_withdraw,
+        Kill: on_kill,
+        TaskFinished: on_task_finished,
+    }
+
+
+class EarlyNodeMonitor(Monitor):
+    """Tells the length of its queue and runs what it is sent (no late binding)."""
+
+    __slots__ = ("_blocked", "_queue", "_seen")
+
+    def __init__(self, slots: int, setting: NodeSetting) -> None:
+        super().__init__(slots, setting)
+        self._queue: dict[TaskId, tuple[Task, Time, Time]] = {}
+        self._seen: dict[Address, int] = {}
+        self._blocked: dict[TaskId, Time] = {}
+
+    def _launch(self, task: Task, waited_us: Time, now: Time) -> None:
+        if task.estimate_us > self._setting.cutoff_us:
+            self._long_starts(now)
+        self._port.launch(task, 0, waited_us)
+
+    def on_probe(self, message: Probe, source: Address, now: Time) -> None:
+        """Answer with the number of tasks that run or wait here."""
+        length = self._slots - self._idle + len(self._queue)
+        self._port.send(source, QueueLength(message.batch, message.number, length))
+
+    def on_place(self, message: Place, source: Address, now: Time) -> None:
+        """Run the task or queue it; a repeated one is ignored."""
+        if message.number <= self._seen.get(source, -1):
+            return
+        self._seen[source] = message.number
+        if self._idle:
+            self._idle -= 1
+            self._launch(message.task, 0, now)
+            return
+        self._queue[message.task.id] = (message.task, now, self._blocked_us + now * self._blocking)
+        if self._lines is not None:
+            self._lines.push(message.task.id, message.user)
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """Drop the task from the queue and say so, or end it."""
+        waiting = self._queue.pop(message.task, None)
+        if waiting is None:
+            self._port.kill(message.task, 0)
+            return
+        if self._lines is not None:
+            self._lines.discard(message.task)
+        schedulers = self._setting.schedulers
+        self._port.send(schedulers[waiting[0].job % len(schedulers)], Completed(message.task, waiting[0].job))
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Report the result and run the next task."""
+        ended, setting = event.task, self._setting
+        if ended.estimate_us > setting.cutoff_us:
+            self._long_ends(now)
+        completed = Completed(ended.id, ended.job, self._blocked.pop(ended.id, 0))
+        self._port.send(setting.schedulers[ended.job % len(setting.schedulers)], completed)
+        if not self._queue:
+            self._idle += 1
+            return
+        number = next(iter(self._queue)) if self._lines is None else self._lines.pop()
+        task, came, blocked_before_us = self._queue.pop(number)
+        blocked_us = self._blocked_us + now * self._blocking - blocked_before_us
+        if blocked_us and task.estimate_us <= setting.cutoff_us:
+            self._blocked[task.id] = blocked_us
+        self._launch(task, now - came, now)
+
+    def check(self) -> None:
+        """No slot idles while tasks wait."""
+        assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
+        assert not (self._idle and self._queue), f"{self._idle} idle slots while {len(self._queue)} tasks wait"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Probe: on_probe,
+        Place: on_place,
+        Kill: on_kill,
+        TaskFinished: on_task_finished,
+    }

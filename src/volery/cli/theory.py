@@ -1,0 +1,103 @@
+"""`volery theory`: closed forms that simulations are checked against, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from volery.cli.options import AsJson
+from volery.cli.output import print_json, table_width
+from volery.core.errors import InputError
+
+
+class Model(StrEnum):
+    """What can be asked for."""
+
+    MM1 = "mm1"
+    MMC = "mmc"
+    PIGEON = "pigeon"
+    SPARROW = "sparrow"
+    CHOICES = "choices"
+
+
+def show_theory(
+    model: Annotated[
+        Model,
+        typer.Argument(
+            help="mm1, mmc: queues with exponential service. pigeon: Wang et al. 2019, equations 1 to 6, for a group. "
+            "sparrow: its equation 4, jobs without queueing. choices: power of d choices, many servers.",
+            show_default=False,
+        ),
+    ],
+    load: Annotated[str, typer.Option(metavar="R,...", help="Offered loads, each below 1.")] = "0.5,0.8,0.9,0.95",
+    workers: Annotated[str, typer.Option(metavar="N,...", help="Servers, or workers of a group.")] = "100",
+    fanout: Annotated[int, typer.Option(metavar="F", help="Tasks of a job.", min=1)] = 100,
+    mean_ms: Annotated[float, typer.Option(metavar="MS", help="Mean task duration.", min=0.001)] = 100.0,
+    choices: Annotated[int, typer.Option(metavar="D", help="Probes per task.", min=1)] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Print what theory expects: waits, and the probability that nothing waits."""
+    loads = _numbers(load, "--load", float, lambda value: 0 <= value < 1, "a number from 0 to below 1")
+    sizes = _numbers(workers, "--workers", int, lambda value: value >= 1, "a whole number from 1")
+    rows = [row for r in loads for row in _rows(model, r, sizes, fanout, mean_ms, choices)]
+    if as_json:
+        print_json({"model": model.value, "mean_ms": mean_ms, "rows": rows})
+    else:
+        _print_rows(rows)
+
+
+def _numbers(text: str, option: str, kind: Callable[[str], Any], fits: Callable[[Any], bool], what: str) -> list[Any]:
+    found = []
+    for word in text.split(","):
+        try:
+            value = kind(word)
+        except ValueError:
+            raise InputError(option, f"{word!r} is not {what}") from None
+        if not fits(value):
+            raise InputError(option, f"{word} is not {what}")
+        found.append(value)
+    return found
+
+
+def _rows(
+    model: Model, load: float, sizes: Sequence[int], fanout: int, mean_ms: float, choices: int
+) -> list[dict[str, Any]]:
+    """One row per load, and per number of workers where the model has one."""
+    from volery import theory
+
+    base: dict[str, Any] = {"load": load}
+    if model is Model.MM1:
+        rate = load / mean_ms
+        return [base | {"wait_ms": theory.mm1_wait(rate, mean_ms), "response_ms": theory.mm1_response(rate, mean_ms)}]
+    if model is Model.SPARROW:
+        zero = theory.sparrow_job_zero_queue(load, fanout, choices)
+        return [base | {"fanout": fanout, "probe_ratio": choices, "job_never_waits": zero}]
+    if model is Model.CHOICES:
+        response = theory.power_of_choices_response(load, choices, mean_ms)
+        return [base | {"choices": choices, "response_ms": response, "wait_ms": response - mean_ms}]
+    rows = []
+    for size in sizes:
+        row = base | {"workers": size}
+        if model is Model.MMC:
+            row["waits"] = theory.erlang_c(size, load)
+            row["wait_ms"] = theory.mmc_wait(size, size * load / mean_ms, mean_ms)
+        else:
+            row["task_never_waits"] = theory.pigeon_task_zero_queue(size, load)
+            row["task_wait_ms"] = theory.pigeon_task_wait(size, load, mean_ms)
+            row["job_never_waits_equal_tasks"] = theory.pigeon_job_zero_queue(size, load, fanout)
+            row["job_not_delayed_exponential_tasks"] = theory.pigeon_job_zero_queue_exponential(size, load, mean_ms)
+        rows.append(row)
+    return rows
+
+
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*(name.replace("_", " ") for name in rows[0]))
+    for row in rows:
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    Console(width=table_width()).print(table)

@@ -1,0 +1,54 @@
+"""The tutorial's scheduler is found by its entry point, keeps the contract, and can be compared."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from volery.architectures import lookup, names
+from volery.cli.main import main
+from volery.conformance import CHECKS
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "lottery"
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `pip install ./examples/lottery` leaves behind, on the path of this test alone."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    record = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in found.items()) for group, found in points(project)]
+    (record / "entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(EXAMPLE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def points(project: dict[str, dict[str, dict[str, str]]]) -> list[tuple[str, dict[str, str]]]:
+    return sorted(project["entry-points"].items())
+
+
+def test_it_is_found_by_its_entry_point() -> None:
+    assert "lottery" in names()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_it_keeps_the_contract(check: str) -> None:
+    CHECKS[check](lookup("lottery"))
+
+
+def test_it_can_be_compared_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "lottery:tickets=2", "oracle", "--trace", "syn:20x10", "--workers", "60"]
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 0
+    assert "lottery" in capsys.readouterr().out
+
+
+def test_it_is_as_short_as_the_tutorial_says() -> None:
+    lines = (EXAMPLE / "lottery.py").read_text(encoding="utf-8").splitlines()
+    code = [line for line in lines if line.strip() and not line.strip().startswith(("#", '"""'))]
+    assert len(code) <= 110

@@ -1,0 +1,56 @@
+"""`volery theory` prints the closed forms; their values are tested in tests/unit/test_theory.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from volery.cli.main import main
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as left:
+        main(["theory", *words])
+    return int(str(left.value.code)), capsys.readouterr().out
+
+
+def test_pigeons_table_has_the_values_of_its_equations(capsys: pytest.CaptureFixture[str]) -> None:
+    """Section 3: groups of 50 and 200 at loads 0.8 and 0.9, 100 ms tasks."""
+    status, text = answer(capsys, "pigeon", "--load", "0.8,0.9", "--workers", "50,200", "--json")
+    rows = json.loads(text)["rows"]
+    assert status == 0
+    assert [(row["load"], row["workers"]) for row in rows] == [(0.8, 50), (0.8, 200), (0.9, 50), (0.9, 200)]
+    assert [row["task_never_waits"] for row in rows] == pytest.approx([0.9130, 0.9986, 0.6361, 0.9055], abs=5e-5)
+    assert [row["task_wait_ms"] for row in rows] == pytest.approx([0.870, 0.003, 7.277, 0.472], abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "column", "expected"),
+    [
+        (("mm1", "--load", "0.5"), "wait_ms", 100.0),
+        (("mmc", "--load", "0.5", "--workers", "1"), "waits", 0.5),
+        (("sparrow", "--load", "0.5", "--fanout", "50"), "job_never_waits", 0.5398),
+        (("choices", "--load", "0.5", "--choices", "1"), "wait_ms", 100.0),
+    ],
+)
+def test_every_model_answers(
+    words: tuple[str, ...], column: str, expected: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = answer(capsys, *words, "--json")
+    assert json.loads(text)["rows"][0][column] == pytest.approx(expected, abs=5e-5)
+
+
+def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    status, text = answer(capsys, "mmc")
+    assert status == 0
+    assert "wait ms" in text
+
+
+@pytest.mark.parametrize("words", [("mm1", "--load", "1"), ("mmc", "--workers", "many"), ("mm1", "--load", "0.5,x")])
+def test_what_makes_no_sense_is_refused_with_status_2(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = answer(capsys, *words, "--json")
+    assert status == 2
+    assert json.loads(text)["error"]["place"] == words[1]
