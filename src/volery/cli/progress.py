@@ -53,10 +53,10 @@ class LiveProgress:
             refresh_per_second=REDRAWS_PER_S,
             disable=silent or not sys.stderr.isatty(),
         )
-        self._lines: dict[tuple[str, int], TaskID] = {}
-        self._began: dict[tuple[str, int], float] = {}
-        self._jobs: dict[tuple[str, int], int] = {}
-        self._shares: dict[tuple[str, int], float] = {}
+        self._lines: dict[str, TaskID] = {}
+        self._began: dict[str, float] = {}
+        self._jobs: dict[str, int] = {}
+        self._shares: dict[str, float] = {}
         self._finished = self._expected = 0
         self._all = self._display.add_task("all runs", total=None, state="")
 
@@ -81,35 +81,31 @@ class LiveProgress:
         label = f"{run.spec.label}, seed {run.spec.seed}"
         if len(label) > LABEL_WIDTH:
             label = label[: LABEL_WIDTH - 1] + "…"
-        self._lines[_name(run)] = self._display.add_task(label, total=None, state="reading the workload")
+        self._lines[run.key] = self._display.add_task(label, total=None, state="reading the workload")
 
     def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
         """A run has read its input."""
-        self._began[_name(run)] = time.monotonic()
-        self._jobs[_name(run)] = facts.jobs
-        self._display.reset(self._lines[_name(run)], total=facts.jobs, state=f"0/{facts.jobs:,} jobs")
+        self._began[run.key] = time.monotonic()
+        self._jobs[run.key] = facts.jobs
+        self._display.reset(self._lines[run.key], total=facts.jobs, state=f"0/{facts.jobs:,} jobs")
 
     def moved(self, run: PlannedRun, progress: SimProgress) -> None:
         """A run is so far."""
-        jobs = self._jobs[_name(run)]
-        rate = progress.tasks_finished / max(time.monotonic() - self._began[_name(run)], 1e-3)
+        jobs = self._jobs[run.key]
+        rate = progress.tasks_finished / max(time.monotonic() - self._began[run.key], 1e-3)
         state = f"{progress.jobs_done:,}/{jobs:,} jobs, "
         state += f"{progress.now_us / SECOND:,.0f} s simulated, {rate:,.0f} tasks/s"
-        self._display.update(self._lines[_name(run)], completed=progress.jobs_done, state=state)
-        self._shares[_name(run)] = progress.jobs_done / max(jobs, 1)
+        self._display.update(self._lines[run.key], completed=progress.jobs_done, state=state)
+        self._shares[run.key] = progress.jobs_done / max(jobs, 1)
         self._draw_all()
 
     def ended(self, run: PlannedRun, outcome: Outcome) -> None:  # noqa: ARG002 - the table shows the outcome
         """A run is finished."""
-        self._display.remove_task(self._lines.pop(_name(run)))
-        self._shares.pop(_name(run), None)
+        self._display.remove_task(self._lines.pop(run.key))
+        self._shares.pop(run.key, None)
         self._finished += 1
         self._draw_all()
 
     def _draw_all(self) -> None:
         done = self._finished + sum(self._shares.values())
         self._display.update(self._all, completed=done, state=f"{self._finished}/{self._expected} runs")
-
-
-def _name(run: PlannedRun) -> tuple[str, int]:
-    return run.spec.label, run.spec.seed

@@ -8,7 +8,13 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import msgspec
 import pytest
+
+from volery.cli.progress import LiveProgress
+from volery.sim import Progress
+from volery.study import Outcome, TraceFacts, compare_spec
+from volery.study.plan import plan
 
 WORDS = [sys.executable, "-m", "volery.cli.main", "compare", "megha", "--trace", "syn:50x2000", "--workers", "200"]
 
@@ -43,3 +49,17 @@ def test_json_comes_without_progress() -> None:
     drawn, printed = drawn_and_printed("--json")
     assert drawn == ""
     assert printed.startswith("{")
+
+
+def test_runs_that_share_label_and_seed_are_followed_apart() -> None:
+    """An experiment runs one architecture on several workloads under the same seeds, two at a time."""
+    (first,) = plan(compare_spec(("megha",), {"trace": "syn:5x6", "workers": 50}, 1))
+    second = msgspec.structs.replace(first, key="another")
+    with LiveProgress(silent=False) as watcher:
+        watcher.expected(2)
+        for run in (first, second):
+            watcher.started(run)
+            watcher.sized(run, TraceFacts("t", "", 6, 30))
+        watcher.ended(first, Outcome(*[None] * 4))  # type: ignore[arg-type]  # it is not looked at
+        watcher.moved(second, Progress(0, 3, 15))
+        watcher.ended(second, Outcome(*[None] * 4))  # type: ignore[arg-type]  # as above
