@@ -7,22 +7,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from volery.architectures.hybrid.messages import (
-    Assign,
-    Completed,
-    Ended,
-    Kill,
-    LongProbe,
-    NoTask,
-    Probe,
-    Rejected,
-    Steal,
-    Stolen,
-    TaskRequest,
-    Withdraw,
-)
+from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe, Rejected, Steal, Stolen
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, TaskId, Time
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.policies.sampling import Draws
 from volery.policies.slots import SlotKeeper
 

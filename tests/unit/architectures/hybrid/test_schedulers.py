@@ -11,22 +11,18 @@ from volery.architectures import configure, lookup
 from volery.architectures.hybrid.messages import (
     Assign,
     CentralTasks,
-    Completed,
     Dropped,
     Ended,
-    Kill,
     LongProbe,
-    NoTask,
     Probe,
     Rejected,
-    TaskRequest,
-    Withdraw,
     WithdrawJob,
 )
 from volery.core.errors import InputError
 from volery.core.events import Cancel, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.sim.recording import TimerSet
 
 CENTRAL = "central/0"

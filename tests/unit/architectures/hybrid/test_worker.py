@@ -6,21 +6,10 @@ from typing import Any
 
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
-from volery.architectures.hybrid.messages import (
-    Assign,
-    Completed,
-    Ended,
-    LongProbe,
-    NoTask,
-    Probe,
-    Rejected,
-    Steal,
-    Stolen,
-    TaskRequest,
-    Withdraw,
-)
+from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe, Rejected, Steal, Stolen
 from volery.core.events import TaskFinished
 from volery.core.model import Cluster
+from volery.policies.reservations import Completed, NoTask, TaskRequest, Withdraw
 
 SCHEDULER, CENTRAL, NODE = "scheduler/0", "central/0", "node/0"
 TASKS = tasks(0, *[0] * 6)
