@@ -231,6 +231,8 @@ class Scheduler(ReservingScheduler):
         if batch.nodes[place] != source:
             return
         batch.nodes[place] = None
+        if batch.requests:
+            batch.requests[place] = 0  # the next worker counts its requests anew
         batch.rejections[place] += 1
         if not batch.rejected:
             self._port.set_timer(batch.id, now)

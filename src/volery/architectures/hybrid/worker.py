@@ -118,8 +118,8 @@ class Worker(SlotKeeper):
         self._vector = b""
 
     def on_probe(self, message: Probe, source: Address, now: Time) -> None:
-        """Reject it where a long task runs or waits, unless it is final; else serve or queue it."""
-        if self._longs and not message.final:
+        """Reject it where a long task runs or waits, unless it is final or here already; else serve or queue it."""
+        if self._longs and not message.final and message.number not in self._queue:
             self._port.send(source, Rejected(message.batch, message.number, self._version, self._vector))
             return
         self._enqueue(message, message.needs, False, now)

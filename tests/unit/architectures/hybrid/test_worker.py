@@ -48,6 +48,15 @@ def test_a_worker_with_a_long_task_rejects_short_probes_and_tells_what_it_knows(
     assert alone.hear(probe(4, 10), SCHEDULER) == [], "a final one stays"
 
 
+def test_a_repeated_probe_is_not_rejected_while_its_reservation_is_here() -> None:
+    """Else the scheduler would move a reservation that still serves, and the two workers' requests would mix."""
+    alone = busy()
+    alone.hear(probe(2, 10, final=False), SCHEDULER)
+    alone.hear(long_probe(1), CENTRAL)
+    assert alone.hear(probe(2, 10, final=False), SCHEDULER) == []
+    assert messages(alone.hear(probe(4, 10, final=False), SCHEDULER), Rejected)
+
+
 def test_the_end_of_a_long_task_is_told_to_its_job_and_to_the_central_scheduler() -> None:
     alone = worker()
     alone.hear(long_probe(1), CENTRAL)
