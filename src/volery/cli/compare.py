@@ -28,6 +28,7 @@ from volery.cli.options import (
     Processes,
     Seeds,
     Slots,
+    Why,
     Workers,
     Workload,
     whole_numbers,
@@ -69,6 +70,7 @@ def compare(
     dask: Dask = None,
     output: KeepIn = None,
     force: Force = False,
+    why: Why = False,
     as_json: AsJson = False,
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
@@ -86,7 +88,7 @@ def compare(
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
-    run_and_print(study, output, processes, force, as_json, dask=dask)
+    run_and_print(study, output, processes, force, as_json, dask=dask, why=why)
 
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
@@ -102,11 +104,21 @@ def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) ->
 
 
 def run_and_print(
-    study: StudySpec, output: Path | None, processes: int, force: bool, as_json: bool, *, dask: str | None = None
+    study: StudySpec,
+    output: Path | None,
+    processes: int,
+    force: bool,
+    as_json: bool,
+    *,
+    dask: str | None = None,
+    why: bool = False,
 ) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
+    from volery.study.why import explaining
 
+    if why:
+        study = explaining(study)
     command = shlex.join(["volery", *sys.argv[1:]])
     with LiveProgress(silent=as_json) as watcher:
         results = run_study(

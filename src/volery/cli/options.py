@@ -28,6 +28,7 @@ Dask = Annotated[
         metavar="tcp://HOST:PORT", help="Run on the Dask cluster of this scheduler instead.", show_default=False
     ),
 ]
+Why = Annotated[bool, typer.Option("--why", help="Keep why each task was placed, or not, for `volery why`.")]
 Force = Annotated[bool, typer.Option("--force", help="Take over a folder that holds another study.")]
 
 

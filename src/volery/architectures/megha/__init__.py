@@ -14,6 +14,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.architectures.megha.explaining import ExplainingMaster
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
@@ -43,6 +44,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_max: Annotated[
         int, msgspec.Meta(ge=0, description="tasks waiting at a GM before jobs are refused; 0: no limit")
     ] = 0
+    why: Annotated[bool, msgspec.Meta(description="GMs report why each task was placed, or not: volery why")] = False
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -54,9 +56,10 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     layout = Layout(cluster, config.gms, config.lms)
     heartbeat_us = round(config.heartbeat_s * 1_000_000)
     components: dict[str, Component] = {}
+    role = ExplainingMaster if config.why else GlobalMaster
     for gm in range(config.gms):
         address = f"gm/{gm}"
-        components[address] = GlobalMaster(
+        components[address] = role(
             gm,
             layout,
             match=config.match,
