@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import distributed
 import pytest
 
@@ -198,6 +199,26 @@ def test_other_code_on_a_worker_is_refused_before_anything_is_written(
     with pytest.raises(InputError, match=r"has other sources of volery .*here 000000000000"):
         run_study(STUDY, folder=tmp_path, dask=cluster.address)
     assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_worker_without_volery_can_say_so() -> None:
+    question = cloudpickle.dumps(module._examination(["megha"]))
+    program = """
+import sys, cloudpickle
+sys.modules["volery"] = None
+print(*cloudpickle.loads(sys.stdin.buffer.read())(), sep="|")
+"""
+    answered = subprocess.run([sys.executable, "-c", program], input=question, capture_output=True, check=True)
+    theirs = Code(*answered.stdout.decode().strip().split("|"))
+    assert theirs == Code("", "", "has no module 'volery.study'")
+    told = module._unlike(theirs, Code("1.0", "x"))
+    assert told.startswith("has no module 'volery.study' (volery 1.0 and the study's schedulers must be installed")
+
+
+def test_a_verification_runs_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    study = compare_spec(("megha", "sparrow"), {"trace": "syn:5x2", "workers": 60}, 1)
+    run_study(study, folder=tmp_path)
+    assert verify(tmp_path, dask=cluster.address).agrees
 
 
 def test_a_worker_whose_code_or_input_is_another_refuses_the_run(cluster: Cluster) -> None:
