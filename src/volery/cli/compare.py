@@ -27,6 +27,7 @@ from volery.cli.options import (
     Processes,
     Seeds,
     Slots,
+    Users,
     Workers,
     Workload,
     whole_numbers,
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
-    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "delay_us": "--delay-us",
-    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
+    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "users": "--users",
+    "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -59,6 +60,7 @@ def compare(
     jobs: Jobs = None,
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
+    users: Users = None,
     delay_us: DelayUs = None,
     jitter_us: JitterUs = 0,
     link: Links = None,
@@ -79,7 +81,7 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "jitter_us": jitter_us, **network,
+            "users": users, "jitter_us": jitter_us, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),

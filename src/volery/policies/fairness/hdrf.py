@@ -102,6 +102,7 @@ class HierarchicalDrf:
         self._stale: dict[int, None] = {}
         self._root = self._node("", 1, None)
         self._grow(self._root, tree.members if tree is not None else ())
+        self._count_all()
 
     def _node(self, name: str, weight: int, parent: Node | None) -> Node:
         node = Node(len(self._nodes), name, weight, parent, len(self._capacity))

@@ -30,7 +30,7 @@ def minus(one: Resources, other: Resources) -> Resources:
 
 def fits(demand: Resources, free: Resources) -> bool:
     """Whether there is enough of everything."""
-    for wanted, left in zip(demand, free, strict=True):  # noqa: SIM110 - a generator costs more than the comparisons
+    for wanted, left in zip(demand, free, strict=True):  # noqa: SIM110 - generators cost more than comparisons
         if wanted > left:
             return False
     return True
