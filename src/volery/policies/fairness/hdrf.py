@@ -18,6 +18,7 @@ algorithm in rational numbers against this one.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import ClassVar, Final
@@ -175,7 +176,7 @@ class HierarchicalDrf:
                 chosen = leaf.name
             else:
                 leaf.passed = True
-                self._count(leaf)
+                self._count((leaf.number,))
                 passed.append(leaf)
         for leaf in passed:
             leaf.passed = False
@@ -205,8 +206,7 @@ class HierarchicalDrf:
                     if fit != before[demand]:
                         self._stale.update(self._waiting[demand])
             self._seen_free = self._free
-        for number in self._stale:
-            self._count(self._nodes[number])
+        self._count(self._stale)
         self._stale.clear()
         return not self._root.blocked
 
@@ -231,23 +231,24 @@ class HierarchicalDrf:
             if node.parent is not None:
                 self._enter(node.parent, node)
 
-    def _count(self, leaf: Node) -> None:
-        """Count a user and the organisations above it, as far up as anything changes."""
-        node = leaf
-        while True:
+    def _count(self, leaves: Iterable[int]) -> None:
+        """Count users and the organisations above them, each once and as far up as anything changes."""
+        pending = sorted({-number for number in leaves})  # children before parents, who have the lower numbers
+        known = set(pending)
+        while pending:
+            node = self._nodes[-heapq.heappop(pending)]
             was_blocked, was_share, was_amounts = node.blocked, node.share, node.amounts
             self._measure(node)
             if node.parent is None:
                 return
-            if (
-                node.scaled is not None
-                and (node.blocked, node.share, node.amounts) == (was_blocked, was_share, was_amounts)
-            ):  # fmt: skip
-                return
             if node.scaled is not None:
+                if (node.blocked, node.share, node.amounts) == (was_blocked, was_share, was_amounts):
+                    continue
                 self._leave(node.parent, node, was_blocked)
             self._enter(node.parent, node)
-            node = node.parent
+            if -node.parent.number not in known:
+                known.add(-node.parent.number)
+                heapq.heappush(pending, -node.parent.number)
 
     def _measure(self, node: Node) -> None:
         """What a node uses in shares, its own share, and whether it is blocked."""
@@ -302,8 +303,7 @@ class HierarchicalDrf:
             assert min(leaf.used) >= 0, f"{leaf.name} uses {leaf.used}"
             total = plus(total, leaf.used)
         assert total == self._capacity, f"{total} in all, of {self._capacity}"
-        for number in self._stale:
-            self._count(self._nodes[number])
+        self._count(self._stale)
         self._stale.clear()
         kept = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]
         self._count_all()

@@ -131,7 +131,8 @@ class FairQueue(FairLines[ConstraintQueue]):
 class FairVectorQueue(FairLines[VectorQueue]):
     """Over several resources: see `VectorQueue`.
 
-    What a user wants is, per resource, the least that any of its waiting tasks asks for: one of whom not even that is
+    One task of each kind that waits stands in a line for all, so that no user is asked where nothing fits. What a user
+    wants is, per resource, the least that any of its waiting tasks asks for: one of whom not even that is
     free anywhere is blocked, and whether a task fits the machine in question is seen when it is the user's turn.
 
     Args:
@@ -139,15 +140,17 @@ class FairVectorQueue(FairLines[VectorQueue]):
         packing: of requests.
     """
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_examples", "_kinds", "_waiting")
 
     def __init__(self, order: FairOrder, packing: Packing) -> None:
         super().__init__(order, lambda: VectorQueue(packing))
+        self._examples = VectorQueue(packing)
+        self._kinds: dict[Kind, int] = {}
         self._waiting: dict[str, dict[Resources, int]] = {}
 
     def kinds(self) -> list[Kind]:
         """The distinct constraint sets and requests that wait."""
-        return list(dict.fromkeys(kind for line in self._lines.values() for kind in line.kinds()))
+        return list(self._kinds)
 
     def pop_fitting(self, offered: int, free: int) -> Task | None:
         """Take the next task of the user whose turn it is among those with a task that the machine can take.
@@ -156,9 +159,16 @@ class FairVectorQueue(FairLines[VectorQueue]):
             offered: the constraints that the machine meets.
             free: what it has free, packed and guarded.
         """
+        if not self._examples.any_fitting(offered, free):
+            return None
         return self._turn(lambda line: line.pop_fitting(offered, free))
 
     def _joined(self, user: str, task: Task) -> None:
+        kind = (task.constraints, task.request)
+        if kind not in self._kinds:
+            self._kinds[kind] = 0
+            self._examples.push(task)
+        self._kinds[kind] += 1
         waiting = self._waiting.setdefault(user, {})
         known = waiting.get(task.request, 0)
         waiting[task.request] = known + 1
@@ -166,6 +176,11 @@ class FairVectorQueue(FairLines[VectorQueue]):
             self._tell(user, waiting)
 
     def _left(self, user: str, task: Task) -> None:
+        kind = (task.constraints, task.request)
+        self._kinds[kind] -= 1
+        if not self._kinds[kind]:
+            del self._kinds[kind]
+            self._examples.remove(lambda example: (example.constraints, example.request) == kind)
         waiting = self._waiting[user]
         waiting[task.request] -= 1
         if not waiting[task.request]:
@@ -174,3 +189,9 @@ class FairVectorQueue(FairLines[VectorQueue]):
 
     def _tell(self, user: str, waiting: dict[Resources, int]) -> None:
         self._order.wants(user, tuple([min(amounts) for amounts in zip(*waiting, strict=True)]) or None)
+
+    def check(self) -> None:
+        """Also where the kinds are not those that wait."""
+        super().check()
+        kinds = {kind for line in self._lines.values() for kind in line.kinds()}
+        assert kinds == set(self._kinds) == set(self._examples.kinds()), "the kinds are not those that wait"

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from volery.core.model import Task
-from volery.policies.fairness import FairOrder, FairQueue, HierarchicalDrf, WeightedDrf, equal_users
+from volery.core.resources import Packing
+from volery.policies.fairness import (
+    FairOrder,
+    FairQueue,
+    FairVectorQueue,
+    HierarchicalDrf,
+    WeightedDrf,
+    dominant_share,
+    equal_users,
+)
 from volery.policies.fairness.ranking import Ranking
 
 BOTH = pytest.mark.parametrize("kind", [WeightedDrf, HierarchicalDrf])
@@ -127,4 +136,49 @@ def test_a_fair_queue_takes_the_poorest_users_oldest_task_that_fits(
     gone = queue.remove(lambda task: task.job == 1)
     assert sorted(task.id for task in gone) == [task.id for task in waiting if task.job == 1]
     assert queue.length == len(waiting) - len(gone)
+    queue.check()
+
+
+CAPACITY = (30, 60)
+
+
+@settings(deadline=None)
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 6), st.integers(0, 6)), max_size=60),
+)
+def test_a_fair_queue_of_vectors_takes_the_oldest_fitting_task_of_the_least_dominant_share(
+    hierarchical: bool, steps: list[tuple[int, int, int, int]]
+) -> None:
+    users, packing = ["a", "b", "c"], Packing(2)
+    order = HierarchicalDrf(CAPACITY, equal_users(*users)) if hierarchical else WeightedDrf(CAPACITY)
+    queue = FairVectorQueue(order, packing)
+    for job, user in enumerate(users):
+        queue.belongs(job, user)
+        order.wants(user, None)
+    waiting: list[Task] = []
+    running: list[Task] = []
+    for number, (kind, mask, cpus, memory) in enumerate(steps):
+        if kind < 3:
+            waiting.append(Task(number, kind, mask, request=(cpus, memory)))
+            queue.push(waiting[-1])
+            continue
+        used = [tuple(sum(t.request[j] for t in running if t.job == job) for j in range(2)) for job in range(3)]
+        left = [whole - sum(column) for whole, column in zip(CAPACITY, zip(*used, strict=True), strict=True)]
+        free = (min(cpus, left[0]), min(memory, left[1]))
+        fitting = [
+            t for t in waiting if not t.constraints & ~mask and t.request[0] <= free[0] and t.request[1] <= free[1]
+        ]
+        expected = min(fitting, key=lambda t: (dominant_share(used[t.job], CAPACITY), t.job, t.id), default=None)
+        assert queue.pop_fitting(mask, packing.free(free)) == expected
+        if expected is not None:
+            waiting.remove(expected)
+            running.append(expected)
+            queue.launched(expected)
+        if number % 3 == 0 and running:
+            queue.ended(running.pop(0))
+        assert sorted(queue.kinds()) == sorted({(task.constraints, task.request) for task in waiting})
+        queue.check()
+    gone = queue.remove(lambda task: task.job == 1)
+    assert sorted(task.id for task in gone) == [task.id for task in waiting if task.job == 1]
     queue.check()
