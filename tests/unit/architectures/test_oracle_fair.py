@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from typing import Any
 
@@ -13,8 +14,10 @@ from volery.architectures import configure, lookup
 from volery.architectures.oracle import Completed, Launch
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Submit
-from volery.core.model import SECOND, Cluster
+from volery.core.model import SECOND, Cluster, Time
+from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.trace import Trace
 from volery.sim import Options, simulate
 from volery.workload import deal_to_users, load_trace
 
@@ -29,6 +32,15 @@ def of(user: str, job: int, *constraints: int) -> Submit:
 
 def launched(effects: list[Any]) -> list[int]:
     return [message.task.id for _, message in messages(effects, Launch)]
+
+
+def busy_slots(trace: Trace, records: Records, low: Time, high: Time) -> dict[str, float]:
+    """Per user, how many of its tasks run at once, over time."""
+    busy: Counter[str] = Counter()
+    for task, job in enumerate(trace.job_of_task()):
+        end = records.finish_us[task]
+        busy[trace.user[job]] += max(0, min(end, high) - max(end - trace.duration_us[task], low))
+    return {user: time_us / (high - low) for user, time_us in busy.items()}
 
 
 def scheduler(machines: tuple[int, ...] = (WEAK, WEAK), **parameters: str) -> Alone:
@@ -105,10 +117,23 @@ def test_under_contention_every_user_has_its_share_of_the_slots(
     oracle, cluster = lookup("oracle"), Cluster.uniform(100)
     deployment = oracle.build(cluster, configure(oracle, parameters), Streams(0))
     records = simulate(deployment, trace, cluster, options=Options(check=False))
-    low, high = 20 * SECOND, 120 * SECOND
-    busy: Counter[str] = Counter()
-    for task, job in enumerate(trace.job_of_task()):
-        end = records.finish_us[task]
-        busy[trace.user[job]] += max(0, min(end, high) - max(end - trace.duration_us[task], low))
+    busy = busy_slots(trace, records, 20 * SECOND, 120 * SECOND)
     for user, percent in due.items():
-        assert abs(busy[user] / (high - low) - percent) < 0.02 * percent + 0.5, (user, busy)
+        assert abs(busy[user] - percent) < 0.02 * percent, (user, busy)
+
+
+@pytest.mark.parametrize("order", ["drf", "hdrf"])
+def test_users_of_different_resources_have_equal_dominant_shares(order: str) -> None:
+    """The DRF paper's example (D1), twenty times as large and under churn: two thirds of memory, two thirds of CPUs."""
+    trace = deal_to_users(load_trace("poisson:load=50,workers=100,jobs=4000,fanout=10,mean=1"), "A+B", seed=1)
+    requests = [0 if trace.user[job] == "A" else 1 for job in trace.job_of_task()]
+    names = ("cpu", "memory_mb")
+    trace = msgspec.structs.replace(trace, resources=names, requests=((1, 4), (3, 1)), request=array("H", requests))
+    cluster = msgspec.structs.replace(Cluster.uniform(1), resources=names, capacities=((180, 360),))
+    oracle = lookup("oracle")
+    deployment = oracle.build(cluster, configure(oracle, {"order": order}), Streams(0))
+    records = simulate(deployment, trace, cluster)
+    low, high = 20 * SECOND, 120 * SECOND
+    tasks = busy_slots(trace, records, low, high)
+    assert abs(tasks["A"] * 4 / 360 - 2 / 3) < 0.02
+    assert abs(tasks["B"] * 3 / 180 - 2 / 3) < 0.02
