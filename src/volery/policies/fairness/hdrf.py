@@ -8,8 +8,8 @@ waits, or when what waits needs a saturated resource; it counts as it is. Withou
 
 Sums per organisation are kept from step to step, so that a decision costs O(depth log fanout) and one look at each
 distinct demand that waits. Where a decision finds that another demand has begun or ceased to fit, all users who wait
-with it are counted anew; where another set of resources is saturated, the whole tree is. With one resource, slots among
-them, neither happens: that is O(log n).
+with it are counted anew; where another set of resources is saturated, the whole tree is. With one resource of which all
+tasks take as much, slots above all, neither happens: that is O(log n).
 
 Shares are whole numbers of 2^-128; they are compared after rounding to 2^-64, so that what the roundings of division
 leave does not decide between equals. Ties go to who was named, or came, first. `tests/unit/policies/fairness` holds the
@@ -264,8 +264,9 @@ class HierarchicalDrf:
             node.amounts = [
                 (units << SHARE_BITS) // whole for units, whole in zip(node.used, self._capacity, strict=True)
             ]
-        growing = self._saturated if self.rescales and self.spares_blocked else ()
-        counted = [units for units, full in zip(node.amounts, growing, strict=False) if not full]
+        counted = node.amounts
+        if self.rescales and self.spares_blocked:
+            counted = [units for units, full in zip(node.amounts, self._saturated, strict=True) if not full]
         node.share = max(counted or node.amounts)
 
     def _rescaled(self, child: Node) -> bool:

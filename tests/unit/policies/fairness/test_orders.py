@@ -18,6 +18,7 @@ from volery.policies.fairness import (
     WeightedDrf,
     dominant_share,
     equal_users,
+    filling,
 )
 from volery.policies.fairness.ranking import Ranking
 
@@ -71,6 +72,15 @@ def test_demands_and_capacities_that_make_no_sense_are_refused(kind: type[Weight
     for demand in ((1,), (-1, 2)):
         with pytest.raises(ValueError, match="is no demand on 2 resources"):
             kind((3, 3)).wants("a", demand)
+
+
+def test_filling_with_tasks_that_take_nothing_would_never_end_and_is_refused() -> None:
+    with pytest.raises(ValueError, match="the tasks of 'b' take nothing"):
+        list(filling(WeightedDrf((3,)), {"a": (1,), "b": (0,)}))
+
+
+def test_filling_ends_with_the_tasks() -> None:
+    assert list(filling(WeightedDrf((9,)), {"a": (1,), "b": (2,), "c": (1,)}, {"a": 2, "b": 1})) == ["a", "b", "a"]
 
 
 def test_a_weight_below_one_is_refused() -> None:
