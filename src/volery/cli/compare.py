@@ -28,6 +28,7 @@ from volery.cli.options import (
     Processes,
     Seeds,
     Slots,
+    Users,
     Why,
     Workers,
     Workload,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
-    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "delay_us": "--delay-us",
-    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
+    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "users": "--users",
+    "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -61,6 +62,7 @@ def compare(
     jobs: Jobs = None,
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
+    users: Users = None,
     delay_us: DelayUs = None,
     jitter_us: JitterUs = 0,
     link: Links = None,
@@ -83,7 +85,7 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "jitter_us": jitter_us, **network,
+            "users": users, "jitter_us": jitter_us, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),

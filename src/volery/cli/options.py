@@ -70,6 +70,12 @@ Durations = Annotated[
 Arrivals = Annotated[
     str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
 ]
+Users = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME:WEIGHT+...", help="Deal the jobs to users by weight, as q1:10+q2:25+q3:15.", show_default=False
+    ),
+]
 DelayUs = Annotated[
     int | None, typer.Option(metavar="US", help="Delay of a message on any link. (500)", show_default=False)
 ]

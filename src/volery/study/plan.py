@@ -121,6 +121,8 @@ def inputs_key(run: RunSpec) -> str:
         "machines": run.machines and content_digest(run.machines),
         "population": (run.seed if run.population is None else run.population) if drawn else None,
     }
+    if run.users is not None:
+        content["users"] = run.users
     names = ("seed", "jobs", "durations", "arrivals", "constraints", "workers", "slots")
     return _digest(content | {name: getattr(run, name) for name in names})
 

@@ -96,6 +96,7 @@ def read_inputs(run: RunSpec) -> Inputs:
     trace = workload.load_trace(
         run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs
     )
+    trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.constrain(trace, run.constraints, run.seed)
     cluster = workload.load_cluster(
         run.workers,

@@ -15,11 +15,13 @@ from volery.workload.description import TraceDescription, describe, load_curve
 from volery.workload.quirks import apply_quirks, first_jobs
 from volery.workload.synthesis import KINDS, is_spec, synthesize
 from volery.workload.tr import Reading, read_tr, scan_tr, write_tr
+from volery.workload.users import deal_to_users
 
 __all__ = [
     "Reading",
     "TraceDescription",
     "constrain",
+    "deal_to_users",
     "describe",
     "load_cluster",
     "load_curve",

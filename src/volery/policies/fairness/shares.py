@@ -56,11 +56,11 @@ def checked_capacity(capacity: Sequence[int]) -> Resources:
 
 
 def checked_demand(demand: Resources, capacity: Resources) -> Resources:
-    """A task's demand, which has as many resources as the capacity and takes something.
+    """A demand, which has as many resources as the capacity.
 
     Raises:
-        ValueError: otherwise: a task that takes nothing would be served for ever.
+        ValueError: otherwise.
     """
-    if len(demand) != len(capacity) or min(demand) < 0 or not any(demand):
-        raise ValueError(f"{demand} is no demand on {len(capacity)} resources: give each >= 0, and one > 0")
+    if len(demand) != len(capacity) or min(demand) < 0:
+        raise ValueError(f"{demand} is no demand on {len(capacity)} resources: give each of them, >= 0")
     return demand
