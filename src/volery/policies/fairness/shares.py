@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from operator import le
 from typing import Final
 
 Resources = tuple[int, ...]
@@ -30,10 +31,7 @@ def minus(one: Resources, other: Resources) -> Resources:
 
 def fits(demand: Resources, free: Resources) -> bool:
     """Whether there is enough of everything."""
-    for wanted, left in zip(demand, free, strict=True):  # noqa: SIM110 - a generator costs more than the comparisons
-        if wanted > left:
-            return False
-    return True
+    return all(map(le, demand, free))
 
 
 def dominant_share(used: Resources, capacity: Resources) -> Fraction:
