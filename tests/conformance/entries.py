@@ -31,6 +31,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
+    "phoenix:heartbeat_s=0.02": {"crv_threshold": "0.02", "wait_load": "0", "cutoff_s": "0.2", "schedulers": "2"},
+    "phoenix:reorder_max=1": {"crv_threshold": "0", "wait_load": "0.1", "heartbeat_s": "0.1", "order": "fifo"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
 }
 
