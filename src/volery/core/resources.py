@@ -72,7 +72,7 @@ def check_resources(trace: Trace, cluster: Cluster) -> None:
     if not trace.resources:
         problem = f"its tasks take one slot each where machines offer {offered}; give --requests a model that asks"
     elif not cluster.resources:
-        problem = f"its tasks ask for {asked} where machines have slots; give --capacity or --slot-request"
+        problem = f"its tasks ask for {asked} where machines have slots; give --capacity"
     else:
         problem = f"its tasks ask for {asked} where machines offer {offered}; both must name the same, in one order"
     raise InputError(trace.name, problem)
