@@ -15,10 +15,13 @@ from volery.core.model import AMOUNT_BITS, AMOUNT_MAX, Amounts, Cluster
 from volery.core.trace import Trace
 
 FIELD_BITS: Final = AMOUNT_BITS + 1
+SLOT: Final[Amounts] = (1,)
 
 
 class Packing(dict[Amounts, int]):
     """Amounts -> one integer; looked up once per task, so the amounts that were asked for are remembered.
+
+    Slots are one resource, and a task without amounts takes one of them.
 
     `left = free - packing[request]` fits where `left & guards == guards`, and is then what stays free.
 
@@ -41,6 +44,8 @@ class Packing(dict[Amounts, int]):
         return packed
 
     def _pack(self, amounts: Sequence[int]) -> int:
+        if not amounts and self._count == 1:
+            amounts = SLOT
         if len(amounts) != self._count:
             raise ValueError(f"{tuple(amounts)} has {len(amounts)} amounts where there are {self._count} resources")
         if min(amounts) < 0 or max(amounts) > AMOUNT_MAX:
