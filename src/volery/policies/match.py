@@ -14,8 +14,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-MatchPolicy = Literal["random", "min-constraints", "best-fit"]
-"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy."""
+MatchPolicy = Literal["random", "min-constraints"]
 
 TABLE_BITS: Final = 7
 """A table per group of 7 constraints turns a 21-constraint match into 3 look-ups and 2 ANDs."""

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
 from volery.architectures.megha.messages import MESSAGES
@@ -28,7 +28,6 @@ from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.match import MatchPolicy
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +35,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     gms: Annotated[int, msgspec.Meta(ge=1, description="Global Masters; partitions per Local Master")] = 5
     lms: Annotated[int, msgspec.Meta(ge=1, description="Local Masters; clusters")] = 5
-    match: Annotated[MatchPolicy, msgspec.Meta(description="which suitable worker is taken (section 4.3)")] = "random"
+    match: Annotated[MeghaMatch, msgspec.Meta(description="which suitable worker is taken (section 4.3)")] = "random"
     heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="period of updates to the GMs, seconds")] = 5.0
     batch_max: Annotated[int, msgspec.Meta(ge=1, description="placements per request to a Local Master")] = 100
     updates: Annotated[Updates, msgspec.Meta(description="what an update carries (section 4.4)")] = "deltas"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Literal
 
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update, Withdraw
@@ -12,8 +13,11 @@ from volery.core.component import Component
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
-from volery.policies.match import MatchPolicy, bytes_vector, positions
+from volery.policies.match import bytes_vector, positions
 from volery.policies.queueing import ConstraintQueue
+
+MeghaMatch = Literal["random", "min-constraints", "best-fit"]
+"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy."""
 
 
 class GlobalMaster(Component):
@@ -40,7 +44,7 @@ class GlobalMaster(Component):
         gm: int,
         layout: Layout,
         *,
-        match: MatchPolicy,
+        match: MeghaMatch,
         batch_max: int,
         eager_retry: bool,
         queue_max: int,

@@ -9,19 +9,19 @@ from typing import Literal
 
 import numpy as np
 
-from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.messages import Request
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.events import Cancel, Counted, MoreTasks, Submit
 from volery.core.model import Address, Amounts, JobId, Task, Time
 from volery.policies.capacity import Choice
-from volery.policies.match import MatchPolicy, bytes_vector, positions
+from volery.policies.match import bytes_vector, positions
 from volery.policies.vectorqueue import VectorQueue
 
 Rescheduling = Literal["head", "tail"]
 
-CHOICES: dict[MatchPolicy, Choice] = {"random": "random", "min-constraints": "first", "best-fit": "best-fit"}
+CHOICES: dict[MeghaMatch, Choice] = {"random": "random", "min-constraints": "first", "best-fit": "best-fit"}
 """Machines of a partition stand in the order of their constraints, the fewest first."""
 
 Wanted = tuple[int, int, tuple[Task, ...], tuple[int, ...]]
@@ -51,7 +51,7 @@ class VectorGlobalMaster(GlobalMaster):
         gm: int,
         layout: VectorLayout,
         *,
-        match: MatchPolicy,
+        match: MeghaMatch,
         batch_max: int,
         eager_retry: bool,
         queue_max: int,
@@ -227,10 +227,11 @@ class VectorGlobalMaster(GlobalMaster):
         partition, told, width = state.partition, state.free, self._vectors.state_bytes
         index, more, guards = self._index[partition], 0, self._guards
         if state.positions:
-            changed = enumerate(positions(bytes_vector(state.positions)))
+            listed = positions(bytes_vector(state.positions))
+            places: Iterable[int] = range(len(listed))
         else:
-            changed = ((position, position) for position in self._news(partition, told))
-        for place, position in changed:
+            places = listed = self._news(partition, told)
+        for place, position in zip(places, listed, strict=True):
             free = int.from_bytes(told[place * width : place * width + width], "little")
             for packed in asked.get((partition, position), ()):
                 self._dirty[partition] |= 1 << position
