@@ -11,6 +11,7 @@ from volery.cli.options import (
     Architectures,
     Arrivals,
     AsJson,
+    Capacity,
     Constraints,
     CostFile,
     Costs,
@@ -26,7 +27,9 @@ from volery.cli.options import (
     Machines,
     PopulationSeed,
     Processes,
+    Requests,
     Seeds,
+    SlotRequest,
     Slots,
     Users,
     Why,
@@ -45,6 +48,7 @@ _OPTIONS = {
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
     "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "users": "--users",
     "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
+    "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -68,6 +72,9 @@ def compare(
     link: Links = None,
     cost: Costs = None,
     costs: CostFile = None,
+    requests: Requests = "none",
+    capacity: Capacity = "",
+    slot_request: SlotRequest = "",
     processes: Processes = 1,
     dask: Dask = None,
     output: KeepIn = None,
@@ -85,7 +92,8 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "users": users, "jitter_us": jitter_us, **network,
+            "users": users, "jitter_us": jitter_us, "requests": requests, "capacity": capacity,
+            "slot_request": slot_request, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),

@@ -52,8 +52,30 @@ Constraints = Annotated[
     str, typer.Option(metavar="sharma2011|none", help="Draw placement constraints of tasks and machines.")
 ]
 Machines = Annotated[
-    str | None, typer.Option(metavar="FILE.csv.gz", help="Read machine constraints from here.", show_default=False)
+    str | None,
+    typer.Option(
+        metavar="FILE.csv.gz", help="Read machine constraints, and amounts that they offer, from here.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Requests = Annotated[
+    str,
+    typer.Option(metavar="alibaba-like|FILE.toml|none", help="Draw what tasks ask for, from classes by weight."),
 ]
+Capacity = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=UNITS,...", help="What each machine offers, as cpu_milli=64000,memory_mb=16384.",
+        show_default=False,
+    ),
+]  # fmt: skip
+SlotRequest = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=UNITS,...", help="Turn machines into slots of this size, for designs that know slots alone.",
+        show_default=False,
+    ),
+]  # fmt: skip
 PopulationSeed = Annotated[
     int | None,
     typer.Option(metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False),

@@ -127,9 +127,10 @@ class VectorQueue:
             slot = self._slots[kind] = len(self._lines)
             self._lines.append(deque())
             self._packed.append(self._packing[task.request])
+            amounts = self._packing.amounts(self._packed[slot])
             if slot == len(self._masks):
-                self._lengthen(len(task.request))
-            self._masks[slot], self._heads[slot], self._amounts[:, slot] = task.constraints, number, task.request
+                self._lengthen(len(amounts))
+            self._masks[slot], self._heads[slot], self._amounts[:, slot] = task.constraints, number, amounts
         return self._lines[slot]
 
     def _settle(self, slot: int, kind: Kind) -> None:

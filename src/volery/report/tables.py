@@ -88,6 +88,7 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     if unsatisfiable := {run.unsatisfiable_tasks for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
+        found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found

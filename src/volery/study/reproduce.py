@@ -70,6 +70,8 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
             if isinstance(axes, Missing):
                 found.missing[workload.label, population.label] = axes
                 continue
+            network = msgspec.to_builtins(experiment.network)
+            axes |= {name: [value] for name, value in network.items()}
 
             def place(axis: str, _: int | None, number: int = number) -> str:
                 return f"{experiment.name}.workload[{number}].{axis}"
@@ -106,8 +108,8 @@ def _axes(workload: Workload, population: Population, traces: Path) -> dict[str,
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    given = {name: getattr(workload, name) for name in
-             ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals")}  # fmt: skip
+    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity")
+    given = {name: getattr(workload, name) for name in fields}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:
         machines = find_input(population.machines, traces)

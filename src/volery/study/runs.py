@@ -97,14 +97,18 @@ def read_inputs(run: RunSpec) -> Inputs:
         run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs
     )
     trace = workload.deal_to_users(trace, run.users, run.seed)
-    trace = workload.constrain(trace, run.constraints, run.seed)
+    trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
     cluster = workload.load_cluster(
         run.workers,
         slots=run.slots,
         constraints=run.constraints,
         machines=None if run.machines is None else Path(run.machines),
         seed=run.seed if run.population is None else run.population,
+        resources=trace.resources,
+        capacity=run.capacity,
     )
+    if run.slot_request:
+        trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
     digest = trace.digest()
     facts = TraceFacts(trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began)
     _kept[key] = Inputs(trace, cluster, facts)
@@ -209,7 +213,7 @@ def rehearse(run: RunSpec) -> frozenset[str]:
     Raises:
         InputError: for parameters that do not fit the cluster.
     """
-    cluster = workload.load_cluster(run.workers, slots=run.slots)
+    cluster = workload.load_cluster(run.workers, slots=run.slots, capacity="" if run.slot_request else run.capacity)
     return frozenset(role_of(address) for address in build(run, cluster).components) | {SUBMITTER}
 
 

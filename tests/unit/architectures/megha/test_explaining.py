@@ -8,13 +8,14 @@ from tests.unit.architectures.megha.words import news, refusal
 from tests.unit.architectures.parts import Alone, submit, tasks
 
 from volery.architectures import configure, lookup
-from volery.core.events import MoreTasks
-from volery.core.model import Cluster
+from volery.architectures.megha.vector_messages import Refusal, StateUpdate
+from volery.core.events import MoreTasks, Submit
+from volery.core.model import Cluster, Job, Task
 from volery.core.streams import Streams
 from volery.core.why import KEPT_PER_TASK, Decision, DecisionLog
 from volery.sim import simulate
 from volery.sim.recording import Observed
-from volery.workload import constrain, load_cluster, load_trace
+from volery.workload import ask, constrain, load_cluster, load_trace
 
 HALF = Cluster((1, 0) * 4, (1,) * 8)
 """Partitions 0 and 1 under lm/0, 2 and 3 under lm/1; in each the second of two units satisfies constraint 1."""
@@ -106,3 +107,29 @@ def test_of_many_decisions_the_first_and_the_last_are_kept() -> None:
         log.note(now, "gm/0", Decision(7, 0, "queued"))
     assert [noted.time_us for noted in log.of_task[7]] == [0, *range(4, KEPT_PER_TASK + 3)]
     assert (log.dropped[7], log.counts["queued"]) == (3, KEPT_PER_TASK + 3)
+
+
+def test_a_machine_that_is_too_small_is_told_apart_from_one_that_is_full() -> None:
+    """Two machines of 4 units and two of 16 under each Local Master; the second task of 10 fills the large ones."""
+    cluster = Cluster((0,) * 4, (1,) * 4, "mixed", ("memory_mb",), ((4,), (16,), (4,), (16,)))
+    master = Alone("megha", "gm/0", cluster, gms=1, lms=2, why=True)
+    work = tuple(Task(number, 0, request=(10,)) for number in range(3))
+    found = told(master, Submit(Job(0, 3, work)))
+    assert [decision.chosen for decision in found] == ["placed", "placed", "queued"]
+    assert [decision.machine for decision in found] == [1, 3, -1]
+    assert passed(found[2]) == {"internal resource": 2, "internal busy": 2}
+    refused, again = told(master, Refusal((0,), StateUpdate(1, 1, (), 0)), "lm/0", 9)
+    assert (refused.chosen, refused.asked, again.chosen) == ("refused", "lm/0", "queued")
+
+
+def test_explaining_amounts_changes_nothing() -> None:
+    trace = ask(load_trace("syn:40x60"), "alibaba-like", 0)
+    cluster = load_cluster(6, capacity="cpu_milli=6000,memory_mb=4096")
+    megha = lookup("megha-2021")
+    silent, open_ = (
+        simulate(megha.build(cluster, configure(megha, {"why": why, "gms": 3, "lms": 2}), Streams(0)), trace, cluster)
+        for why in (False, True)
+    )
+    assert silent.digest() == open_.digest()
+    assert silent.counters == open_.counters
+    assert open_.decisions.counts["refused"] == silent.counters["inconsistencies"] > 0
