@@ -108,8 +108,8 @@ def _axes(workload: Workload, population: Population, traces: Path) -> dict[str,
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    given = {name: getattr(workload, name) for name in
-             ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity")}  # fmt: skip
+    names = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity")
+    given = {name: getattr(workload, name) for name in names}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:
         machines = find_input(population.machines, traces)
