@@ -21,6 +21,7 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.study.plan import inputs_key
+from volery.study.settled import longest_wait_us
 from volery.study.spec import HOSTS, RunSpec
 
 CURVE_POINTS = 1000
@@ -50,7 +51,7 @@ class Outcome(msgspec.Struct):
     Args:
         summary: its measures.
         trace: its input.
-        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short.
+        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
         curve: columns time_s, utilisation.
     """
 
@@ -167,7 +168,8 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     )
     table = metrics.job_table(records, cutoff_us)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return Outcome(summary, inputs.facts, job_columns(table), {"time_s": times / SECOND, "utilisation": fractions})
+    columns = job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND}
+    return Outcome(summary, inputs.facts, columns, {"time_s": times / SECOND, "utilisation": fractions})
 
 
 def job_columns(table: metrics.JobTable) -> dict[str, Any]:
