@@ -190,28 +190,37 @@ def draw_analysis(panels: Mapping[str, Sequence[Line]], path: Path, *, title: st
     """
     if path.suffix not in UNDATED:
         raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
-    from matplotlib.figure import Figure
-
-    lines = sum(len(shown) for shown in panels.values())
     with _style():
-        height = HEIGHT_INCHES * len(panels) + LEGEND_LINE_INCHES * lines
-        figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-        for axes, (y_label, shown) in zip(
-            figure.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True
-        ):
-            for place, line in enumerate(shown):
-                axes.plot(*_xy(line.analysis), color=colour(place), linestyle=dash(place), label=literal(line.label))
-                if line.simulated:
-                    marks = _xy(line.simulated)
-                    axes.plot(*marks, color=colour(place), linestyle="", marker="o", markerfacecolor="none")
-            axes.set_xlabel(x_label)
-            axes.set_ylabel(y_label)
-            _legend(axes)
+        figure = _analysis_figure(panels, title, x_label)
         try:
             figure.savefig(path, dpi=120, metadata=UNDATED[path.suffix])
         except OSError as error:
             raise InputError(str(path), f"cannot be written: {error.strerror or error}; choose another place") from None
+
+
+def analysis_curves(panels: Mapping[str, Sequence[Line]], *, title: str = "", x_label: str = "load") -> str:
+    """The picture of `draw_analysis` as SVG text."""
+    with _style():
+        return _svg(_analysis_figure(panels, title, x_label), legend=False)
+
+
+def _analysis_figure(panels: Mapping[str, Sequence[Line]], title: str, x_label: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    lines = sum(len(shown) for shown in panels.values())
+    height = HEIGHT_INCHES * len(panels) + LEGEND_LINE_INCHES * lines
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    rows = figure.subplots(len(panels), squeeze=False)[:, 0]
+    for axes, (y_label, shown) in zip(rows, panels.items(), strict=True):
+        for place, line in enumerate(shown):
+            axes.plot(*_xy(line.analysis), color=colour(place), linestyle=dash(place), label=literal(line.label))
+            if line.simulated:
+                axes.plot(*_xy(line.simulated), color=colour(place), linestyle="", marker="o", markerfacecolor="none")
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        _legend(axes)
+    return figure
 
 
 def _xy(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

@@ -27,7 +27,7 @@ from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
 from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, is_synthetic
 
-Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts"]
+Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis"]
 RESULTS, EXPLANATIONS, PAPERS = "results", "explanations", "papers.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"

@@ -10,6 +10,7 @@ from volery.core.errors import InputError
 from volery.study.experiments import read_experiment
 from volery.study.ledger import make_record, record_path, write_record
 from volery.study.papers import papers_page
+from volery.study.pictures import draw
 from volery.study.reproduce import reproduce
 
 TEXT = """
@@ -19,6 +20,7 @@ figure = "Figure 0"
 seeds = [0, 1, 2]
 columns = ["settled.load", "settled.queueing_s"]
 delay_us = 0
+pictures = ["analysis"]
 
 [quick]
 jobs = 3
@@ -77,6 +79,10 @@ def test_a_queue_is_held_against_theory_at_the_load_that_it_had(folder: Path, tm
     assert right.of == "theory"
     assert 0.8 < right.mean < 1.2
     assert [fact.metric for fact in record.facts] == ["settled.load", "settled.queueing_s"]
+    [(file, picture)] = draw(found)
+    assert file == "analysis.svg"
+    assert "Figure 0: analysis (lines), simulation (circles)" in picture
+    assert ">wait<" in picture
     write_record(record, record_path(folder, "small"))
     page = papers_page(folder)
     assert "| settled load | settled queueing s |" in page
