@@ -34,7 +34,8 @@ def mutant(rejected_by: str, **changes: Any) -> Callable[[Callable[..., Deployme
 
     def register(build: Callable[..., Deployment]) -> Callable[..., Deployment]:
         name = build.__name__.removeprefix("build_").replace("_", "-")
-        MUTANTS[name] = (rejected_by, msgspec.structs.replace(ORACLE, name=name, build=build, **changes))
+        changed = {"name": name, "build": build, "vectors": False, **changes}
+        MUTANTS[name] = (rejected_by, msgspec.structs.replace(ORACLE, **changed))
         return build
 
     return register

@@ -3,7 +3,8 @@
 Roles    Scheduler (one, sees every slot at once), Node (one per machine).
 Flow     Submit > Launch > Completed, all without delay.
 Deviates No published system; the "central FIFO" and "ideal" of the papers' comparisons. First come first served among
-         the tasks that fit, minimum constraints first.
+         the tasks that fit; minimum constraints first, and where tasks ask for several resources, best fit first. Small
+         tasks may overtake large ones for ever.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import msgspec
 
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.events import Cancel, Measured, MoreTasks, Submit, TaskFinished
-from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
+from volery.core.model import Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.jobs import JobLedger
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queueing import ConstraintQueue
+from volery.policies.vectorqueue import VectorQueue
 
 
 class Launch(Message, frozen=True):
@@ -65,8 +68,12 @@ class Scheduler(Component):
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Schedule a job."""
-        self._port.observe(Measured("queued_tasks", self._queue.length))
-        self._schedule(self._jobs.admit(message, source, self._queue.length))
+        queued = self._queued()
+        self._port.observe(Measured("queued_tasks", queued))
+        self._schedule(self._jobs.admit(message, source, queued))
+
+    def _queued(self) -> int:
+        return self._queue.length
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -86,6 +93,7 @@ class Scheduler(Component):
                 self._jobs.unsatisfiable(task.job)
 
     def _launch(self, task: Task, unit: int) -> None:
+        """`unit`: the place of the slot or machine."""
         self._running[task.id] = (task, unit)
         self._launches += 1
         self._port.send(self._nodes[unit], Launch(self._launches, task))
@@ -96,12 +104,15 @@ class Scheduler(Component):
         if running is None:
             return
         task, unit = running
+        self._reuse(task, unit)
+        self._jobs.finished(task.job)
+
+    def _reuse(self, ended: Task, unit: int) -> None:
         waiting = self._queue.pop_fitting(self._constraints[unit]) if self._queue.length else None
         if waiting is None:
             self._free |= 1 << unit
         else:
             self._launch(waiting, unit)
-        self._jobs.finished(task.job)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the job's waiting tasks and kill the others."""
@@ -109,9 +120,12 @@ class Scheduler(Component):
             for task, unit in self._running.values():
                 if task.job == message.job:
                     self._port.send(self._nodes[unit], Kill(task.id))
-            dropped = self._queue.remove(lambda task: task.job == message.job)
+            dropped = self._drop(message.job)
             if dropped:
                 self._jobs.finished(message.job, len(dropped))
+
+    def _drop(self, job: JobId) -> list[Task]:
+        return self._queue.remove(lambda task: task.job == job)
 
     def check(self) -> None:
         """No slot idles that a waiting task could use."""
@@ -124,6 +138,68 @@ class Scheduler(Component):
         Cancel: on_cancel,
         Completed: on_completed,
     }
+
+
+class VectorScheduler(Scheduler):
+    """Knows exactly what every machine has free of each resource."""
+
+    __slots__ = ("_index", "_ladders", "_possible", "_waiting", "_whole")
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(msgspec.structs.replace(cluster, slots=(1,) * len(cluster.constraints)))
+        order = fewest_constraints_first(range(len(cluster.constraints)), cluster.constraints)
+        capacities = [cluster.capacities[machine] for machine in order]
+        self._ladders = Ladders(capacities)
+        self._whole = CapacityIndex(capacities, self._ladders)
+        self._index = self._whole.copy()
+        self._possible: dict[tuple[int, Amounts], bool] = {}
+        self._waiting = VectorQueue(self._ladders.packing)
+
+    def _queued(self) -> int:
+        return self._waiting.length
+
+    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+        nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
+        for task in tasks:
+            kind = (task.constraints, task.request)
+            machine = -1
+            if kind not in nowhere:
+                machine = self._index.pick(self._ladders[task.request], self._matches[task.constraints], "best-fit")
+            if machine >= 0:
+                self._launch(task, machine)
+                continue
+            nowhere.add(kind)
+            if self._fits_somewhere(kind):
+                self._waiting.push(task)
+            else:
+                self._jobs.unsatisfiable(task.job)
+
+    def _fits_somewhere(self, kind: tuple[int, Amounts]) -> bool:
+        if kind not in self._possible:
+            mask, request = kind
+            self._possible[kind] = bool(self._whole.fitting(self._ladders[request], self._matches[mask]))
+        return self._possible[kind]
+
+    def _launch(self, task: Task, unit: int) -> None:
+        self._index.put(unit, self._index.free[unit] - self._ladders.packing[task.request])
+        super()._launch(task, unit)
+
+    def _reuse(self, ended: Task, unit: int) -> None:
+        self._index.put(unit, self._index.free[unit] + self._ladders.packing[ended.request])
+        while self._waiting.length:
+            task = self._waiting.pop_fitting(self._constraints[unit], self._index.free[unit])
+            if task is None:
+                return
+            self._launch(task, unit)
+
+    def _drop(self, job: JobId) -> list[Task]:
+        return self._waiting.remove(lambda task: task.job == job)
+
+    def check(self) -> None:
+        """No machine has what a waiting task asks for."""
+        for mask, request in self._waiting.kinds():
+            fitting = self._index.fitting(self._ladders[request], self._matches[mask])
+            assert not fitting, f"machines {fitting:#x} could run what waits: {mask:#x}, {request}"
 
 
 class Node(Component):
@@ -153,7 +229,8 @@ class Node(Component):
 
 def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     """Components for a cluster."""
-    components: dict[Address, Component] = {"oracle/0": Scheduler(cluster)}
+    scheduler = VectorScheduler(cluster) if cluster.resources else Scheduler(cluster)
+    components: dict[Address, Component] = {"oracle/0": scheduler}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node()
@@ -179,4 +256,5 @@ ORACLE = Architecture(
     build=build,
     hops=0,
     tolerates=frozenset({"duplication"}),
+    vectors=True,
 )

@@ -15,6 +15,7 @@ from volery.cli.options import (
     CostFile,
     Costs,
     Cutoff,
+    Dask,
     DelayUs,
     Durations,
     Force,
@@ -65,6 +66,7 @@ def compare(
     cost: Costs = None,
     costs: CostFile = None,
     processes: Processes = 1,
+    dask: Dask = None,
     output: KeepIn = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -84,7 +86,7 @@ def compare(
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
-    run_and_print(study, output, processes, force, as_json)
+    run_and_print(study, output, processes, force, as_json, dask=dask)
 
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
@@ -99,11 +101,15 @@ def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) ->
     return network
 
 
-def run_and_print(study: StudySpec, output: Path | None, processes: int, force: bool, as_json: bool) -> None:
+def run_and_print(
+    study: StudySpec, output: Path | None, processes: int, force: bool, as_json: bool, *, dask: str | None = None
+) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
 
     command = shlex.join(["volery", *sys.argv[1:]])
     with LiveProgress(silent=as_json) as watcher:
-        results = run_study(study, folder=output, processes=processes, force=force, watcher=watcher, command=command)
+        results = run_study(
+            study, folder=output, processes=processes, dask=dask, force=force, watcher=watcher, command=command
+        )
     print_results(results, as_json)

@@ -22,6 +22,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 Processes = Annotated[
     int, typer.Option("-p", "--processes", metavar="P", help="Runs at once, each in a process of its own.")
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="tcp://HOST:PORT", help="Run on the Dask cluster of this scheduler instead.", show_default=False
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Take over a folder that holds another study.")]
 
 

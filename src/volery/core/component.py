@@ -94,6 +94,7 @@ class Architecture(msgspec.Struct, frozen=True):
         build: components for a cluster, a configuration and random streams.
         hops: link delays between the submission of a task to an idle cluster and the moment its job is told done.
         tolerates: fault classes that the design bears ("loss", "duplication", "crash", "partition").
+        vectors: whether it places requests for several resources; otherwise it knows slots alone.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Architecture(msgspec.Struct, frozen=True):
     build: Callable[[Cluster, Any, Streams], Deployment]
     hops: int
     tolerates: frozenset[str] = frozenset()
+    vectors: bool = False
 
 
 def role_of(address: Address) -> str:

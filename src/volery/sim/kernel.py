@@ -21,12 +21,14 @@ from volery.core.costs import HostCosts
 from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
+from volery.core.resources import check_resources
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
 from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
 from volery.sim.submitter import FAR, Submitter
+from volery.sim.vectors import vector_port_class
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
@@ -111,15 +113,15 @@ class Kernel:
         door = Door.through(_checked(component)) if self.options.check else Door.of(component)
         role = role_of(address)
         if role not in self._port_classes:
-            self._port_classes[role] = port_class(self, self.routes_of(role))
+            plain = port_class(self, self.routes_of(role))
+            self._port_classes[role] = vector_port_class(plain, cluster) if cluster.resources else plain
         host = self._host_of.get(role)
         if host is not None:
             door = Door.through(host.entry(address, door))
         port = self._port_classes[role](address, door)
         machine = self._deployment.machines.get(address)
         if machine is not None:
-            port.machine = machine
-            port.idle = cluster.slots[machine]
+            port.stand_on(machine, cluster)
             port.lacks = self._lacks.setdefault(~cluster.constraints[machine], ~cluster.constraints[machine])
         cost = self.options.costs.get(role, 0)
         self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
@@ -442,8 +444,10 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
+        InputError: the tasks ask for other resources than the machines offer.
         Stalled: the design forgot a job.
     """
+    check_resources(trace, cluster)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster

@@ -28,7 +28,7 @@ from volery.study.claims import Judgement, Missing, judge
 from volery.study.experiments import Experiment, Population, Workload, find_input
 from volery.study.measures import SETTLED, InputMeasures, check_metric, constraint_statistics, value
 from volery.study.plan import PlannedRun, inputs_key, plan
-from volery.study.pool import Watcher, each_outcome
+from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.settled import Settled, settle
@@ -215,6 +215,7 @@ def reproduce(
     folder: Path,
     traces: Path,
     processes: int = 1,
+    dask: str | None = None,
     watcher: Watcher | None = None,
     only_finished: bool = False,
 ) -> Reproduction:
@@ -224,15 +225,14 @@ def reproduce(
         experiment: what to run.
         folder: where finished runs are kept.
         traces: where traces are.
-        processes, watcher: as in `volery.study.run_study`.
+        processes, dask, watcher: as in `volery.study.run_study`.
         only_finished: whether to take what is finished, run and measure nothing.
 
     Raises:
         InputError: when the experiment is wrong or the folder cannot be written.
         LostRunError: when a run's process died.
     """
-    if processes < 1:
-        raise InputError("processes", f"expected a number >= 1, not {processes}")
+    check_places(processes, dask)
     planned = plan_experiment(experiment, traces)
     store = _open(folder)
     found = Reproduction(experiment, planned, store)
@@ -248,7 +248,7 @@ def reproduce(
     for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
         rehearse(spec)
     try:
-        with closing(each_outcome(_by_input(waiting), processes, watcher)) as outcomes:
+        with closing(each_outcome(_by_input(waiting), processes, watcher, dask)) as outcomes:
             for run, outcome in outcomes:
                 found.finished[run.key] = store.write_run(run.key, outcome)
         _measure_inputs(found, only_finished)

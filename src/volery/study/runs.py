@@ -17,6 +17,7 @@ from volery import architectures, metrics, sim, workload
 from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND, SUBMITTER, Cluster
+from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
@@ -113,6 +114,7 @@ def build(run: RunSpec, cluster: Cluster) -> Deployment:
     """
     architecture = architectures.lookup(run.architecture)
     config = architectures.configure(architecture, run.parameters)
+    check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
     except InputError:

@@ -54,6 +54,12 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Stealing, msgspec.Meta(description="what an idle worker takes: the first group behind a long task, or any")
     ] = "behind-long"
     steal_attempts: Annotated[int, msgspec.Meta(ge=1, description="victims asked for each slot that falls idle")] = 10
+    steal_after_vain: Annotated[
+        bool,
+        msgspec.Meta(
+            description="a slot that was kept for a reservation in vain falls idle too, as one whose task ended"
+        ),
+    ] = True
     steal_max: Annotated[int, msgspec.Meta(ge=1, description="reservations taken at once")] = 10_000
     steal_free: Annotated[bool, msgspec.Meta(description="stealing takes no time, as in the authors' simulator")] = (
         False
@@ -125,6 +131,7 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deploymen
         general=general,
         stealing=config.stealing,
         steal_attempts=config.steal_attempts,
+        steal_after_vain=config.steal_after_vain,
         steal_max=config.steal_max,
         sticky=config.sticky,
         order=config.order,

@@ -11,10 +11,7 @@ from volery.architectures.hybrid.messages import (
     CentralTasks,
     Dropped,
     Ended,
-    Kill,
     LongProbe,
-    NoTask,
-    TaskRequest,
     Vector,
     VectorRequest,
     WithdrawJob,
@@ -22,6 +19,7 @@ from volery.architectures.hybrid.messages import (
 from volery.core.component import Component
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.match import Matches, positions, vector_bytes
+from volery.policies.reservations import Kill, NoTask, TaskRequest, by_needs
 from volery.policies.waiting import LeastWait, Units
 
 MEMO_MAX = 256
@@ -98,9 +96,7 @@ class Central(Component):
         if message.number <= self._seen.get(source, 0):
             return
         self._seen[source] = message.number
-        groups: dict[int, list[Task]] = {}
-        for task in reversed(message.tasks):
-            groups.setdefault(task.constraints, []).append(task)
+        groups = by_needs(message.tasks)
         for needs in reversed(groups):
             self._place(groups[needs], needs, message.short, message.estimate_us, now)
 
