@@ -98,9 +98,16 @@ def claim_text(claim: Claim) -> str:
         if part
     )  # fmt: skip
     allowed = [f"{claim.percent:g} %"] * bool(claim.percent)
-    allowed += [amount(claim.left.metric, claim.margin)] * bool(claim.margin)
+    allowed += [_margin(claim)] * bool(claim.margin)
     tolerance = f" \u00b1 {' + '.join(allowed)}" if allowed else ""
     return f"{left} {claim.relation} {target}{tolerance}"
+
+
+def _margin(claim: Claim) -> str:
+    """The absolute tolerance; that of a share in points, since percent are relative."""
+    if unit(claim.left.metric) == "%":
+        return f"{100 * claim.margin:g} percentage points"
+    return amount(claim.left.metric, claim.margin)
 
 
 def _of(labels: Sequence[str]) -> str:
