@@ -13,9 +13,14 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "megha:eager_retry=false": {},
     "megha:match=min-constraints": {"gms": "3", "lms": "2", "batch_max": "3", "heartbeat_s": "0.05"},
     "central:match=min-constraints": {},
+    "megha-2021:match=random": {"updates": "deltas", "batch_max": "100", "heartbeat_s": "0.5", "gms": "2"},
+    "megha-2021:match=best-fit": {"eager_retry": "false", "rescheduling": "head", "heartbeat_s": "0.2"},
+    "megha-2021:completion_notice=twice": {"updates": "deltas", "repartition": "false", "lms": "2"},
     "pigeon:groups=4": {"reserved": "1", "weight": "3", "match": "min-constraints"},
     "pigeon:weight=0": {"groups": "3", "reserved": "0"},
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},
+    "oracle:order=drf": {"shares": "a:3+b:1"},
+    "oracle:order=hdrf": {"shares": "a:3+org:2(b:1+c:4)"},
     "sparrow:late_binding=false": {"queue": "fair"},
     "sparrow:sampling=per-task": {"schedulers": "3", "cancellation": "false", "replacement": "true"},
     "sparrow:queue=priority": {"schedulers": "1", "probe_ratio": "1.05", "constrained_ratio": "4"},
@@ -29,6 +34,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
+    "phoenix:heartbeat_s=0.02": {"crv_threshold": "0.02", "wait_load": "0", "cutoff_s": "0.2", "schedulers": "2"},
+    "phoenix:reorder_max=1": {"crv_threshold": "0", "wait_load": "0.1", "heartbeat_s": "0.1", "order": "fifo"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
 }
 

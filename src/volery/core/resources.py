@@ -15,10 +15,13 @@ from volery.core.model import AMOUNT_BITS, AMOUNT_MAX, Amounts, Cluster
 from volery.core.trace import Trace
 
 FIELD_BITS: Final = AMOUNT_BITS + 1
+SLOT: Final[Amounts] = (1,)
 
 
 class Packing(dict[Amounts, int]):
     """Amounts -> one integer; looked up once per task, so the amounts that were asked for are remembered.
+
+    Slots are one resource, and a task without amounts takes one of them.
 
     `left = free - packing[request]` fits where `left & guards == guards`, and is then what stays free.
 
@@ -41,6 +44,8 @@ class Packing(dict[Amounts, int]):
         return packed
 
     def _pack(self, amounts: Sequence[int]) -> int:
+        if not amounts and self._count == 1:
+            amounts = SLOT
         if len(amounts) != self._count:
             raise ValueError(f"{tuple(amounts)} has {len(amounts)} amounts where there are {self._count} resources")
         if min(amounts) < 0 or max(amounts) > AMOUNT_MAX:
@@ -72,7 +77,7 @@ def check_resources(trace: Trace, cluster: Cluster) -> None:
     if not trace.resources:
         problem = f"its tasks take one slot each where machines offer {offered}; give --requests a model that asks"
     elif not cluster.resources:
-        problem = f"its tasks ask for {asked} where machines have slots; give --capacity or --slot-request"
+        problem = f"its tasks ask for {asked} where machines have slots; give --capacity"
     else:
         problem = f"its tasks ask for {asked} where machines offer {offered}; both must name the same, in one order"
     raise InputError(trace.name, problem)

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from volery.core.model import AMOUNT_BITS, AMOUNT_MAX, Amounts
-from volery.core.resources import FIELD_BITS, Packing
+from volery.core.resources import FIELD_BITS, SLOT, Packing
 from volery.policies.match import bytes_vector, positions
 
 Choice = Literal["first", "random", "best-fit"]
@@ -69,7 +69,7 @@ class Ladders(dict[Amounts, Need]):
         self.rungs = [ladder(largest) for largest in self._largest]
 
     def __missing__(self, request: Amounts) -> Need:
-        asked = [(k, amount) for k, amount in enumerate(request) if amount]
+        asked = [(k, amount) for k, amount in enumerate(request or SLOT) if amount]
         above = tuple([(k, bisect_left(self.rungs[k], amount)) for k, amount in asked])
         below = tuple([(k, bisect_right(self.rungs[k], amount) - 1) for k, amount in asked])
         possible = all(rung < len(self.rungs[k]) for k, rung in above)

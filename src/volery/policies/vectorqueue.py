@@ -73,8 +73,15 @@ class VectorQueue:
             offered: the constraints that the machine meets.
             free: what it has free, packed and guarded.
         """
-        slot = self._first_by_loop(offered, free) if len(self._lines) <= LOOP_MAX else self._first(offered, free)
+        slot = self._place(offered, free)
         return None if slot < 0 else self._take(slot)
+
+    def any_fitting(self, offered: int, free: int) -> bool:
+        """Whether `pop_fitting` would find a task."""
+        return self._place(offered, free) >= 0
+
+    def _place(self, offered: int, free: int) -> int:
+        return self._first_by_loop(offered, free) if len(self._lines) <= LOOP_MAX else self._first(offered, free)
 
     def _first_by_loop(self, offered: int, free: int) -> int:
         guards, best, chosen = self._packing.guards, NO_LINE, -1
@@ -120,9 +127,10 @@ class VectorQueue:
             slot = self._slots[kind] = len(self._lines)
             self._lines.append(deque())
             self._packed.append(self._packing[task.request])
+            amounts = self._packing.amounts(self._packed[slot])
             if slot == len(self._masks):
-                self._lengthen(len(task.request))
-            self._masks[slot], self._heads[slot], self._amounts[:, slot] = task.constraints, number, task.request
+                self._lengthen(len(amounts))
+            self._masks[slot], self._heads[slot], self._amounts[:, slot] = task.constraints, number, amounts
         return self._lines[slot]
 
     def _settle(self, slot: int, kind: Kind) -> None:

@@ -23,6 +23,8 @@ WIDE = 118
 """From this width on, delays and costs stand in one table."""
 LABEL_WIDTH = 20
 """Of the architecture column in a narrow terminal: what six durations leave of 80 columns."""
+BEST_COLUMNS = 46
+"""What the ranking takes beside its two columns of labels."""
 STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
 BOOTSTRAP = (
     f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds; nothing is called lower or "
@@ -86,6 +88,7 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     if unsatisfiable := {run.unsatisfiable_tasks for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
+        found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
@@ -190,11 +193,11 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
         table.add_column(name, overflow="fold", min_width=8)
         table.add_column("mean", justify="right", no_wrap=True)
 
+    room = LABEL_WIDTH if width < WIDE else (width - BEST_COLUMNS) // 2
+
     def listed(labels: Sequence[str], sign: str = "") -> str:
-        lines = [(sign, label) for label in labels]
-        if width < WIDE:
-            broken = (_broken(label, LABEL_WIDTH - len(sign)) for label in labels)
-            lines = [(sign if not place else " " * len(sign), line) for b in broken for place, line in enumerate(b)]
+        broken = (_broken(label, room - len(sign)) for label in labels)
+        lines = [(sign if not place else " " * len(sign), line) for b in broken for place, line in enumerate(b)]
         return "\n".join(before + line for before, line in lines)
 
     before = ""

@@ -104,8 +104,9 @@ class Kernel:
         self._slow_network = bool(network.jitter_us) or options.faults != Faults()
         self.submitter = Submitter(self, deployment.entry)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
-        hosts = [(costs.roles, Host(self, costs)) for costs in options.hosts.values()]
-        self._host_of = {role: host for roles, host in hosts for role in roles if role != SUBMITTER}
+        self._host_costs = {role: costs for costs in options.hosts.values() for role in costs.roles}
+        shared = [(costs.roles, Host(self, costs)) for costs in options.hosts.values() if not costs.each]
+        self._host_of = {role: host for roles, host in shared for role in roles if role != SUBMITTER}
         for address, component in deployment.components.items():
             self._install(address, component, cluster)
 
@@ -116,6 +117,8 @@ class Kernel:
             plain = port_class(self, self.routes_of(role))
             self._port_classes[role] = vector_port_class(plain, cluster) if cluster.resources else plain
         host = self._host_of.get(role)
+        if host is None and role in self._host_costs:
+            host = Host(self, self._host_costs[role])
         if host is not None:
             door = Door.through(host.entry(address, door))
         port = self._port_classes[role](address, door)

@@ -8,6 +8,7 @@ A task whose worker dies is run again elsewhere, by Dask's scheduler.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import threading
 import time
@@ -34,6 +35,7 @@ BEGUN: Final = "begun"
 LOADED_S: Final = time.time()
 """When this process loaded its code; sources that are younger are not what it runs."""
 
+_log = logging.getLogger("distributed.client")
 _alone = threading.Lock()
 """A worker may have several threads, but runs one run at a time: they share the inputs of the run before, and the
 interpreter; and memory is measured by process."""
@@ -74,11 +76,17 @@ class DaskOutcomes:
         self._begun: set[str] = set()
         self._pending: dict[str, Any] = {}
         self._arrivals: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        self._client = _connect(address)
+        self._level = _log.level
+        _log.setLevel(logging.CRITICAL)  # it would tell of a lost scheduler by a traceback, where we have a sentence
+        try:
+            self._client = _connect(address)
+        except BaseException:
+            _log.setLevel(self._level)
+            raise
         try:
             self._check_workers()
         except BaseException:
-            self._client.close()
+            self.close()
             raise
         self._outcomes = self._each()
 
@@ -95,6 +103,7 @@ class DaskOutcomes:
         with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to cancel
             self._client.cancel(list(self._pending.values()), force=True)
         self._client.close()
+        _log.setLevel(self._level)
 
     def _check_workers(self) -> None:
         names = sorted({run.spec.architecture for run in self._runs.values()})

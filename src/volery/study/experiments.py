@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from volery.core.costs import HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.study.analysis import parse_analysis
 from volery.study.claims import Claim, Name, Side
@@ -69,6 +70,17 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: AtLeastOne | None = None
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
+    requests: Name = "none"
+    capacity: str = ""
+
+
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What messages and work cost in every run of an experiment, as in `volery.study.spec.Setting`."""
+
+    delay_us: AtLeastZero = 500
+    links: dict[str, AtLeastZero] = {}
+    costs: dict[str, AtLeastZero] = {}
+    hosts: dict[str, HostCosts] = {}
 
 
 class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,10 +99,10 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         paper: key in papers.toml.
         figure: what the paper calls it.
         architectures: label -> architecture, or reading of the paper -> architecture.
+        network: of every run.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         columns: metrics of a run that the table shows, in place of the usual ones.
         settled: which jobs count in `settled` measures.
-        delay_us: of every message, in place of the study's default.
         name: of the file; it is set on reading.
     """
 
@@ -107,7 +119,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     table: bool = True
     columns: tuple[Name, ...] = ()
     settled: Window | None = None
-    delay_us: AtLeastZero | None = None
+    network: Network = Network()
     name: str = ""
 
     @property

@@ -83,7 +83,7 @@ def _rehearse(runs: Sequence[PlannedRun]) -> None:
     built: dict[tuple[Any, ...], frozenset[str]] = {}
     for run in runs:
         spec = run.spec
-        key = (run.choice.label, spec.workers, spec.slots, spec.cutoff_s)
+        key = (run.choice.label, spec.workers, spec.slots, spec.cutoff_s, spec.capacity, spec.slot_request)
         if key not in built:
             built[key] = rehearse(spec)
     roles = frozenset().union(*built.values())

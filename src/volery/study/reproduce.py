@@ -67,10 +67,12 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
     chosen = {label: _architecture(text, places[label]) for label, text in variants}
     for number, workload in enumerate(experiment.workload):
         for population in experiment.population:
-            axes = _axes(workload, population, traces, experiment.delay_us)
+            axes = _axes(workload, population, traces)
             if isinstance(axes, Missing):
                 found.missing[workload.label, population.label] = axes
                 continue
+            network = msgspec.to_builtins(experiment.network)
+            axes |= {name: [value] for name, value in network.items()}
 
             def place(axis: str, _: int | None, number: int = number) -> str:
                 return f"{experiment.name}.workload[{number}].{axis}"
@@ -102,15 +104,13 @@ def _labelled(run: PlannedRun, label: str) -> PlannedRun:
     return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, label=label))
 
 
-def _axes(
-    workload: Workload, population: Population, traces: Path, delay_us: int | None
-) -> dict[str, list[Any]] | Missing:
+def _axes(workload: Workload, population: Population, traces: Path) -> dict[str, list[Any]] | Missing:
     """The setting of a workload on a population, as axes of one value each."""
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    given = {name: getattr(workload, name) for name in
-             ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals")}  # fmt: skip
+    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity")
+    given = {name: getattr(workload, name) for name in fields}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:
         machines = find_input(population.machines, traces)
@@ -119,8 +119,6 @@ def _axes(
         given |= {"machines": str(machines), "population": None}
     if workload.constraints == "none":
         given |= {"machines": None, "population": None}
-    if delay_us is not None:
-        given["delay_us"] = delay_us
     return {name: [setting] for name, setting in given.items()}
 
 

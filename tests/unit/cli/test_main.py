@@ -251,3 +251,12 @@ def test_the_demo_is_a_comparison_that_ends_well(command: Command, tmp_path: Pat
     ended = command("demo", "-o", tmp_path)
     assert ended.status == 0
     assert f"report:  {tmp_path / 'report.html'}" in ended.out
+
+
+def test_why_answers_from_a_folder_in_words_and_as_json(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    assert command("compare", "megha", *WORK, "-o", folder, "--why", "--json").status == 0
+    assert "refused" in command("why", "--in", folder).out
+    assert "Task 2/" in command("why", "2", "--in", folder).out
+    assert command("why", "2/1", "--in", folder, "--json").json["task"]["place"] == 1
+    assert command("why", "99", "--in", folder).status == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.architectures.parts import SUBMITTER, messages, submit, tasks
 
-from volery.core.events import JobDone
+from volery.core.events import Counted, JobDone
 from volery.policies.reservations import Completed, ReservingScheduler, Withdraw, by_needs
 from volery.sim.recording import Observed, RecordingPort, Sent
 
@@ -55,6 +55,6 @@ def test_a_repeated_result_counts_once_and_the_last_one_answers_and_reports() ->
     scheduler.handle(Completed(1, 0, 2), "node/1", 9)
     effects = port.drain()
     facts = [effect.fact for effect in effects if isinstance(effect, Observed)]
-    assert [(fact.name, getattr(fact, "amount", 0)) for fact in facts] == [("blocked_us", 42)]
+    assert facts == [Counted("blocked_us", 42)]
     answers = messages([(e.to, e.message) for e in effects if isinstance(e, Sent)], JobDone)
     assert answers == [(SUBMITTER, JobDone(0))]

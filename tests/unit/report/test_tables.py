@@ -132,6 +132,9 @@ class TestManyArchitectures:
         assert rows[3].split()[:5] == ["all", "median", "delay", "megha", "1.56"]
         assert "megha:gms=10,lms=10" in rows[3]
         assert [row.split()[0] for row in rows if row.lstrip().startswith("= ")] == ["="] * 2
+        for width in (80, 120, 140, 200):
+            ranking = plain(spread(10), width=width).partition("Who is lowest at what")[2]
+            assert all(piece in ranking for label in TEN for piece in re.findall(r"[^:,=]+", label))
         assert "Who is lowest" not in plain(spread(2)), "two need no ranking"
         assert "Who is lowest" not in plain(spread(3, seeds=1)), "one seed tells nothing apart"
 

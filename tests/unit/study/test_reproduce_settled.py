@@ -19,7 +19,7 @@ paper = "test"
 figure = "Figure 0"
 seeds = [0, 1, 2]
 columns = ["settled.load", "settled.queueing_s"]
-delay_us = 0
+network = { delay_us = 0 }
 pictures = ["analysis"]
 
 [quick]

@@ -47,11 +47,14 @@ class Layout:
         self.short_machines = [machine for machine, only in enumerate(short_only) if only]
         self.machine_of_unit = np.repeat(np.arange(len(slots)), slots)
 
-    def without_long(self, vector: bytes) -> list[int]:
-        """The machines that no bit is set for, and the short-only ones."""
-        bits = np.unpackbits(np.frombuffer(vector, dtype=np.uint8), bitorder="little", count=len(self.nodes))
-        roomy: list[int] = np.flatnonzero((bits == 0) | np.array(self.short_only, dtype=bool)).tolist()
-        return roomy
+    def without_long(self, vector: bytes) -> tuple[list[int], bytes]:
+        """The machines that no bit is set for, and the short-only ones; as a list, and as a byte per machine."""
+        # numpy pads what is too short with zeros, but an empty vector with whatever was in memory
+        octets = np.frombuffer(vector.ljust((len(self.nodes) + 7) // 8, b"\0"), dtype=np.uint8)
+        bits = np.unpackbits(octets, bitorder="little", count=len(self.nodes))
+        roomy = (bits == 0) | np.array(self.short_only, dtype=bool)
+        listed: list[int] = np.flatnonzero(roomy).tolist()
+        return listed, roomy.tobytes()
 
     def units(self, needs: int, short: bool) -> Units:
         """The units that may run a task: long ones outside the short-only part, unless they fit nowhere else."""

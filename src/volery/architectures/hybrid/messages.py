@@ -108,9 +108,36 @@ class Vector(Message, frozen=True):
     vector: bytes
 
 
+class Demanded(Message, frozen=True):
+    """Scheduler or central > monitor: per constraint, how many of the tasks that wait here ask for it."""
+
+    counts: tuple[int, ...]
+
+
+class Crowded(Message, frozen=True):
+    """Worker > monitor: whether its estimated wait is above the threshold; it has changed."""
+
+    crowded: bool
+    wait_us: Time
+
+
+class Reorder(Message, frozen=True):
+    """Monitor > worker: tasks that ask for this constraint go first; -1: none does any more."""
+
+    constraint: int
+
+
+class Scarcity(Message, frozen=True):
+    """Monitor > scheduler: per constraint, demand over supply in thousandths (the CRV)."""
+
+    thousandths: tuple[int, ...]
+
+
 MESSAGES: frozenset[type[Message]] = frozenset(
     {
         Probe, LongProbe, TaskRequest, Assign, NoTask, Rejected, Withdraw, Steal, Stolen, Kill, Completed, Ended,
         CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector,
     }
 )  # fmt: skip
+
+PHOENIX_MESSAGES = MESSAGES | {Demanded, Crowded, Reorder, Scarcity}

@@ -117,7 +117,7 @@ class Scheduler(ReservingScheduler):
         self._batches: dict[int, Batch] = {}
         self._estimates: dict[JobId, Time] = {}
         self._vector = b""
-        self._roomy: list[int] | None = None
+        self._roomy: tuple[list[int], bytes] | None = None
         self._version = 0
         self._rejected = 0
 
@@ -199,14 +199,19 @@ class Scheduler(ReservingScheduler):
 
     def _without_long(self, needs: int) -> int:
         """A worker that has no long task as far as is known, short-only ones among them."""
-        roomy, constraints, random = self._roomy, self._layout.constraints, self._stream.random
-        if roomy is None:
-            roomy = self._roomy = self._layout.without_long(self._vector)
-        for _ in range(TRIES if roomy else 0):
-            worker = roomy[int(random() * len(roomy))]
-            if not needs & ~constraints[worker]:
+        random = self._stream.random
+        if self._roomy is None:
+            self._roomy = self._layout.without_long(self._vector)
+        roomy, has_room = self._roomy
+        if not needs:
+            return roomy[int(random() * len(roomy))] if roomy else self._short_only(needs)
+        fitting = self._sampler.suitable(needs)
+        for _ in range(TRIES):
+            worker = fitting[int(random() * len(fitting))]
+            if has_room[worker]:
                 return worker
-        return self._short_only(needs)
+        fitting = [worker for worker in fitting if has_room[worker]]
+        return fitting[int(random() * len(fitting))] if fitting else self._short_only(needs)
 
     def _short_only(self, needs: int) -> int:
         """A worker of the short-only part; where none fits, any that does."""

@@ -8,8 +8,8 @@ waits, or when what waits needs a saturated resource; it counts as it is. Withou
 
 Sums per organisation are kept from step to step, so that a decision costs O(depth log fanout) and one look at each
 distinct demand that waits. Where a decision finds that another demand has begun or ceased to fit, all users who wait
-with it are counted anew; where another set of resources is saturated, the whole tree is. With one resource, slots among
-them, neither happens: that is O(log n).
+with it are counted anew; where another set of resources is saturated, the whole tree is. With one resource of which all
+tasks take as much, slots above all, neither happens: that is O(log n).
 
 Shares are whole numbers of 2^-128; they are compared after rounding to 2^-64, so that what the roundings of division
 leave does not decide between equals. Ties go to who was named, or came, first. `tests/unit/policies/fairness` holds the
@@ -18,6 +18,7 @@ algorithm in rational numbers against this one.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import ClassVar, Final
@@ -102,6 +103,7 @@ class HierarchicalDrf:
         self._stale: dict[int, None] = {}
         self._root = self._node("", 1, None)
         self._grow(self._root, tree.members if tree is not None else ())
+        self._count_all()
 
     def _node(self, name: str, weight: int, parent: Node | None) -> Node:
         node = Node(len(self._nodes), name, weight, parent, len(self._capacity))
@@ -174,7 +176,7 @@ class HierarchicalDrf:
                 chosen = leaf.name
             else:
                 leaf.passed = True
-                self._count(leaf)
+                self._count((leaf.number,))
                 passed.append(leaf)
         for leaf in passed:
             leaf.passed = False
@@ -204,8 +206,7 @@ class HierarchicalDrf:
                     if fit != before[demand]:
                         self._stale.update(self._waiting[demand])
             self._seen_free = self._free
-        for number in self._stale:
-            self._count(self._nodes[number])
+        self._count(self._stale)
         self._stale.clear()
         return not self._root.blocked
 
@@ -230,23 +231,24 @@ class HierarchicalDrf:
             if node.parent is not None:
                 self._enter(node.parent, node)
 
-    def _count(self, leaf: Node) -> None:
-        """Count a user and the organisations above it, as far up as anything changes."""
-        node = leaf
-        while True:
+    def _count(self, leaves: Iterable[int]) -> None:
+        """Count users and the organisations above them, each once and as far up as anything changes."""
+        pending = sorted({-number for number in leaves})  # children before parents, who have the lower numbers
+        known = set(pending)
+        while pending:
+            node = self._nodes[-heapq.heappop(pending)]
             was_blocked, was_share, was_amounts = node.blocked, node.share, node.amounts
             self._measure(node)
             if node.parent is None:
                 return
-            if (
-                node.scaled is not None
-                and (node.blocked, node.share, node.amounts) == (was_blocked, was_share, was_amounts)
-            ):  # fmt: skip
-                return
             if node.scaled is not None:
+                if (node.blocked, node.share, node.amounts) == (was_blocked, was_share, was_amounts):
+                    continue
                 self._leave(node.parent, node, was_blocked)
             self._enter(node.parent, node)
-            node = node.parent
+            if -node.parent.number not in known:
+                known.add(-node.parent.number)
+                heapq.heappush(pending, -node.parent.number)
 
     def _measure(self, node: Node) -> None:
         """What a node uses in shares, its own share, and whether it is blocked."""
@@ -262,8 +264,9 @@ class HierarchicalDrf:
             node.amounts = [
                 (units << SHARE_BITS) // whole for units, whole in zip(node.used, self._capacity, strict=True)
             ]
-        growing = self._saturated if self.rescales and self.spares_blocked else ()
-        counted = [units for units, full in zip(node.amounts, growing, strict=False) if not full]
+        counted = node.amounts
+        if self.rescales and self.spares_blocked:
+            counted = [units for units, full in zip(node.amounts, self._saturated, strict=True) if not full]
         node.share = max(counted or node.amounts)
 
     def _rescaled(self, child: Node) -> bool:
@@ -301,8 +304,7 @@ class HierarchicalDrf:
             assert min(leaf.used) >= 0, f"{leaf.name} uses {leaf.used}"
             total = plus(total, leaf.used)
         assert total == self._capacity, f"{total} in all, of {self._capacity}"
-        for number in self._stale:
-            self._count(self._nodes[number])
+        self._count(self._stale)
         self._stale.clear()
         kept = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]
         self._count_all()

@@ -19,7 +19,11 @@ class FairOrder(Protocol):
     """
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """What the user's next task asks for; None: nothing waits."""
+        """What the user's next task asks for; None: nothing waits.
+
+        Raises:
+            ValueError: it has not as many amounts as there are resources, or a negative one.
+        """
 
     def choose(self, accepts: Accepts | None = None) -> str | None:
         """The user to serve next among those who want something that is free; None when there is none.
@@ -50,7 +54,13 @@ def filling(
         order: decides; what it has launched before stays.
         demands: per user, what each of its tasks takes. Orders whose ties go to who came first see them in this order.
         tasks: per user, how many wait; None: no end of them.
+
+    Raises:
+        ValueError: when a task takes nothing: there would be no end.
     """
+    for user, demand in demands.items():
+        if not any(demand):
+            raise ValueError(f"the tasks of {user!r} take nothing; filling would never end")
     left = dict(tasks) if tasks is not None else None
     for user, demand in demands.items():
         order.wants(user, demand if left is None or left.get(user) else None)

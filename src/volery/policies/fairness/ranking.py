@@ -32,6 +32,13 @@ class Ranking:
         for _, member in reversed(self._sorted):
             yield member
 
+    def __bool__(self) -> bool:
+        return bool(self._sorted)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(key, member), lowest first: the list itself, not to be changed."""
+        return self._sorted
+
     def first(self) -> int:
         """The member of the lowest key; there has to be one."""
         return self._sorted[0][1]

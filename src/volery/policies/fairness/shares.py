@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from operator import le
 from typing import Final
 
 Resources = tuple[int, ...]
@@ -30,10 +31,7 @@ def minus(one: Resources, other: Resources) -> Resources:
 
 def fits(demand: Resources, free: Resources) -> bool:
     """Whether there is enough of everything."""
-    for wanted, left in zip(demand, free, strict=True):  # noqa: SIM110 - a generator costs more than the comparisons
-        if wanted > left:
-            return False
-    return True
+    return all(map(le, demand, free))
 
 
 def dominant_share(used: Resources, capacity: Resources) -> Fraction:
@@ -58,11 +56,11 @@ def checked_capacity(capacity: Sequence[int]) -> Resources:
 
 
 def checked_demand(demand: Resources, capacity: Resources) -> Resources:
-    """A task's demand, which has as many resources as the capacity and takes something.
+    """A demand, which has as many resources as the capacity.
 
     Raises:
-        ValueError: otherwise: a task that takes nothing would be served for ever.
+        ValueError: otherwise.
     """
-    if len(demand) != len(capacity) or min(demand) < 0 or not any(demand):
-        raise ValueError(f"{demand} is no demand on {len(capacity)} resources: give each >= 0, and one > 0")
+    if len(demand) != len(capacity) or min(demand) < 0:
+        raise ValueError(f"{demand} is no demand on {len(capacity)} resources: give each of them, >= 0")
     return demand

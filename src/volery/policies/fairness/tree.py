@@ -89,8 +89,12 @@ def _member(name: Any, entry: Any, place: str, depth: int) -> Sharer:
 
 def _weight(value: Any, place: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= WEIGHT_MAX:
-        raise InputError(place, f"{value!r} is not a weight: give a whole number from 1 to {WEIGHT_MAX}")
+        raise _no_weight(value, place)
     return value
+
+
+def _no_weight(value: Any, place: str) -> InputError:
+    return InputError(place, f"{value!r} is not a weight: give a whole number from 1 to {WEIGHT_MAX}")
 
 
 def parse_shares_text(text: str, place: str = "shares") -> Sharer:
@@ -133,5 +137,7 @@ def _entry(tokens: list[str], level: dict[str, Any], text: str, place: str) -> d
     if tokens[-1:] == [":"]:
         tokens.pop()
         number = tokens.pop() if tokens else ""
-        entry["weight"] = int(number) if number.isascii() and number.isdigit() and len(number) < 12 else number
+        if not (number.isascii() and number.isdigit() and len(number) < 12):
+            raise _no_weight(number, f"{place}.{name}")
+        entry["weight"] = int(number)
     return entry
