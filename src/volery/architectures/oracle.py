@@ -4,19 +4,32 @@ Roles    Scheduler (one, sees every slot at once), Node (one per machine).
 Flow     Submit > Launch > Completed, all without delay.
 Deviates No published system; the "central FIFO" and "ideal" of the papers' comparisons. First come first served among
          the tasks that fit; minimum constraints first, and where tasks ask for several resources, best fit first. Small
-         tasks may overtake large ones for ever.
+         tasks may overtake large ones for ever. With `order`, users take turns by Dominant Resource Fairness (Ghodsi
+         et al., NSDI 2011; Bhattacharya et al., SoCC 2013), without preemption.
 """
 
 from __future__ import annotations
 
+from typing import Annotated, Any, Literal
+
 import msgspec
 
 from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
 from volery.core.events import Cancel, Measured, MoreTasks, Submit, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.capacity import CapacityIndex, Ladders
+from volery.policies.fairness import (
+    FairLines,
+    FairOrder,
+    FairQueue,
+    FairVectorQueue,
+    HierarchicalDrf,
+    WeightedDrf,
+    parse_shares_text,
+)
 from volery.policies.jobs import JobLedger
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queueing import ConstraintQueue
@@ -43,7 +56,18 @@ class Kill(Message, frozen=True):
 
 
 class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The yardstick has no parameters."""
+    """Parameters of the yardstick."""
+
+    order: Annotated[
+        Literal["fifo", "drf", "hdrf"],
+        msgspec.Meta(
+            description="whose task a freed slot takes: the oldest, or that of the user who is poorest by DRF"
+        ),
+    ] = "fifo"
+    shares: Annotated[
+        str,
+        msgspec.Meta(description="weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)"),
+    ] = ""
 
 
 class Scheduler(Component):
@@ -58,7 +82,7 @@ class Scheduler(Component):
         self._constraints = [cluster.constraints[machine] for machine in machines]
         self._matches = Matches(self._constraints, Anchors(cluster.constraints))
         self._free = self._matches.every
-        self._queue = ConstraintQueue()
+        self._queue: ConstraintQueue | FairQueue = ConstraintQueue()
         self._running: dict[TaskId, tuple[Task, int]] = {}
         self._launches = 0
 
@@ -153,7 +177,7 @@ class VectorScheduler(Scheduler):
         self._whole = CapacityIndex(capacities, self._ladders)
         self._index = self._whole.copy()
         self._possible: dict[tuple[int, Amounts], bool] = {}
-        self._waiting = VectorQueue(self._ladders.packing)
+        self._waiting: VectorQueue | FairVectorQueue = VectorQueue(self._ladders.packing)
 
     def _queued(self) -> int:
         return self._waiting.length
@@ -202,6 +226,54 @@ class VectorScheduler(Scheduler):
             assert not fitting, f"machines {fitting:#x} could run what waits: {mask:#x}, {request}"
 
 
+class TakingTurns(Scheduler):
+    """Users take turns: what comes free goes to the poorest user with a task that fits, to its oldest such task."""
+
+    __slots__ = ()
+    _fair: FairLines[Any]
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Note whose job it is, and schedule it."""
+        self._fair.belongs(message.job.id, message.job.user)
+        super().on_submit(message, source, now)
+
+    def _launch(self, task: Task, unit: int) -> None:
+        self._fair.launched(task)
+        super()._launch(task, unit)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Take what the task had off its user's account before it is used again."""
+        running = self._running.get(message.task)
+        if running is not None:
+            self._fair.ended(running[0])
+        super().on_completed(message, source, now)
+
+    def check(self) -> None:
+        """As for first come first served; and what users hold is what runs."""
+        super().check()
+        self._fair.check()
+
+
+class FairScheduler(TakingTurns):
+    """Over slots."""
+
+    __slots__ = ("_fair",)
+
+    def __init__(self, cluster: Cluster, order: FairOrder) -> None:
+        super().__init__(cluster)
+        self._fair = self._queue = FairQueue(order)
+
+
+class FairVectorScheduler(TakingTurns, VectorScheduler):
+    """Over several resources."""
+
+    __slots__ = ("_fair",)
+
+    def __init__(self, cluster: Cluster, order: FairOrder) -> None:
+        super().__init__(cluster)
+        self._fair = self._waiting = FairVectorQueue(order, self._ladders.packing)
+
+
 class Node(Component):
     """One worker machine."""
 
@@ -227,10 +299,35 @@ class Node(Component):
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
 
 
+def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
+    if config.order == "fifo":
+        if config.shares:
+            raise InputError("oracle:shares", "first come first served knows no shares; give order=drf or order=hdrf")
+        return VectorScheduler(cluster) if cluster.resources else Scheduler(cluster)
+    order = _order(cluster, config)
+    return FairVectorScheduler(cluster, order) if cluster.resources else FairScheduler(cluster, order)
+
+
+def _order(cluster: Cluster, config: OracleConfig) -> FairOrder:
+    capacity: tuple[int, ...] = (cluster.slot_count,)
+    if cluster.resources:
+        capacity = tuple([max(1, sum(column)) for column in zip(*cluster.capacities, strict=True)])
+    tree = parse_shares_text(config.shares, "oracle:shares") if config.shares else None
+    if config.order == "hdrf":
+        return HierarchicalDrf(capacity, tree)
+    members = tree.members if tree is not None else ()
+    if any(member.members for member in members):
+        raise InputError("oracle:shares", "drf shares between users alone; give order=hdrf for a tree")
+    return WeightedDrf(capacity, {member.name: member.weight for member in members})
+
+
 def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    """Components for a cluster."""
-    scheduler = VectorScheduler(cluster) if cluster.resources else Scheduler(cluster)
-    components: dict[Address, Component] = {"oracle/0": scheduler}
+    """Components for a cluster.
+
+    Raises:
+        InputError: when the shares are not a list of weights, or not one that the order knows how to use.
+    """
+    components: dict[Address, Component] = {"oracle/0": _scheduler(cluster, config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node()
@@ -245,7 +342,9 @@ ORACLE = Architecture(
     messages=frozenset({Launch, Kill, Completed}),
     stages={
         Stage.J1: Realisation("Scheduler.on_submit"),
-        Stage.T2: Realisation("Scheduler.on_completed", "full", "first come first served among the tasks that fit"),
+        Stage.T2: Realisation(
+            "Scheduler.on_completed", "full", "first come first served, drf or hdrf, among those that fit"
+        ),
         Stage.T4: Realisation("Scheduler._launch"),
         Stage.T7: Realisation("Scheduler.on_completed"),
         Stage.R1: Realisation("Scheduler._schedule", "full", "every slot, exactly"),

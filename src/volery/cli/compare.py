@@ -16,6 +16,7 @@ from volery.cli.options import (
     CostFile,
     Costs,
     Cutoff,
+    Dask,
     DelayUs,
     Durations,
     Force,
@@ -30,6 +31,8 @@ from volery.cli.options import (
     Seeds,
     SlotRequest,
     Slots,
+    Users,
+    Why,
     Workers,
     Workload,
     whole_numbers,
@@ -43,8 +46,8 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
-    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "delay_us": "--delay-us",
-    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
+    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "users": "--users",
+    "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
     "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
@@ -63,6 +66,7 @@ def compare(
     jobs: Jobs = None,
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
+    users: Users = None,
     delay_us: DelayUs = None,
     jitter_us: JitterUs = 0,
     link: Links = None,
@@ -72,8 +76,10 @@ def compare(
     capacity: Capacity = "",
     slot_request: SlotRequest = "",
     processes: Processes = 1,
+    dask: Dask = None,
     output: KeepIn = None,
     force: Force = False,
+    why: Why = False,
     as_json: AsJson = False,
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
@@ -86,13 +92,13 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "jitter_us": jitter_us, "requests": requests, "capacity": capacity, "slot_request": slot_request,
-            **network,
+            "users": users, "jitter_us": jitter_us, "requests": requests, "capacity": capacity,
+            "slot_request": slot_request, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
-    run_and_print(study, output, processes, force, as_json)
+    run_and_print(study, output, processes, force, as_json, dask=dask, why=why)
 
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
@@ -107,11 +113,25 @@ def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) ->
     return network
 
 
-def run_and_print(study: StudySpec, output: Path | None, processes: int, force: bool, as_json: bool) -> None:
+def run_and_print(
+    study: StudySpec,
+    output: Path | None,
+    processes: int,
+    force: bool,
+    as_json: bool,
+    *,
+    dask: str | None = None,
+    why: bool = False,
+) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
+    from volery.study.why import explaining
 
+    if why:
+        study = explaining(study)
     command = shlex.join(["volery", *sys.argv[1:]])
     with LiveProgress(silent=as_json) as watcher:
-        results = run_study(study, folder=output, processes=processes, force=force, watcher=watcher, command=command)
+        results = run_study(
+            study, folder=output, processes=processes, dask=dask, force=force, watcher=watcher, command=command
+        )
     print_results(results, as_json)

@@ -22,6 +22,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 Processes = Annotated[
     int, typer.Option("-p", "--processes", metavar="P", help="Runs at once, each in a process of its own.")
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="tcp://HOST:PORT", help="Run on the Dask cluster of this scheduler instead.", show_default=False
+    ),
+]
+Why = Annotated[bool, typer.Option("--why", help="Keep why each task was placed, or not, for `volery why`.")]
 Force = Annotated[bool, typer.Option("--force", help="Take over a folder that holds another study.")]
 
 
@@ -84,6 +91,12 @@ Durations = Annotated[
 ]
 Arrivals = Annotated[
     str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
+]
+Users = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME:WEIGHT+...", help="Deal the jobs to users by weight, as q1:10+q2:25+q3:15.", show_default=False
+    ),
 ]
 DelayUs = Annotated[
     int | None, typer.Option(metavar="US", help="Delay of a message on any link. (500)", show_default=False)

@@ -22,6 +22,8 @@ MACHINES = 50
 CONSTRAINTS = 6
 NOWHERE = 1 << CONSTRAINTS
 """A constraint that no machine meets."""
+USERS = ("a", "b", "", "c", "a")
+"""Whose jobs they are, in turn; not everybody gives a name."""
 RESOURCES = ("cpu_milli", "memory_mb", "gpus")
 TOO_LARGE: Amounts = (1, 1 << 20, 0)
 """A request that no machine holds."""
@@ -111,7 +113,8 @@ def _mixed(name: str, stream: Random, jobs: int, instants: Sequence[Time], const
     arrivals = sorted(stream.choice(instants) for _ in range(jobs))
     sizes = [stream.choice((0, 1, 1, 1, 3, 7, stream.randint(8, 90))) for _ in range(jobs)]
     needs = [_needs(stream, size) for size in sizes] if constrained else ()
-    return trace_of(name, arrivals, [_durations(stream, size) for size in sizes], needs)
+    trace = trace_of(name, arrivals, [_durations(stream, size) for size in sizes], needs)
+    return msgspec.structs.replace(trace, user=tuple(USERS[j % len(USERS)] for j in range(jobs)))
 
 
 def _chunked(name: str, stream: Random) -> Trace:
@@ -122,7 +125,7 @@ def _chunked(name: str, stream: Random) -> Trace:
 
 
 def mixed_cases(seed: int = 0) -> list[Case]:
-    """Cases of some hundred tasks: with and without constraints, at leisure and in bursts."""
+    """Cases of some hundred tasks of several users: with and without constraints, at leisure and in bursts."""
     cases = []
     for name, jobs, span, constrained, slots_max in (
         ("plain", 60, 8 * SECOND, False, 1),

@@ -77,8 +77,15 @@ class VectorQueue:
             offered: the constraints that the machine meets.
             free: what it has free, packed and guarded.
         """
-        slot = self._first_by_loop(offered, free) if len(self._lines) <= LOOP_MAX else self._first(offered, free)
+        slot = self._place(offered, free)
         return None if slot < 0 else self._take(slot)
+
+    def any_fitting(self, offered: int, free: int) -> bool:
+        """Whether `pop_fitting` would find a task."""
+        return self._place(offered, free) >= 0
+
+    def _place(self, offered: int, free: int) -> int:
+        return self._first_by_loop(offered, free) if len(self._lines) <= LOOP_MAX else self._first(offered, free)
 
     def _first_by_loop(self, offered: int, free: int) -> int:
         guards, best, chosen = self._packing.guards, NO_LINE, -1

@@ -14,6 +14,7 @@ from volery.core.component import Component, UnknownMessageError, unknown
 from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.trace import NEVER
+from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
 
 if TYPE_CHECKING:
@@ -173,7 +174,10 @@ class LabPort:
 
     def observe(self, fact: Fact) -> None:
         """Add the fact to the records."""
-        self.kernel.records.observe(fact)
+        if isinstance(fact, Decision):
+            self.kernel.records.decisions.note(self.kernel.now, self.address, fact)
+        else:
+            self.kernel.records.observe(fact)
 
 
 def port_class(kernel: Kernel, routes: Routes) -> type[LabPort]:

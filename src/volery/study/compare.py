@@ -38,6 +38,7 @@ def compare(
     jobs: int | None = None,
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
+    users: str | None = None,
     delay_us: int = 500,
     jitter_us: int = 0,
     links: Mapping[str, int] | None = None,
@@ -56,8 +57,9 @@ def compare(
     Args:
         architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
         seeds: how many (0, 1, ...), or which.
-        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, delay_us,
-            jitter_us, links, costs, hosts, requests, capacity, slot_request: as in `volery.study.spec.Setting`.
+        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, users,
+            delay_us, jitter_us, links, costs, hosts, requests, capacity, slot_request: as in
+            `volery.study.spec.Setting`.
         processes, folder, force, watcher: as in `volery.study.run_study`.
 
     Raises:
@@ -69,9 +71,9 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
-            "hosts": msgspec.to_builtins(dict(hosts or {})), "requests": requests, "capacity": capacity,
-            "slot_request": slot_request,
+            "users": users, "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}),
+            "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
+            "requests": requests, "capacity": capacity, "slot_request": slot_request,
         },
         seeds,
     )  # fmt: skip

@@ -21,7 +21,9 @@ from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
+from volery.metrics.why import decision_columns, task_columns
 from volery.study.plan import inputs_key
+from volery.study.settled import longest_wait_us
 from volery.study.spec import HOSTS, RunSpec
 
 CURVE_POINTS = 1000
@@ -51,14 +53,18 @@ class Outcome(msgspec.Struct):
     Args:
         summary: its measures.
         trace: its input.
-        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short.
+        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
         curve: columns time_s, utilisation.
+        decisions: what schedulers that explain themselves decided, see `metrics.why`; empty without any.
+        tasks: with them, what happened to each task.
     """
 
     summary: RunSummary
     trace: TraceFacts
     jobs: dict[str, Any]
     curve: dict[str, Any]
+    decisions: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -91,6 +97,7 @@ def read_inputs(run: RunSpec) -> Inputs:
     trace = workload.load_trace(
         run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs
     )
+    trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
     cluster = workload.load_cluster(
         run.workers,
@@ -173,7 +180,15 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     )
     table = metrics.job_table(records, cutoff_us)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return Outcome(summary, inputs.facts, job_columns(table), {"time_s": times / SECOND, "utilisation": fractions})
+    decisions = decision_columns(records)
+    return Outcome(
+        summary,
+        inputs.facts,
+        job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
+        {"time_s": times / SECOND, "utilisation": fractions},
+        decisions,
+        task_columns(records) if decisions else {},
+    )
 
 
 def job_columns(table: metrics.JobTable) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         jobs: only the first so many jobs of the trace; None: all.
         durations: "whole-seconds" cuts durations as the published simulators do.
         arrivals: "dephased" shifts equal arrivals by 10 ms as the published simulators do.
+        users: deals the jobs to users by weight, as `q1:10+q2:25+q3:15+q4:50`; None: as the trace says.
         cutoff_s: jobs whose mean task is at most this long are short; None: no split.
         delay_us: delay of a message on any link that nothing else is said about.
         jitter_us: mean of an exponential extra delay per message.
@@ -59,6 +60,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     jobs: AtLeastOne | None = None
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
+    users: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     delay_us: AtLeastZero = 500
     jitter_us: AtLeastZero = 0

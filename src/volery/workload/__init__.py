@@ -18,6 +18,7 @@ from volery.workload.quirks import apply_quirks, first_jobs
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
 from volery.workload.tr import Reading, read_tr, scan_tr, write_tr
+from volery.workload.users import deal_to_users
 
 __all__ = [
     "Reading",
@@ -25,6 +26,7 @@ __all__ = [
     "as_slots",
     "ask",
     "constrain",
+    "deal_to_users",
     "describe",
     "load_cluster",
     "load_curve",

@@ -56,8 +56,8 @@ def test_every_experiment_is_sound_and_without_its_traces_still_has_a_plan(name:
     experiment = read_experiment(FOLDER, name)
     planned = plan_experiment(experiment, tmp_path)
     assert all("is not here" in missing.why for missing in planned.missing.values())
-    read = [workload for workload in experiment.workload if not is_synthetic(workload.trace)]
-    assert len(planned.missing) == len(read) * len(experiment.population)
+    from_files = [workload for workload in experiment.workload if not is_synthetic(workload.trace)]
+    assert len(planned.missing) == len(from_files) * len(experiment.population)
 
 
 @pytest.mark.parametrize("name", names(FOLDER))

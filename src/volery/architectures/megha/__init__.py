@@ -16,6 +16,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.architectures.megha.explaining import ExplainingMaster, ExplainingVectorMaster
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
@@ -54,6 +55,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rescheduling: Annotated[
         Rescheduling, msgspec.Meta(description="a refused task that fits nowhere goes to this end (2021: tail, IV-B5)")
     ] = "head"
+    why: Annotated[bool, msgspec.Meta(description="GMs report why each task was placed, or not: volery why")] = False
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -67,9 +69,10 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     layout = Layout(cluster, config.gms, config.lms)
     heartbeat_us = round(config.heartbeat_s * 1_000_000)
     components: dict[str, Component] = {}
+    role = ExplainingMaster if config.why else GlobalMaster
     for gm in range(config.gms):
         address = f"gm/{gm}"
-        components[address] = GlobalMaster(
+        components[address] = role(
             gm,
             layout,
             match=config.match,
@@ -92,10 +95,11 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
 def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
     """Components for a cluster whose machines offer several resources; slots are one resource of them."""
     layout = VectorLayout(cluster, config.gms, config.lms)
+    role = ExplainingVectorMaster if config.why else VectorGlobalMaster
     components: dict[str, Component] = {}
     for gm in range(config.gms):
         address = f"gm/{gm}"
-        components[address] = VectorGlobalMaster(
+        components[address] = role(
             gm,
             layout,
             match=config.match,

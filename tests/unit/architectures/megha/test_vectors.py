@@ -9,7 +9,7 @@ from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures.megha.messages import Completed, Launch, Request
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
-from volery.core.events import JobDone, Submit, TimerFired
+from volery.core.events import Counted, JobDone, Submit, TimerFired
 from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.policies.match import vector_bytes
@@ -120,11 +120,11 @@ def test_inconsistencies_are_counted_per_gm_and_lm_and_repartitions_where_they_s
     master, wisher = lm(), gm()
     master.component.handle(Repartition(1, 0, (task(90, BIG),), (0,)), "gm/1", 0)
     facts = [effect.fact for effect in master.port.drain() if isinstance(effect, Observed)]
-    assert [(fact.name, fact.amount) for fact in facts] == [("repartitions", 1)]  # type: ignore[union-attr] # Counted
+    assert facts == [Counted("repartitions", 1)]
     wisher.hear(job(0, BIG))
     wisher.component.handle(Refusal((0,), StateUpdate(1, 1, (), 0)), "lm/0", 0)
-    named = [effect.fact.name for effect in wisher.port.drain() if isinstance(effect, Observed)]
-    assert "inconsistencies_gm0_lm0" in named
+    told = [effect.fact for effect in wisher.port.drain() if isinstance(effect, Observed)]
+    assert Counted("inconsistencies_gm0_lm0", 1) in told
 
 
 def test_a_task_that_fits_nowhere_now_waits_at_the_tail() -> None:
