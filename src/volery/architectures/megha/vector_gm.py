@@ -215,11 +215,6 @@ class VectorGlobalMaster(GlobalMaster):
         """Take over what a Local Master says about its cluster, and use what has become free."""
         self._offer_all(self._learn_state(message, source))
 
-    def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
-        for partition, machines in freed:
-            if self._lines.length:
-                self._offer(partition, positions(machines))
-
     def _learn_state(self, update: StateUpdate, source: Address) -> list[tuple[int, int]]:
         """Change the view; return per partition the machines that have more free now. An old update is stale."""
         if update.number <= self._heard[source]:
