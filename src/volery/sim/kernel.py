@@ -18,12 +18,14 @@ import msgspec
 
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.costs import HostCosts
+from volery.core.errors import InputError
 from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
 from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
+from volery.sim.faults import FaultPlan, Gate, NotQuiet, Unreliable
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
 from volery.sim.submitter import FAR, Submitter
@@ -54,6 +56,7 @@ class Options(msgspec.Struct, frozen=True):
             result is ties.
         costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
         faults: an unreliable network between components.
+        plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
     """
 
@@ -62,6 +65,7 @@ class Options(msgspec.Struct, frozen=True):
     tie_shuffle: int | None = None
     costs: Mapping[str, Time] = {}
     faults: Faults = Faults()
+    plan: FaultPlan | None = None
     hosts: Mapping[str, HostCosts] = {}
 
 
@@ -99,15 +103,27 @@ class Kernel:
         self._network_stream = self._streams.of("network")
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
         self._finished_count = 0
-        self._slow_network = bool(network.jitter_us) or options.faults != Faults()
+        self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
+        self._cluster = cluster
         self.submitter = Submitter(self, deployment.entry)
+        self._unreliable = self._faulty(options.plan) if options.plan is not None else None
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         hosts = [(costs.roles, Host(self, costs)) for costs in options.hosts.values()]
         self._host_of = {role: host for roles, host in hosts for role in roles if role != SUBMITTER}
         for address, component in deployment.components.items():
-            self._install(address, component, cluster)
+            door, port = self._install(address, component)
+            if self._unreliable is not None:
+                gate = self._unreliable.gates[address] = Gate(self._unreliable, address, component, door, port)
+                self._doors[address] = Door.through(gate.take)
 
-    def _install(self, address: Address, component: Component, cluster: Cluster) -> None:
+    def _faulty(self, plan: FaultPlan) -> Unreliable:
+        if self.options.costs or self.options.hosts:
+            raise InputError("faults", "a plan of faults goes with neither costs nor hosts; leave them out")
+        stream, deployment = self._streams.of("faults"), self._deployment
+        ends = (self._crashed, self.submitter.resubmit)
+        return Unreliable(plan, deployment, stream, self.schedule, self._install, *ends)
+
+    def _install(self, address: Address, component: Component) -> tuple[Door, LabPort]:
         door = Door.through(_checked(component)) if self.options.check else Door.of(component)
         role = role_of(address)
         if role not in self._port_classes:
@@ -119,14 +135,27 @@ class Kernel:
         machine = self._deployment.machines.get(address)
         if machine is not None:
             port.machine = machine
-            port.idle = cluster.slots[machine]
-            port.lacks = self._lacks.setdefault(~cluster.constraints[machine], ~cluster.constraints[machine])
+            port.idle = self._cluster.slots[machine]
+            lacks = ~self._cluster.constraints[machine]
+            port.lacks = self._lacks.setdefault(lacks, lacks)
         cost = self.options.costs.get(role, 0)
         self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
         if host is None:
             component.bind(port)
         else:
             host.bind(component, port)
+        return door, port
+
+    def _crashed(self, port: LabPort, now: Time) -> None:
+        """A component is gone with its timers and answers, and what ran there ends without a report."""
+        port.silence()
+        for ending in self.finishes.values():
+            for place, event in ending:
+                key = (event.task.id, event.attempt)
+                if place is port and (port.address, *key) not in self._killed:
+                    self.records.killed[key] = now
+                    self.records.finish_us[event.task.id] = NEVER
+                    self._killed.add((port.address, *key))
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""
@@ -181,6 +210,10 @@ class Kernel:
         """Run to quiet."""
         for component in self._deployment.components.values():
             component.start(0)
+        if self._unreliable is not None:
+            self._unreliable.begin()
+            if self.options.plan is not None and self.options.plan.deadline_us:
+                self.schedule(self.options.plan.deadline_us, self._demand_quiet, None, None)
         self._quiet(0)
         for lane in self._delayed:
             if lane.sent:
@@ -334,7 +367,11 @@ class Kernel:
             due = now + lane.delay_us
             due += int(stream.expovariate(1.0) * jitter) if jitter and lane.delay_us else 0
             due = self._last_due[link] = max(due, self._last_due.get(link, 0))
-            for extra in faults.copies(stream):
+            if self._unreliable is None:
+                extras: Sequence[Time] = faults.copies(stream)
+            else:
+                extras = self._unreliable.copies(item[3], item[0])
+            for extra in extras:
                 if due + extra == now:
                     at_once.append(item)
                 else:
@@ -365,7 +402,9 @@ class Kernel:
         before = LostAttempt(
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )
-        if (number, before.attempt) not in records.killed or attempt <= before.attempt:
+        faulty = self._unreliable
+        ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
+        if not ended or attempt <= before.attempt:
             raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
         records.lost.append(before)
         records.attempt[number] = attempt
@@ -387,6 +426,12 @@ class Kernel:
     def _end_killed(self, port: LabPort, event: TaskFinished, now: Time) -> None:
         port.idle += 1
         port.deliver(TaskFinished(event.task, event.attempt, "killed"), None, now)
+
+    def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
+        busy = [lane for lane in [self._free, *self._delayed] if lane.batches or lane.sent]
+        if busy or self.times or self.finishes or self.submitter.due_us != FAR:
+            open_jobs = self.trace.job_count - self.submitter.jobs_done
+            raise NotQuiet(f"still busy at {now} us, long after the last fault; {open_jobs} jobs are not done")
 
     def _progress(self) -> Progress:
         return Progress(self.now, self.submitter.jobs_done, self._finished_count)
