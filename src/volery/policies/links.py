@@ -165,12 +165,12 @@ class Linked(Component):
             case Frame():
                 self._on_frame(event, source)
             case Acknowledgement():
-                if self._meet(source, event.session):
+                if self._meet(source, event.session, event.to_session):
                     end = self._ends[source]
                     if event.to_session == end.mine:
                         self._acknowledged(end, event.heard, source)
             case Greeting():
-                if self._meet(source, event.session):
+                if self._meet(source, event.session, None):
                     self._owe(self._ends[source], source)
             case TimerFired(key=("link", str(peer))):
                 self._on_timer(peer)
@@ -186,10 +186,16 @@ class Linked(Component):
             end = self._ends[peer] = _End(self._incarnation * RENEWALS, known, self._setting.retry_us)
         return end
 
-    def _meet(self, peer: Address, session: int) -> bool:
-        """Take note of a peer's session; False when what it says is out of date."""
+    def _meet(self, peer: Address, session: int, to_session: int | None) -> bool:
+        """Take note of a peer's session; False when what it says is out of date.
+
+        A new incarnation believes only what is addressed to it: all else may be as old as the network is slow.
+        """
         end = self._end(peer)
         if end.theirs is None:
+            if to_session != end.mine:
+                self._port.send(peer, Acknowledgement(end.mine, session, 0))
+                return False
             end.theirs = session
             for payload in end.waiting:
                 self._send_frame(end, peer, payload)
@@ -245,7 +251,7 @@ class Linked(Component):
         self._set_timer(end, peer)
 
     def _on_frame(self, frame: Frame, peer: Address) -> None:
-        if not self._meet(peer, frame.session):
+        if not self._meet(peer, frame.session, frame.to_session):
             return
         end = self._ends[peer]
         self._owe(end, peer)

@@ -15,7 +15,7 @@ import msgspec
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import Event, PeerBack, PeerLost
-from volery.core.model import SECOND, Address, Time
+from volery.core.model import SECOND, SUBMITTER, Address, Time
 from volery.core.records import LostAttempt
 from volery.core.trace import NEVER
 
@@ -113,8 +113,8 @@ class Gate:
         self.up = True
 
     def take(self, event: Event, source: Address, now: Time) -> None:
-        """Hand a message over, unless its way is cut or nobody is here."""
-        if self.up and not self.faults.cut(source, self.address):
+        """Hand a message over, unless its way is cut or nobody is here; the submitter stands beside its entry."""
+        if self.up and (source == SUBMITTER or not self.faults.cut(source, self.address)):
             self.door.deliver(event, source, now)
 
 
@@ -218,10 +218,7 @@ class Unreliable:
 
     def cut(self, a: Address, b: Address) -> bool:
         """Whether a partition keeps the two apart."""
-        for partition in self._partitions:
-            if partition.cuts(a, b):
-                return True
-        return False
+        return any(partition.cuts(a, b) for partition in self._partitions)
 
     def copies(self, source: Address, receiver: object) -> Sequence[Time]:
         """The extra delays of the copies of a message that arrive at a gate's door: () when it is lost."""

@@ -28,6 +28,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Draws, Sampler
 from volery.policies.waiting import LeastWait
@@ -86,6 +87,9 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, msgspec.Meta(gt=0, description="estimates are off by a random factor from this ...")
     ] = 1.0
     estimate_high: Annotated[float, msgspec.Meta(gt=0, description="... to this; both 1: exact means")] = 1.0
+    reliable: Annotated[
+        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
+    ] = False
 
 
 def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deployment:
@@ -137,7 +141,8 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deploymen
     if config.steal_free:
         delays["node", "node"] = 0
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
-    return Deployment(components, machines, lambda job: addresses[job % config.schedulers], delays)
+    deployment = Deployment(components, machines, lambda job: addresses[job % config.schedulers], delays)
+    return linked(deployment, MESSAGES) if config.reliable else deployment
 
 
 REQUEST_US = 1_000
@@ -183,11 +188,12 @@ HAWK = Architecture(
     summary="hybrid: long jobs centrally by least wait, short ones by random probes; idle workers steal from busy ones",
     source="Delgado, Dinu, Kermarrec, Zwaenepoel: Hawk, USENIX ATC 2015, section 3",
     defaults=HybridConfig(),
-    messages=MESSAGES,
+    messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
     hops=4,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+    bearing={"reliable": True},
 )
 
 EAGLE = msgspec.structs.replace(
