@@ -173,7 +173,8 @@ class Unreliable:
         self._install = install
         self._crashed = crashed
         self._resubmit = resubmit
-        self._crashed_at: dict[int, Time] = {}
+        self._cut_off_at: dict[Address, Time] = {}
+        self._address_of = {machine: address for address, machine in deployment.machines.items()}
         self._partitions: list[Partition] = []
         self._weather: list[MessageFaults] = []
         self.gates: dict[Address, Gate] = {}
@@ -238,8 +239,7 @@ class Unreliable:
     def _crash(self, address: Address, _: None, now: Time) -> None:
         gate = self.gates[address]
         gate.up = False
-        if gate.port.machine >= 0:
-            self._crashed_at[gate.port.machine] = now
+        self._cut_off_at[address] = now
         self._crashed(gate.port, now)
         for pair in self._pairs.get(address, ()):
             pair.told[address] = False
@@ -285,6 +285,8 @@ class Unreliable:
                     self._schedule(now + self._soon(), self._tell_lost, pair, (side, pair.outage))
             elif pair.cut and not cut and pair.suspected:
                 self._schedule(now + 2 * self._soon(), self._tell_back, pair, pair.outage)
+            if pair.cut or cut:
+                self._cut_off_at.update(dict.fromkeys(pair.both, now))
             pair.cut = cut
 
     def _tell_lost(self, pair: _Pair, which: tuple[Address, int], now: Time) -> None:
@@ -313,6 +315,9 @@ class Unreliable:
         self.gates[address].port.deliver(event, None, now)
 
     def forgotten(self, before: LostAttempt, now: Time) -> bool:
-        """Whether an attempt has finished and nobody may have heard of it, for its machine has crashed since."""
-        crashed_at = self._crashed_at.get(before.worker, NEVER)
-        return before.finish_us != NEVER and before.finish_us <= min(now, crashed_at)
+        """Whether an attempt has finished and nobody may have heard of it: its machine has crashed or was cut off."""
+        address = self._address_of[before.worker]
+        cut_off_at = (
+            now if any(pair.cut for pair in self._pairs.get(address, ())) else self._cut_off_at.get(address, NEVER)
+        )
+        return before.finish_us != NEVER and before.finish_us <= min(now, cut_off_at)

@@ -139,7 +139,8 @@ class Kernel:
             lacks = ~self._cluster.constraints[machine]
             port.lacks = self._lacks.setdefault(lacks, lacks)
         cost = self.options.costs.get(role, 0)
-        self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
+        if address not in self._doors:
+            self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
         if host is None:
             component.bind(port)
         else:

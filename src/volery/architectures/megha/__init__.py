@@ -18,8 +18,10 @@ from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
 from volery.architectures.megha.messages import MESSAGES
+from volery.architectures.megha.surviving import Survival
+from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.model import Cluster
+from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
@@ -43,6 +45,16 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_max: Annotated[
         int, msgspec.Meta(ge=0, description="tasks waiting at a GM before jobs are refused; 0: no limit")
     ] = 0
+    reliable: Annotated[
+        bool,
+        msgspec.Meta(
+            description="bear faults: two Local Masters per cluster, leases, reliable messages (updates: deltas; "
+            "completion_notice: once; eager_retry: true)"
+        ),
+    ] = False
+    detection_s: Annotated[
+        float, msgspec.Meta(gt=0, description="a peer that does not answer is given up within this, seconds")
+    ] = 1.0
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -52,6 +64,8 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
         InputError: more partitions than machines.
     """
     layout = Layout(cluster, config.gms, config.lms)
+    if config.reliable:
+        return build_surviving(layout, config, streams)
     heartbeat_us = round(config.heartbeat_s * 1_000_000)
     components: dict[str, Component] = {}
     for gm in range(config.gms):
@@ -83,6 +97,20 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     return Deployment(components, machines, lambda job: f"gm/{job % config.gms}", {("node", "lm"): 0})
 
 
+def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components of which any may crash."""
+    survival = Survival(
+        layout,
+        streams,
+        match=config.match,
+        batch_max=config.batch_max,
+        queue_max=config.queue_max,
+        heartbeat_us=round(config.heartbeat_s * SECOND),
+        detection_us=round(config.detection_s * SECOND),
+    )
+    return survival.deployment()
+
+
 STAGES = {
     Stage.J1: Realisation("GlobalMaster.on_submit"),
     Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
@@ -104,11 +132,12 @@ MEGHA = Architecture(
     summary="federated: Global Masters match on a stale view, Local Masters validate",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
     defaults=MeghaConfig(),
-    messages=MESSAGES,
+    messages=MESSAGES | SURVIVING_MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
+    bearing={"reliable": True},
 )
 
 CENTRAL = msgspec.structs.replace(
