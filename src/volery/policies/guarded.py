@@ -153,7 +153,7 @@ class GuardedNode(Component):
             self._port.send(master, status)
 
     def on_run(self, message: Run, source: Address, now: Time) -> None:
-        """Launch, if the master still leads; what was launched before is not launched again."""
+        """Launch, if the master still leads; what runs or has finished here is not launched again."""
         if message.epoch != self._epoch:
             if message.epoch < self._epoch:
                 self._port.send(source, Deposed(self._epoch))
@@ -161,10 +161,12 @@ class GuardedNode(Component):
         task = message.task
         if task.id in self._running:
             return
-        if task.id in self._finished:
-            self._port.send(source, Result(self._finished[task.id]))
+        active = Active(task.id, task.job, message.attempt, message.owner, message.unit)
+        if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
+            self._finished[task.id] = active
+            self._tell(Result(active))
             return
-        self._running[task.id] = Active(task.id, task.job, message.attempt, message.owner, message.unit)
+        self._running[task.id] = active
         self._port.launch(task, message.attempt)
 
     def on_stop(self, message: Stop, source: Address, now: Time) -> None:
@@ -180,11 +182,13 @@ class GuardedNode(Component):
             return
         del self._running[active.task]
         self._finished[active.task] = active
-        result = Result(active)
+        self._tell(Result(active))
+
+    def _tell(self, result: Result) -> None:
         for master in self._pair:
             self._port.send(master, result)
         if self._tells_owner:
-            self._port.send(active.owner, result)
+            self._port.send(result.active.owner, result)
 
     def on_forget(self, message: Forget, source: Address, now: Time) -> None:
         """Drop results."""

@@ -163,6 +163,7 @@ class PairedMaster(Component):
             return
         self._missing.pop(source, None)
         self._unheard.pop(source, None)
+        self._port.cancel_timer(("lease", source))
         self.node_reported(source, message)
         self._look()
 

@@ -133,12 +133,11 @@ class SurvivingGlobalMaster(GlobalMaster):
     def on_report(self, message: Report, source: Address, now: Time) -> None:
         """Take over what a leader says of its cluster."""
         lm = self._lm_at[source]
-        if message.epoch < self._epochs[lm]:
+        if message.epoch < self._epochs[lm] or (message.epoch > self._epochs[lm] and not message.whole):
             return
         if message.epoch > self._epochs[lm]:
             self._epochs[lm], self._lms[lm], self._heard[source] = message.epoch, source, 0
-            placed, lm_of = self._placed, self._layout.lm_of
-            self._doubted[lm] = {task: None for task, place in placed.items() if lm_of[place[1]] == lm}
+            self._doubted[lm] = self._at(lm)
         freed = self._learn(message.update, source)
         for active in message.running:
             self._runs(lm, active)
@@ -146,6 +145,8 @@ class SurvivingGlobalMaster(GlobalMaster):
             self._has_finished(lm, active)
         if message.settled:
             doubted, self._doubted[lm] = self._doubted[lm], {}
+            for task in doubted:
+                self._found.pop(task, None)
             self._place_again([self._placed.pop(task)[0] for task in doubted if task in self._placed])
             self._unknown.pop(lm, None)
         self._offer_all(freed)
@@ -155,10 +156,17 @@ class SurvivingGlobalMaster(GlobalMaster):
             for job in dict.fromkeys(task.job for task in held):
                 self._maybe_forget(job)
 
+    def _at(self, lm: int) -> dict[TaskId, None]:
+        """All tasks that run in a cluster, as far as is known."""
+        lm_of = self._layout.lm_of
+        placed = {task: None for task, place in self._placed.items() if lm_of[place[1]] == lm}
+        found = {task: None for task, active in self._found.items() if lm_of[active.unit >> UNIT_SHIFT] == lm}
+        return placed | found
+
     def _runs(self, lm: int, active: Active) -> None:
         place = self._placed.get(active.task)
+        self._doubted[lm].pop(active.task, None)
         if place is not None:
-            self._doubted[lm].pop(active.task, None)
             self._follow(place[0], active)
         else:
             self._found[active.task] = active

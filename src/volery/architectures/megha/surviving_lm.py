@@ -218,16 +218,22 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
             changes.append(Change(partition, vector_bytes(free), vector_bytes(busy[partition])))
             told.busy[partition] = busy[partition]
         running = [active for known in self._active.values() for active in known.values()]
-        self._report(address, running, [active for active, _ in self._results.values()], tuple(changes))
+        self._report(address, running, [active for active, _ in self._results.values()], tuple(changes), whole=True)
 
     def _report(
-        self, address: Address, running: Iterable[Active], finished: Iterable[Active], news: tuple[Change, ...]
+        self,
+        address: Address,
+        running: Iterable[Active],
+        finished: Iterable[Active],
+        news: tuple[Change, ...],
+        *,
+        whole: bool = False,
     ) -> None:
         told = self._gms[address]
         told.update += 1
         update = Update(told.update, False, news)
         mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
-        self._port.send(address, Report(self.epoch, self.settled, update, mine[0], mine[1]))
+        self._port.send(address, Report(self.epoch, whole, self.settled, update, mine[0], mine[1]))
 
     def check(self) -> None:
         """A unit is busy when a task owns it or its node is not usable, and only then."""

@@ -34,10 +34,12 @@ class Join(Message, frozen=True):
 class Report(Message, frozen=True):
     """LM > GM: I lead in this epoch; what of yours runs here and what has finished.
 
-    Settled: no other task of yours runs here. Before that, some nodes have not answered.
+    Whole: all that is known, else what has been learnt since. Settled: no other task of yours runs here. Before that,
+    some nodes have not answered.
     """
 
     epoch: int
+    whole: bool
     settled: bool
     update: Update
     running: tuple[Active, ...]
