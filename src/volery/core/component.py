@@ -57,6 +57,9 @@ class Component:
     def check(self) -> None:
         """Raise AssertionError on a broken invariant; tests call it after every event."""
 
+    def check_rest(self) -> None:
+        """Raise AssertionError if anything is left, or a view is untrue, when all is done and no fault lasts."""
+
 
 def unknown(component: object, event: object, source: Address, now: Time) -> str:
     """What to say of an event that a component has no handler for."""

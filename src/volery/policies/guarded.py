@@ -238,6 +238,10 @@ class GuardedNode(Component):
         """What runs has not finished."""
         assert not self._running.keys() & self._finished.keys(), "a task that has finished runs again"
 
+    def check_rest(self) -> None:
+        """Nothing runs and no result waits."""
+        assert not self._running, f"{len(self._running)} tasks run"
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Run: on_run,
         Stop: on_stop,

@@ -158,6 +158,12 @@ class Linked(Component):
         """Check the component."""
         self.inner.check()
 
+    def check_rest(self) -> None:
+        """Nothing is left to be acknowledged."""
+        for peer, end in self._ends.items():
+            assert not (end.sent or end.waiting), f"{self._port.address} > {peer} was not acknowledged"
+        self.inner.check_rest()
+
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """Take frames apart; hand everything else on."""
         self.now = now

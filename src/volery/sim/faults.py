@@ -26,6 +26,10 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
+MESSAGES_MAX = 1_000_000
+"""More than any run of a plan needs: components that answer each other for ever in one instant never reach a deadline."""
+
+
 class MessageFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For a while, messages between components are dropped, repeated or delayed, each with its own probability.
 
@@ -176,6 +180,7 @@ class Unreliable:
         self._cut_off_at: dict[Address, Time] = {}
         self._address_of = {machine: address for address, machine in deployment.machines.items()}
         self._partitions: list[Partition] = []
+        self._sent = 0
         self._weather: list[MessageFaults] = []
         self.gates: dict[Address, Gate] = {}
         self._pairs: dict[Address, list[_Pair]] = {}
@@ -223,6 +228,9 @@ class Unreliable:
 
     def copies(self, source: Address, receiver: object) -> Sequence[Time]:
         """The extra delays of the copies of a message that arrive at a gate's door: () when it is lost."""
+        self._sent += 1
+        if self._sent > MESSAGES_MAX:
+            raise NotQuiet(f"{MESSAGES_MAX} messages, and no end")
         if self._partitions and self.cut(source, receiver.__self__.address):  # type: ignore[attr-defined]  # `Gate.take`
             return ()
         extras: Sequence[Time] = (0,)
@@ -313,6 +321,20 @@ class Unreliable:
 
     def _tell(self, address: Address, event: Event, now: Time) -> None:
         self.gates[address].port.deliver(event, None, now)
+
+    def demand_rest(self, slots: Sequence[int]) -> None:
+        """After a run: every slot is idle, and every component has nothing left.
+
+        Args:
+            slots: per machine.
+
+        Raises:
+            AssertionError: naming what is left.
+        """
+        for address, gate in self.gates.items():
+            machine, idle = gate.port.machine, gate.port.idle
+            assert machine < 0 or idle == slots[machine], f"{idle} of {slots[machine]} slots of {address} are idle"
+            gate.component.check_rest()
 
     def forgotten(self, before: LostAttempt, now: Time) -> bool:
         """Whether an attempt has finished and nobody may have heard of it: its machine has crashed or was cut off."""

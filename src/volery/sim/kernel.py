@@ -106,14 +106,14 @@ class Kernel:
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
         self.submitter = Submitter(self, deployment.entry)
-        self._unreliable = self._faulty(options.plan) if options.plan is not None else None
+        self.unreliable = self._faulty(options.plan) if options.plan is not None else None
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         hosts = [(costs.roles, Host(self, costs)) for costs in options.hosts.values()]
         self._host_of = {role: host for roles, host in hosts for role in roles if role != SUBMITTER}
         for address, component in deployment.components.items():
             door, port = self._install(address, component)
-            if self._unreliable is not None:
-                gate = self._unreliable.gates[address] = Gate(self._unreliable, address, component, door, port)
+            if self.unreliable is not None:
+                gate = self.unreliable.gates[address] = Gate(self.unreliable, address, component, door, port)
                 self._doors[address] = Door.through(gate.take)
 
     def _faulty(self, plan: FaultPlan) -> Unreliable:
@@ -211,8 +211,8 @@ class Kernel:
         """Run to quiet."""
         for component in self._deployment.components.values():
             component.start(0)
-        if self._unreliable is not None:
-            self._unreliable.begin()
+        if self.unreliable is not None:
+            self.unreliable.begin()
             if self.options.plan is not None and self.options.plan.deadline_us:
                 self.schedule(self.options.plan.deadline_us, self._demand_quiet, None, None)
         self._quiet(0)
@@ -368,10 +368,10 @@ class Kernel:
             due = now + lane.delay_us
             due += int(stream.expovariate(1.0) * jitter) if jitter and lane.delay_us else 0
             due = self._last_due[link] = max(due, self._last_due.get(link, 0))
-            if self._unreliable is None:
+            if self.unreliable is None:
                 extras: Sequence[Time] = faults.copies(stream)
             else:
-                extras = self._unreliable.copies(item[3], item[0])
+                extras = self.unreliable.copies(item[3], item[0])
             for extra in extras:
                 if due + extra == now:
                     at_once.append(item)
@@ -403,7 +403,7 @@ class Kernel:
         before = LostAttempt(
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )
-        faulty = self._unreliable
+        faulty = self.unreliable
         ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
         if not ended or attempt <= before.attempt:
             raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")

@@ -137,7 +137,7 @@ MEGHA = Architecture(
     build=build,
     hops=3,
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
-    bearing={"reliable": True},
+    bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
 )
 
 CENTRAL = msgspec.structs.replace(
@@ -146,4 +146,5 @@ CENTRAL = msgspec.structs.replace(
     summary="Megha with one Global Master and one Local Master: a central scheduler",
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
+    bearing={"reliable": True},
 )

@@ -91,8 +91,7 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
     def _let_go(self, active: Active, node: Address) -> None:
         """The attempt has ended; its unit is free if its node is usable."""
         del self._active[node][active.task]
-        partition, bit, told = self._owned.pop(active.task)
-        told.busy[partition] &= ~bit
+        partition, bit, _ = self._owned.pop(active.task)
         if self.usable(node):
             self._busy[partition] &= ~bit
 
@@ -104,20 +103,23 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
         """Keep the result; the leader frees the unit and tells the owner."""
         self._end(message.active, source, now)
 
-    def _end(self, active: Active, node: Address, now: Time) -> None:
+    def _end(self, active: Active, node: Address, now: Time) -> bool:
+        """Keep a result; whether the owner is sent a notice of it."""
         earlier = self._results.get(active.task)
         if earlier is None or earlier[0].attempt <= active.attempt:
             self._results[active.task] = (active, node)
         known = self._active[node].get(active.task)
         if known is None or known.attempt != active.attempt:
-            return
+            return False
         self._let_go(active, node)
-        told = self._gms[active.owner]
+        told, partition = self._gms[active.owner], active.unit >> UNIT_SHIFT
+        told.busy[partition] &= ~(1 << (active.unit & (1 << UNIT_SHIFT) - 1))  # a notice frees the unit in its view
         if not told.finished:
             self._telling.append(told)
             self._port.set_timer(NOTICES, now)
             self._maybe_arm(now)
         told.finished.append(active.task)
+        return True
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Stop what still runs; the node reports the end."""
@@ -143,8 +145,15 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
             self.on_lease_timer(event, now)
         elif self.opened:
             super().on_timer(event, source, now)
-        elif event.key != NOTICES:
+        elif event.key == NOTICES:  # the first report tells them
+            self._forget_notices()
+        else:
             self._armed = False
+
+    def _forget_notices(self) -> None:
+        for told in self._telling:
+            told.finished.clear()
+        self._telling.clear()
 
     def node_away(self, node: Address) -> None:
         """Its units count as taken."""
@@ -169,8 +178,7 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
     def node_reported(self, node: Address, status: Status) -> None:
         """Take over what runs there; what does not, and has not finished, is lost."""
         running = {active.task for active in status.running}
-        for active in status.finished:
-            self._end(active, node, 0)
+        finished = [active for active in status.finished if not self._end(active, node, 0)]
         self._hand_back(node, [active for task, active in self._active[node].items() if task not in running])
         fresh = [active for active in status.running if active.task not in self._owned]
         for active in fresh:
@@ -180,7 +188,7 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
             self.node_back(node)
         if self.opened:
             for address in self._gms:
-                self._report(address, fresh, status.finished, self._news(self._gms[address]))
+                self._report(address, fresh, finished, self._news(self._gms[address]))
 
     def node_dead(self, node: Address) -> None:
         """Its tasks go back to their owners."""
@@ -193,6 +201,7 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
             owners.setdefault(active.owner, []).append(active)
         for owner, attempts in owners.items():
             self._port.send(owner, Lost(tuple(attempts)))
+        self._arm_soon()
 
     def all_reachable_reported(self) -> None:
         """Tell every GM what the cluster looks like now."""
@@ -247,6 +256,14 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
             if not self.usable(node):
                 expected[partition] |= mask
         assert expected == self._busy, "units without a task, or tasks without a unit"
+
+    def check_rest(self) -> None:
+        """The leader's units are all free, and every GM has been told so."""
+        assert not self._owned, f"{len(self._owned)} tasks are still active"
+        if self.leading:
+            assert self.settled, "nodes have not answered"
+            assert not any(self._busy), "units are taken"
+            assert all(not any(told.busy) for told in self._gms.values()), "a GM has not been told"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Place: on_place,
