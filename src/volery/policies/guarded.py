@@ -121,7 +121,7 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_pair", "_running",
+        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_pair", "_running",
         "_tells_owner",
     )  # fmt: skip
 
@@ -132,6 +132,7 @@ class GuardedNode(Component):
         self._tells_owner = tells_owner
         self._epoch = NO_EPOCH if incarnation else 0
         self._master = "" if incarnation else pair[0]
+        self._master_renewed = False
         self._running: dict[TaskId, Active] = {}
         self._finished: dict[TaskId, Active] = {}
         self._lost: set[Address] = set()
@@ -197,10 +198,12 @@ class GuardedNode(Component):
 
     def on_lead(self, message: Lead, source: Address, now: Time) -> None:
         """A master takes over, unless this epoch or a later one is taken."""
-        if message.epoch <= self._epoch:
+        obeyed = source == self._master and not self._master_renewed
+        if message.epoch < self._epoch or (message.epoch == self._epoch and not obeyed):
             self._port.send(source, Deposed(self._epoch))
+        if message.epoch <= self._epoch:
             return
-        self._epoch, self._master = message.epoch, source
+        self._epoch, self._master, self._master_renewed = message.epoch, source, False
         self._watch_master(now)
         self._tell_status(source)
 
@@ -223,7 +226,9 @@ class GuardedNode(Component):
             self._watch_master(now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """A master has begun anew; whichever leads will say so."""
+        """A master has begun anew; whichever leads will say so, with an epoch of its own."""
+        if message.peer == self._master:
+            self._master_renewed = True
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """The lease is over: end everything, and refuse whatever was sent until now."""

@@ -127,17 +127,24 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
 
 
 def _demand_results(records: Records, scenario: Scenario) -> None:
-    trace, offered = records.trace, set(scenario.constraints)
+    """Every job was told done, and by then some attempt of each of its tasks had run for its duration.
+
+    It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
+    """
+    trace, offered, attempts = records.trace, set(scenario.constraints), attempts_of(records)
     for job in range(trace.job_count):
         answered, lacking = records.answered_us[job], 0
         for task in range(trace.first[job], trace.first[job + 1]):
             needs = trace.constraints[task]
             if any(needs & ~machine == 0 for machine in offered):
-                start, finish = records.start_us[task], records.finish_us[task]
+                whole = [
+                    end
+                    for start, end, _, number in attempts[task]
+                    if end - start == trace.duration_us[task] and (task, number) not in records.killed
+                ]
                 what = f"task {task} of job {job}, answered at {answered} us,"
-                _demand(finish != NEVER, "lost", f"{what} never finished")
-                _demand(finish - start == trace.duration_us[task], "short", f"{what} ran for {finish - start} us")
-                _demand(finish <= answered, "early", f"{what} finished at {finish} us")
+                _demand(bool(whole), "lost", f"{what} never finished")
+                _demand(min(whole) <= answered, "early", f"{what} finished at {min(whole)} us")
             else:
                 lacking += 1
         told = records.unsatisfiable[job]
