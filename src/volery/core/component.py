@@ -108,8 +108,8 @@ class Architecture(msgspec.Struct, frozen=True):
         stages: which methods realise which stages of the reference architecture.
         build: components for a cluster, a configuration and random streams.
         hops: link delays between the submission of a task to an idle cluster and the moment its job is told done.
-        tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others with
-            the parameters of `bearing`.
+        tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others
+            with the parameters of `bearing`.
         bearing: those parameters.
     """
 

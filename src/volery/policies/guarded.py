@@ -38,8 +38,10 @@ class Lease(msgspec.Struct, frozen=True):
 
     @property
     def lease_us(self) -> Time:
-        """A master that was told of it waits this long: the node is told within one detection time, waits for its
-        grace, and may have been told of the end of the outage one detection time before the master is.
+        """A master that was told of it waits this long.
+
+        The node is told within one detection time, waits for its grace, and may be told of the end of the outage one
+        detection time before the master is.
         """
         return self.grace_us + 2 * self.detection_us
 
@@ -81,8 +83,12 @@ class Lead(Message, frozen=True):
     epoch: int
 
 
+class Inquire(Message, frozen=True):
+    """Restarted master > node or client: tell me the epoch that you know of."""
+
+
 class Deposed(Message, frozen=True):
-    """Node > master: a master of this epoch leads here."""
+    """Node or client > master: a master of this epoch leads here."""
 
     epoch: int
 
@@ -107,7 +113,7 @@ class Forget(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Run, Stop, Lead, Deposed, Status, Result, Forget})
+NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Run, Stop, Lead, Inquire, Deposed, Status, Result, Forget})
 
 
 class GuardedNode(Component):
@@ -121,7 +127,8 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_pair", "_running",
+        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_pair",
+        "_running",
         "_tells_owner",
     )  # fmt: skip
 
@@ -207,6 +214,10 @@ class GuardedNode(Component):
         self._watch_master(now)
         self._tell_status(source)
 
+    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+        """Say which epoch is obeyed here."""
+        self._port.send(source, Deposed(self._epoch))
+
     def _watch_master(self, now: Time) -> None:
         if self._master in self._lost:
             self._port.set_timer(FENCE, now + self._lease.grace_us)
@@ -252,6 +263,7 @@ class GuardedNode(Component):
         Stop: on_stop,
         Forget: on_forget,
         Lead: on_lead,
+        Inquire: on_inquire,
         TaskFinished: on_task_finished,
         TimerFired: on_timer,
         PeerLost: on_peer_lost,

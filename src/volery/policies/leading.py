@@ -3,9 +3,10 @@
 Epochs    The first of the pair leads in even epochs, the second in odd ones; whoever takes over takes the next of its
           own that is higher than any it has heard of. Nodes obey the highest (see `guarded`). A master leads a node
           when the node has answered `Lead` with its status, and not before: from then on it refuses the older master.
-Takeover  A follower that is told that its partner is lost leads at once; a restarted master asks its partner first.
-          When all nodes that it can reach have answered, it is *open*; when all have, it is *settled*: only then are
-          tasks that no node knows of known to be lost.
+Takeover  A follower that is told that its partner is lost leads at once; a restarted master asks its partner first, and
+          nodes and clients which epoch they know of: one that its partner never heard of has to be gone beyond.
+          When all nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is
+          *settled*: only then are tasks that no node knows of known to be lost.
 Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has meanwhile got another master.
           That can only be the partner, and only if the partner has lost this one, which then has been told that the
           partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise waits
@@ -20,7 +21,7 @@ from typing import Final
 from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Message, Time
-from volery.policies.guarded import NO_EPOCH, Deposed, Lead, Lease, Status
+from volery.policies.guarded import NO_EPOCH, Deposed, Inquire, Lead, Lease, Status
 from volery.policies.links import Renewed
 
 CLAIM: Final = "claim"
@@ -45,12 +46,19 @@ class PairedMaster(Component):
     """
 
     def join_pair(
-        self, pair: tuple[Address, Address], me: int, nodes: Sequence[Address], lease: Lease, incarnation: int
+        self,
+        pair: tuple[Address, Address],
+        me: int,
+        nodes: Sequence[Address],
+        clients: Sequence[Address],
+        lease: Lease,
+        incarnation: int,
     ) -> None:
-        """Become one of a pair."""
+        """Become one of a pair; clients are those that place tasks on its nodes."""
         self._partner = pair[1 - me]
         self._me = me
         self._nodes = dict.fromkeys(nodes)
+        self._clients = tuple(clients)
         self._lease = lease
         self._restarted = incarnation > 0
         self.epoch = NO_EPOCH if incarnation else 0
@@ -65,6 +73,8 @@ class PairedMaster(Component):
         """A restarted master asks who leads."""
         if self._restarted:
             self._port.send(self._partner, Standing(self.epoch, False))
+            for address in (*self._nodes, *self._clients):
+                self._port.send(address, Inquire())
 
     def usable(self, node: Address) -> bool:
         """Whether tasks may be sent to a node."""
@@ -127,6 +137,8 @@ class PairedMaster(Component):
                 self._step_down(message.epoch)
             elif self.leading:
                 self._port.send(source, Standing(self.epoch, True))
+        elif self.leading and message.epoch > self.epoch:
+            self._claim(message.epoch)
         elif self.leading:
             if not self._sure:
                 self._sure = True
@@ -139,8 +151,15 @@ class PairedMaster(Component):
             self._port.send(source, Standing(max(self.epoch, message.epoch), False))
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
-        """A node obeys a later epoch, or this one of an earlier life: a beginner goes beyond it, a leader steps down."""
-        if not self.leading or message.epoch < self.epoch:
+        """A node obeys, or a client knows, a later epoch, or this one of an earlier life.
+
+        A beginner goes beyond it, an established leader steps down, a follower tells its partner.
+        """
+        if message.epoch < self.epoch or (message.epoch == self.epoch and not self.leading):
+            return
+        if not self.leading:
+            self.epoch = message.epoch
+            self._port.send(self._partner, Standing(self.epoch, False))
             return
         if not self.opened or message.epoch == self.epoch:
             self._claim(message.epoch)
@@ -168,7 +187,8 @@ class PairedMaster(Component):
         self._look()
 
     def _look(self) -> None:
-        if self.leading and not self.opened and all(node in self._lost for node in self._missing):
+        reported = len(self._missing) < len(self._nodes)
+        if self.leading and not self.opened and reported and all(node in self._lost for node in self._missing):
             self.opened = True
             self.settled = not self._missing
             self.all_reachable_reported()

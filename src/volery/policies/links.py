@@ -80,7 +80,7 @@ class LinkSetting(msgspec.Struct, frozen=True):
 
 
 class _End:
-    """This end of the link to one peer.
+    """One end of the link to a peer.
 
     Attributes:
         mine, theirs: the sessions; `theirs` is None until a new incarnation has heard of it.
@@ -161,7 +161,7 @@ class Linked(Component):
     def check_rest(self) -> None:
         """Nothing is left to be acknowledged."""
         for peer, end in self._ends.items():
-            assert not (end.sent or end.waiting), f"{self._port.address} > {peer} was not acknowledged"
+            assert not len(end.sent) + len(end.waiting), f"{self._port.address} > {peer} was not acknowledged"
         self.inner.check_rest()
 
     def handle(self, event: Event, source: Address, now: Time) -> None:

@@ -27,7 +27,7 @@ Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
 MESSAGES_MAX = 1_000_000
-"""More than any run of a plan needs: components that answer each other for ever in one instant never reach a deadline."""
+"""More than any plan needs: components that answer each other for ever in one instant never reach a deadline."""
 
 
 class MessageFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

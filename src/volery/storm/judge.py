@@ -8,6 +8,7 @@ has been told done, every task has run for its duration, nobody holds anything, 
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 import msgspec
 
@@ -107,7 +108,7 @@ def attempts_of(records: Records) -> dict[TaskId, list[tuple[Time, Time, int, in
 def _demand_order(records: Records) -> None:
     """Attempts of a task follow each other and are numbered upwards."""
     for task, attempts in attempts_of(records).items():
-        for (_, end, worker, number), (start, _, other, following) in zip(attempts, attempts[1:], strict=False):
+        for (_, end, worker, number), (start, _, other, following) in pairwise(attempts):
             problem = f"task {task} ran on machine {worker} until {end} us and from {start} us on {other}"
             _demand(end <= start, "runs twice", problem)
             _demand(number < following, "numbers", f"task {task}: attempt {following} after attempt {number}")

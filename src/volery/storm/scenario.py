@@ -92,9 +92,8 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     parameters = dict(architecture.bearing)
     machines = stream.randint(*MACHINES)
     constraints, slots = _machines(stream, MACHINES_ENOUGH)
-    scenario = Scenario(
-        architecture.name, seed, parameters, constraints[:machines], slots[:machines], _jobs(stream), 0, 0, None, FaultPlan()
-    )  # fmt: skip
+    jobs, few = _jobs(stream), (constraints[:machines], slots[:machines])
+    scenario = Scenario(architecture.name, seed, parameters, *few, jobs, 0, 0, None, FaultPlan())
     try:
         addresses = _addresses(architecture, scenario)
     except InputError:

@@ -1,4 +1,4 @@
-"""Makes a scenario that fails as small as patience allows: fewer faults, jobs, tasks and machines, and it still fails."""
+"""Makes a scenario that fails as small as patience allows: fewer faults, jobs, tasks and machines, failing still."""
 
 from __future__ import annotations
 

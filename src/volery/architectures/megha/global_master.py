@@ -268,7 +268,8 @@ class GlobalMaster(Component):
 
     def check_rest(self) -> None:
         """No task is left, and every unit is free in the view."""
-        assert not (self._placed or self._queue.length or len(self._jobs)), "tasks are left"
+        left = len(self._placed) + self._queue.length + len(self._jobs)
+        assert not left, "tasks are left"
         for partition, free in enumerate(self._free):
             assert free == self._layout.whole(partition), f"units of partition {partition} are taken in the view"
 

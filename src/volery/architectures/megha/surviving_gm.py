@@ -18,7 +18,7 @@ from volery.architectures.megha.surviving_lm import pair_of
 from volery.architectures.megha.surviving_messages import ATTEMPTS, UNIT_SHIFT, Join, Lost, Place, Report
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.guarded import Active, Forget
+from volery.policies.guarded import Active, Deposed, Forget, Inquire
 from volery.policies.match import MatchPolicy
 
 
@@ -249,8 +249,13 @@ class SurvivingGlobalMaster(GlobalMaster):
             self._held = [task for task in self._held if task.job != job]
             self._jobs.finished(job, held)
 
+    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+        """Say which epoch is known."""
+        self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         **GlobalMaster.receives,
         Report: on_report,
         Lost: on_lost,
+        Inquire: on_inquire,
     }

@@ -42,7 +42,7 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
         for partition in self._partitions:
             for position, node in enumerate(layout.nodes[partition]):
                 self._masks[node] = (partition, self._masks.get(node, (partition, 0))[1] | 1 << position)
-        self.join_pair(pair_of(lm), me, list(self._masks), lease, incarnation)
+        self.join_pair(pair_of(lm), me, list(self._masks), list(self._gms), lease, incarnation)
         self._active: dict[Address, dict[TaskId, Active]] = {node: {} for node in self._masks}
         self._results: dict[TaskId, tuple[Active, Address]] = {}
         if not self.leading:

@@ -4,8 +4,8 @@ Roles    Distributor (many, share nothing), Master (one per group), Node (one pe
 Flow     Submit > GroupTasks > Launch > Completed (to the distributor) and Completed (to the master, an idle notice).
 Deviates Idle lists are bit vectors: which of several equal idle workers runs a task changes no result. Jobs go to
          distributors round robin (the code: at random). A job of more than 4,096 tasks is dealt chunk by chunk. Masters
-         fail over (section 6.1 of the paper) where `reliable` is set. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT
-         2023, section 4.2), is a preset. See docs/papers.md.
+         fail over (section 6.1 of the paper) where `reliable` is set. PigeonC, the constraint-aware version of
+         Thiyyakat et al. (IoT 2023, section 4.2), is a preset. See docs/papers.md.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ class Distributor(Component):
 
     def check_rest(self) -> None:
         """Every result has come."""
-        assert not (self._outstanding or len(self._jobs)), "tasks are left"
+        left = len(self._outstanding) + len(self._jobs)
+        assert not left, "tasks are left"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

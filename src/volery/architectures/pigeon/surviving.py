@@ -23,6 +23,7 @@ from volery.policies.guarded import (
     Deposed,
     Forget,
     GuardedNode,
+    Inquire,
     Lease,
     Result,
     Run,
@@ -139,6 +140,10 @@ class SurvivingDistributor(Distributor):
             sent = self._sent
             self._send_again(a.task for a in message.attempts if a.task in sent and sent[a.task][3] == a.attempt)
 
+    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+        """Say which epoch is known."""
+        self._port.send(source, Deposed(self._epochs[self._group_at[source]]))
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: Distributor.on_submit,
         MoreTasks: Distributor.on_more_tasks,
@@ -147,6 +152,7 @@ class SurvivingDistributor(Distributor):
         Result: on_result,
         Report: on_report,
         Lost: on_lost,
+        Inquire: on_inquire,
     }
 
 
@@ -171,7 +177,7 @@ class SurvivingMaster(Master, PairedMaster):
         self._masks: dict[Address, int] = {}
         for unit, node in enumerate(group.node_of):
             self._masks[node] = self._masks.get(node, 0) | 1 << unit
-        self.join_pair(pair_of(number), me, list(self._masks), lease, incarnation)
+        self.join_pair(pair_of(number), me, list(self._masks), distributors, lease, incarnation)
         self._distributors = distributors
         self._active: dict[Address, dict[TaskId, Active]] = {node: {} for node in self._masks}
         self._attempts: dict[TaskId, int] = {}
@@ -331,7 +337,8 @@ class SurvivingMaster(Master, PairedMaster):
 
     def check_rest(self) -> None:
         """Nothing waits or runs, and every unit is idle."""
-        assert not (self._owned or self._high.length or self._low.length or self._attempts), "tasks are left"
+        left = len(self._owned) + self._high.length + self._low.length + len(self._attempts)
+        assert not left, "tasks are left"
         if self.leading:
             assert self.settled, "workers have not answered"
             assert self._free == self._group.matches.every, "units are not idle"
