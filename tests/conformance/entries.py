@@ -23,6 +23,10 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
+    "megha:reliable=true": {"gms": "3", "lms": "2", "heartbeat_s": "0.5"},
+    "pigeon:reliable=true": {"groups": "4", "reserved": "1", "distributors": "3"},
+    "sparrow:reliable=true": {},
+    "eagle:reliable=true": {"cutoff_s": "0.2"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
 }
 

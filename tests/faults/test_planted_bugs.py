@@ -44,7 +44,7 @@ def any_epoch(patch: pytest.MonkeyPatch) -> None:
     def obeys(self: GuardedNode, message: Run, source: Address, now: Time) -> None:
         run(self, Run(self._epoch, message.task, message.attempt, message.owner, message.unit), source, now)
 
-    patch.setitem(GuardedNode.receives, Run, obeys)  # type: ignore[arg-type]  # a mapping that is a dict
+    patch.setitem(GuardedNode.receives, Run, obeys)  # type: ignore[arg-type]  # it is a dict
 
 
 def double_release(patch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,10 @@
 Epochs    The first of the pair leads in even epochs, the second in odd ones; whoever takes over takes the next of its
           own that is higher than any it has heard of. Nodes obey the highest (see `guarded`). A master leads a node
           when the node has answered `Lead` with its status, and not before: from then on it refuses the older master.
-Takeover  A follower that is told that its partner is lost leads at once; a restarted master asks its partner first, and
-          nodes and clients which epoch they know of: one that its partner never heard of has to be gone beyond.
-          When all nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is
-          *settled*: only then are tasks that no node knows of known to be lost.
+Takeover  A follower that is told that its partner is lost leads at once; a restarted master asks partner,
+          nodes and clients which epoch they know: one that its partner never heard of has to be gone beyond. When all
+          nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is *settled*: only
+          then are tasks that no node knows of known to be lost.
 Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has meanwhile got another master.
           That can only be the partner, and only if the partner has lost this one, which then has been told that the
           partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise waits

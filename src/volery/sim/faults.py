@@ -231,7 +231,8 @@ class Unreliable:
         self._sent += 1
         if self._sent > MESSAGES_MAX:
             raise NotQuiet(f"{MESSAGES_MAX} messages, and no end")
-        if self._partitions and self.cut(source, receiver.__self__.address):  # type: ignore[attr-defined]  # `Gate.take`
+        gate: Gate = receiver.__self__  # type: ignore[attr-defined]  # it is `Gate.take`
+        if self._partitions and self.cut(source, gate.address):
             return ()
         extras: Sequence[Time] = (0,)
         random, exponential = self._stream.random, self._stream.expovariate
