@@ -24,7 +24,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def never_retried(patch: pytest.MonkeyPatch) -> None:
     """A lost message is not sent again."""
-    patch.setattr(Linked, "_send_again", lambda self, end, peer: setattr(end, "sent_at", self.now))
+    patch.setattr(Linked, "_send_again", lambda self, end, peer, count: setattr(end, "sent_at", self.now))
 
 
 def no_lease(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def any_epoch(patch: pytest.MonkeyPatch) -> None:
     def obeys(self: GuardedNode, message: Run, source: Address, now: Time) -> None:
         run(self, Run(self._epoch, message.task, message.attempt, message.owner, message.unit), source, now)
 
-    patch.setitem(GuardedNode.receives, Run, obeys)  # type: ignore[arg-type]  # it is a dict
+    patch.setitem(GuardedNode.receives, Run, obeys)
 
 
 def double_release(patch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
         unit = message.active.unit
         self._busy[unit >> UNIT_SHIFT] &= ~(1 << (unit & (1 << UNIT_SHIFT) - 1))
 
-    patch.setitem(SurvivingLocalMaster.receives, Result, frees)  # type: ignore[arg-type]  # as above
+    patch.setitem(SurvivingLocalMaster.receives, Result, frees)
 
 
 def early_relaunch(patch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def early_relaunch(patch: pytest.MonkeyPatch) -> None:
         settled = Report(message.epoch, message.whole, True, message.update, message.running, message.finished)
         heard(self, settled, source, now)
 
-    patch.setitem(SurvivingGlobalMaster.receives, Report, believes)  # type: ignore[arg-type]  # as above
+    patch.setitem(SurvivingGlobalMaster.receives, Report, believes)
 
 
 def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
     def ignores(self: SurvivingLocalMaster, message: Join, source: Address, now: Time) -> None:
         return
 
-    patch.setitem(SurvivingLocalMaster.receives, Join, ignores)  # type: ignore[arg-type]  # as above
+    patch.setitem(SurvivingLocalMaster.receives, Join, ignores)
 
 
 def forgotten_status(patch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,8 @@ def test_storms_hold_all_that_the_design_bears_and_nothing_else(name: str) -> No
 
 def test_faults_end_before_progress_is_demanded() -> None:
     plan = draw(lookup("megha"), 3).plan
-    ends = [each.end_us for each in (*plan.messages, *plan.partitions)] + [crash.back_us for crash in plan.crashes]
+    ends = [each.end_us for each in plan.messages] + [each.end_us for each in plan.partitions]
+    ends += [crash.back_us for crash in plan.crashes]
     assert ends
     assert max(ends) <= HEAL_US < plan.deadline_us
 

@@ -7,10 +7,10 @@ Takeover  A follower that is told that its partner is lost leads at once; a rest
           nodes and clients which epoch they know: one that its partner never heard of has to be gone beyond. When all
           nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is *settled*: only
           then are tasks that no node knows of known to be lost.
-Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has meanwhile got another master.
+Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
           That can only be the partner, and only if the partner has lost this one, which then has been told that the
-          partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise waits
-          until node or partner answer.
+          partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
+          waits until node or partner answer.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ Session  Each end of a link counts its sessions: an incarnation opens a new one,
          names the sessions of both ends; one that was meant for an earlier session is refused, whenever it arrives.
          That is the fence of everything that is said over links. When the other end has begun a new session, what was
          sent to the old one is forgotten and the component is told `Renewed` before anything else from there.
+Retries  A retry sends the first frames again, fewer with each try, and waits twice as long as the one before. How long
+         the first waits follows the time that acknowledgements take, measured on frames that were not sent twice (Karn
+         and Partridge, SIGCOMM 1987): a peer that is slow because it is busy is not made busier.
 Cost     Two timers in one per peer (what is not acknowledged, what is not yet answered); none per message. Components
          that are not wrapped pay nothing.
 
@@ -69,13 +72,13 @@ class LinkSetting(msgspec.Struct, frozen=True):
     """How links behave.
 
     Args:
-        retry_us: after this without an acknowledgement frames are sent again; it doubles with each try.
-        retry_max_us: ... up to this.
+        retry_us: at least so long without an acknowledgement passes before frames are sent again.
+        retry_max_us: at most so long.
         acknowledge_us: how long an acknowledgement may wait for a frame to ride on.
     """
 
     retry_us: Time = 50_000
-    retry_max_us: Time = 1_000_000
+    retry_max_us: Time = 10_000_000
     acknowledge_us: Time = 5_000
 
 
@@ -84,7 +87,8 @@ class _End:
 
     Attributes:
         mine, theirs: the sessions; `theirs` is None until a new incarnation has heard of it.
-        sent: numbered, not acknowledged.
+        sent: numbered, not acknowledged, with the time of the first sending.
+        resent: number of the last frame that was sent more than once.
         waiting: not numbered yet, because `theirs` is not known.
         number: of the last frame sent.
         heard: up to which all frames have come.
@@ -101,6 +105,7 @@ class _End:
         "mine",
         "number",
         "owes",
+        "resent",
         "retry_us",
         "sent",
         "sent_at",
@@ -112,7 +117,8 @@ class _End:
     def __init__(self, mine: int, theirs: int | None, retry_us: Time) -> None:
         self.mine = mine
         self.theirs = theirs
-        self.sent: deque[tuple[int, bytes]] = deque()
+        self.sent: deque[tuple[int, Time, bytes]] = deque()
+        self.resent = 0
         self.waiting: list[bytes] = []
         self.number = self.heard = 0
         self.early: dict[int, bytes] = {}
@@ -208,7 +214,7 @@ class Linked(Component):
             end.waiting.clear()
             return True
         if session > end.theirs:
-            end.theirs, end.number, end.heard = session, 0, 0
+            end.theirs, end.number, end.heard, end.resent = session, 0, 0, 0
             end.sent.clear()
             end.early.clear()
             end.retry_us = self._setting.retry_us
@@ -240,7 +246,7 @@ class Linked(Component):
         """
         end = self._end(peer)
         end.mine += 1
-        end.number = end.heard = 0
+        end.number = end.heard = end.resent = 0
         end.sent.clear()
         end.early.clear()
 
@@ -249,8 +255,7 @@ class Linked(Component):
         end.number += 1
         if not end.sent:
             end.sent_at = self.now
-            end.retry_us = self._setting.retry_us
-        end.sent.append((end.number, payload))
+        end.sent.append((end.number, self.now, payload))
         if len(end.sent) <= WINDOW:
             end.owes = False
             self._port.send(peer, Frame(end.mine, end.theirs, end.number, end.heard, payload))
@@ -272,14 +277,17 @@ class Linked(Component):
             self.inner.handle(self._decode(payload), peer, self.now)
 
     def _acknowledged(self, end: _End, heard: int, peer: Address) -> None:
-        sent, before = end.sent, len(end.sent)
+        sent, before, number = end.sent, len(end.sent), 0
         while sent and sent[0][0] <= heard:
-            sent.popleft()
-        if len(sent) < before:
-            end.retry_us = self._setting.retry_us
+            number, at, _ = sent.popleft()
+        if number:
+            if number > end.resent:
+                setting = self._setting
+                end.retry_us = min(max(setting.retry_us, 2 * (self.now - at)), setting.retry_max_us)
             end.sent_at = self.now
-            if before > WINDOW:
-                self._send_again(end, peer)
+            if before > WINDOW and end.theirs is not None:  # some come into the window
+                for number, _, payload in list(sent)[max(0, WINDOW - before + len(sent)) : WINDOW]:
+                    self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
 
     def _owe(self, end: _End, peer: Address) -> None:
         if not end.owes:
@@ -303,16 +311,17 @@ class Linked(Component):
             end.owes = False
             self._port.send(peer, Acknowledgement(end.mine, end.theirs, end.heard))
         if (end.sent or end.theirs is None) and self.now >= end.sent_at + end.retry_us:
+            self._send_again(end, peer, max(1, WINDOW * self._setting.retry_us // end.retry_us))
             end.retry_us = min(2 * end.retry_us, self._setting.retry_max_us)
-            self._send_again(end, peer)
         self._set_timer(end, peer)
 
-    def _send_again(self, end: _End, peer: Address) -> None:
+    def _send_again(self, end: _End, peer: Address, count: int) -> None:
         end.sent_at = self.now
         if end.theirs is None:
             self._port.send(peer, Greeting(end.mine))
             return
-        for number, payload in list(end.sent)[:WINDOW]:
+        for number, _, payload in list(end.sent)[:count]:
+            end.resent = max(end.resent, number)
             self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
 
     def _hasten(self, peer: Address) -> None:
@@ -320,7 +329,7 @@ class Linked(Component):
         end = self._ends[peer]
         end.retry_us = self._setting.retry_us
         if end.sent or end.theirs is None:
-            self._send_again(end, peer)
+            self._send_again(end, peer, WINDOW)
             self._set_timer(end, peer)
 
 

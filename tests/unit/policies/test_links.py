@@ -103,6 +103,17 @@ def test_retries_come_less_and_less_often() -> None:
     assert times == [3 * RETRY_US]
 
 
+def test_a_slow_peer_is_given_more_time() -> None:
+    """Karn and Partridge: twice what an acknowledgement took, if the frame was sent once."""
+    a, b = End("a/0"), End("b/0")
+    a.say("b/0", 1)
+    b.take(a.frames(), "a/0")
+    a.take(b.ring("a/0", 5_000), "b/0", 40_000)
+    a.say("b/0", 2)
+    a.linked.handle(TimerFired(("link", "b/0")), "a/0", RETRY_US)
+    assert [effect.at for effect in a.port.effects if isinstance(effect, TimerSet)] == [40_000 + 80_000]
+
+
 def test_a_frame_acknowledges_what_came_the_other_way() -> None:
     a, b = End("a/0"), End("b/0")
     a.say("b/0", 1)

@@ -118,7 +118,7 @@ def component(kernel: Kernel, address: Address) -> Component:
     return kernel.unreliable.gates[address].component
 
 
-def test_a_plan_is_data() -> None:
+def test_a_plan_is_written_and_read() -> None:
     plan = FaultPlan(
         (MessageFaults(0, 5, drop=0.5),), (Partition(1, 2, ("gm/0",), ("lm/0",)),), (Crash(3, "lm/0", 9),), 100
     )
