@@ -10,6 +10,7 @@ from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
 from volery.core.streams import Streams
 from volery.policies.jobs import JobLedger
+from volery.policies.queueing import ConstraintQueue
 
 
 class LosesCompletions(Scheduler):
@@ -159,7 +160,7 @@ class Slack(Scheduler):
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         running = self._running.get(message.task)
         if running is not None and len(self._running) > 1:
-            queue, self._queue = self._queue, type(self._queue)()
+            queue, self._queue = self._queue, ConstraintQueue()
             super().on_completed(message, source, now)
             self._queue = queue
         else:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from volery.architectures.oracle import ORACLE
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.model import Address, Cluster, Time
 
 HOP = {("oracle", "node"): 500, ("node", "oracle"): 500}
@@ -29,12 +29,24 @@ MUTANTS: dict[str, tuple[str, Architecture]] = {}
 """Mutant -> (the check that must reject it, the design)."""
 
 
-def mutant(rejected_by: str, **changes: Any) -> Callable[[Callable[..., Deployment]], Callable[..., Deployment]]:
+def mutant(
+    rejected_by: str, base: Architecture = ORACLE, **changes: Any
+) -> Callable[[Callable[..., Deployment]], Callable[..., Deployment]]:
     """Register a build function as a design that the named check must reject."""
 
     def register(build: Callable[..., Deployment]) -> Callable[..., Deployment]:
         name = build.__name__.removeprefix("build_").replace("_", "-")
-        MUTANTS[name] = (rejected_by, msgspec.structs.replace(ORACLE, name=name, build=build, **changes))
+        changed = {"name": name, "build": build, "vectors": False, **changes}
+        MUTANTS[name] = (rejected_by, msgspec.structs.replace(base, **changed))
         return build
 
     return register
+
+
+def spoiled(deployment: Deployment, **roles: type[Component]) -> Deployment:
+    """The deployment with the components of some roles turned into mutants of theirs, which add no fields."""
+    for address, component in deployment.components.items():
+        worse = roles.get(role_of(address))
+        if worse is not None:
+            component.__class__ = worse
+    return deployment

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from tests.conformance import mutants_cancelling, mutants_order, mutants_protocol, mutants_results, mutants_safety
+from tests.conformance import (
+    mutants_cancelling,
+    mutants_flock,
+    mutants_order,
+    mutants_protocol,
+    mutants_results,
+    mutants_safety,
+    mutants_vectors,
+)
 from tests.conformance.mutation import MUTANTS
 
 from volery.conformance import CHECKS, NonconformanceError
 
-ROOMS = (mutants_cancelling, mutants_order, mutants_protocol, mutants_results, mutants_safety)
+ROOMS = (
+    mutants_cancelling,
+    mutants_flock,
+    mutants_order,
+    mutants_protocol,
+    mutants_results,
+    mutants_safety,
+    mutants_vectors,
+)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -18,6 +18,7 @@ from volery.cli.calibrate import hop_us, timed_load
 from volery.cli.loading import federation_of, load_here
 from volery.core.events import MoreTasks
 from volery.core.records import Records
+from volery.live import calibrate
 from volery.live.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
 from volery.live.load import as_lived
 from volery.metrics.allocation import allocation_parts
@@ -56,11 +57,12 @@ def planted(turns: int, preempted: int = -1) -> TimedHost:
 
 
 @pytest.mark.parametrize("preempted", [-1, 7])
-def test_planted_costs_are_found(preempted: int) -> None:
+def test_planted_costs_are_found(preempted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "stamp_us", lambda: 0.25)
     costs = host_costs([planted(400, preempted)])
     assert costs.rest_half_us == 1000
     found = costs.roles["gm"]["MoreTasks"]
-    assert found.event_us == pytest.approx(2, abs=0.5), "but for what the stamp itself takes here"
+    assert found.event_us == pytest.approx(2 - 0.25, abs=0.05), "but for what the stamp itself takes"
     assert found.task_us == pytest.approx(0.5, abs=0.01)
     assert found.rested_us == pytest.approx(30, abs=0.5)
     assert costs.turn.event_us == pytest.approx(7, abs=1)

@@ -267,6 +267,38 @@ def test_no_short_job_waits_for_a_long_task_to_end() -> None:
     assert counter(eagle_rejects(), "rejected_probes") > 0
 
 
+MILLISECOND = SECOND // 1000
+ASKS_FOR_1 = case(
+    [0, MILLISECOND, 2 * MILLISECOND],
+    [[20 * MILLISECOND] * 3, [10 * MILLISECOND] * 2, [30 * MILLISECOND] * 2],
+    [bits(0, 1)],
+    [[0, 0, 0], [0, 0], [bits(1), bits(1)]],
+)
+"""One worker; tasks 5 and 6 of the third job ask for constraint 1, of which two tasks wait for every worker."""
+
+
+@script
+def phoenix_reorders() -> str:
+    """At a heartbeat the queue is crowded and constraint 1 is scarce: t5 passes t1 and t2; then it no longer is."""
+    title = (
+        "Thinakaran et al. 2017, section IV: while demand exceeds supply, tasks that ask for what is scarce go first"
+    )
+    parameters = {"schedulers": 1, "short_part": 0, "probe_ratio": 1, "probes_min": 1, "heartbeat_s": 0.01}
+    return transcript(title, "phoenix", ASKS_FOR_1, parameters=parameters)
+
+
+def started(text: str) -> list[int]:
+    """Tasks in the order of their starts."""
+    return [int(task) for task in re.findall(r"runs t([0-9]+)", text)]
+
+
+def test_phoenix_lets_scarce_constraints_pass_where_eagle_goes_by_remaining_work() -> None:
+    parameters = {"schedulers": 1, "short_part": 0, "probe_ratio": 1, "probes_min": 1}
+    assert started(transcript("the same", "eagle", ASKS_FOR_1, parameters=parameters)) == [0, 3, 4, 1, 2, 5, 6]
+    assert started(phoenix_reorders()) == [0, 3, 4, 5, 1, 2, 6], "t6 alone is no longer more than one per worker"
+    assert counter(phoenix_reorders(), "reordered_tasks") > 0
+
+
 def fair_queue(weight: int, weight_counting: str, title: str) -> str:
     """Six short and four long tasks wait for one worker."""
     jobs = [[SECOND], *([[LONG]] * 4), *([[SECOND]] * 6)]

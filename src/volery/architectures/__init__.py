@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from volery.architectures.hybrid import EAGLE, HAWK
-from volery.architectures.megha import CENTRAL, MEGHA
+from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
+from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.sparrow import SPARROW
@@ -17,7 +17,7 @@ from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

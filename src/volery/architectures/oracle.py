@@ -3,21 +3,37 @@
 Roles    Scheduler (one, sees every slot at once), Node (one per machine).
 Flow     Submit > Launch > Completed, all without delay.
 Deviates No published system; the "central FIFO" and "ideal" of the papers' comparisons. First come first served among
-         the tasks that fit, minimum constraints first.
+         the tasks that fit; minimum constraints first, and where tasks ask for several resources, best fit first. Small
+         tasks may overtake large ones for ever. With `order`, users take turns by Dominant Resource Fairness (Ghodsi
+         et al., NSDI 2011; Bhattacharya et al., SoCC 2013), without preemption.
 """
 
 from __future__ import annotations
 
+from typing import Annotated, Any, Literal
+
 import msgspec
 
 from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
 from volery.core.events import Cancel, Measured, MoreTasks, Submit, TaskFinished
-from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
+from volery.core.model import Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.capacity import CapacityIndex, Ladders
+from volery.policies.fairness import (
+    FairLines,
+    FairOrder,
+    FairQueue,
+    FairVectorQueue,
+    HierarchicalDrf,
+    WeightedDrf,
+    parse_shares_text,
+)
 from volery.policies.jobs import JobLedger
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queueing import ConstraintQueue
+from volery.policies.vectorqueue import VectorQueue
 
 
 class Launch(Message, frozen=True):
@@ -40,7 +56,18 @@ class Kill(Message, frozen=True):
 
 
 class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The yardstick has no parameters."""
+    """Parameters of the yardstick."""
+
+    order: Annotated[
+        Literal["fifo", "drf", "hdrf"],
+        msgspec.Meta(
+            description="whose task a freed slot takes: the oldest, or that of the user who is poorest by DRF"
+        ),
+    ] = "fifo"
+    shares: Annotated[
+        str,
+        msgspec.Meta(description="weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)"),
+    ] = ""
 
 
 class Scheduler(Component):
@@ -55,7 +82,7 @@ class Scheduler(Component):
         self._constraints = [cluster.constraints[machine] for machine in machines]
         self._matches = Matches(self._constraints, Anchors(cluster.constraints))
         self._free = self._matches.every
-        self._queue = ConstraintQueue()
+        self._queue: ConstraintQueue | FairQueue = ConstraintQueue()
         self._running: dict[TaskId, tuple[Task, int]] = {}
         self._launches = 0
 
@@ -65,8 +92,12 @@ class Scheduler(Component):
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Schedule a job."""
-        self._port.observe(Measured("queued_tasks", self._queue.length))
-        self._schedule(self._jobs.admit(message, source, self._queue.length))
+        queued = self._queued()
+        self._port.observe(Measured("queued_tasks", queued))
+        self._schedule(self._jobs.admit(message, source, queued))
+
+    def _queued(self) -> int:
+        return self._queue.length
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -86,6 +117,7 @@ class Scheduler(Component):
                 self._jobs.unsatisfiable(task.job)
 
     def _launch(self, task: Task, unit: int) -> None:
+        """`unit`: the place of the slot or machine."""
         self._running[task.id] = (task, unit)
         self._launches += 1
         self._port.send(self._nodes[unit], Launch(self._launches, task))
@@ -96,12 +128,15 @@ class Scheduler(Component):
         if running is None:
             return
         task, unit = running
+        self._reuse(task, unit)
+        self._jobs.finished(task.job)
+
+    def _reuse(self, ended: Task, unit: int) -> None:
         waiting = self._queue.pop_fitting(self._constraints[unit]) if self._queue.length else None
         if waiting is None:
             self._free |= 1 << unit
         else:
             self._launch(waiting, unit)
-        self._jobs.finished(task.job)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the job's waiting tasks and kill the others."""
@@ -109,9 +144,12 @@ class Scheduler(Component):
             for task, unit in self._running.values():
                 if task.job == message.job:
                     self._port.send(self._nodes[unit], Kill(task.id))
-            dropped = self._queue.remove(lambda task: task.job == message.job)
+            dropped = self._drop(message.job)
             if dropped:
                 self._jobs.finished(message.job, len(dropped))
+
+    def _drop(self, job: JobId) -> list[Task]:
+        return self._queue.remove(lambda task: task.job == job)
 
     def check(self) -> None:
         """No slot idles that a waiting task could use."""
@@ -124,6 +162,116 @@ class Scheduler(Component):
         Cancel: on_cancel,
         Completed: on_completed,
     }
+
+
+class VectorScheduler(Scheduler):
+    """Knows exactly what every machine has free of each resource."""
+
+    __slots__ = ("_index", "_ladders", "_possible", "_waiting", "_whole")
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(msgspec.structs.replace(cluster, slots=(1,) * len(cluster.constraints)))
+        order = fewest_constraints_first(range(len(cluster.constraints)), cluster.constraints)
+        capacities = [cluster.capacities[machine] for machine in order]
+        self._ladders = Ladders(capacities)
+        self._whole = CapacityIndex(capacities, self._ladders)
+        self._index = self._whole.copy()
+        self._possible: dict[tuple[int, Amounts], bool] = {}
+        self._waiting: VectorQueue | FairVectorQueue = VectorQueue(self._ladders.packing)
+
+    def _queued(self) -> int:
+        return self._waiting.length
+
+    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+        nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
+        for task in tasks:
+            kind = (task.constraints, task.request)
+            machine = -1
+            if kind not in nowhere:
+                machine = self._index.pick(self._ladders[task.request], self._matches[task.constraints], "best-fit")
+            if machine >= 0:
+                self._launch(task, machine)
+                continue
+            nowhere.add(kind)
+            if self._fits_somewhere(kind):
+                self._waiting.push(task)
+            else:
+                self._jobs.unsatisfiable(task.job)
+
+    def _fits_somewhere(self, kind: tuple[int, Amounts]) -> bool:
+        if kind not in self._possible:
+            mask, request = kind
+            self._possible[kind] = bool(self._whole.fitting(self._ladders[request], self._matches[mask]))
+        return self._possible[kind]
+
+    def _launch(self, task: Task, unit: int) -> None:
+        self._index.put(unit, self._index.free[unit] - self._ladders.packing[task.request])
+        super()._launch(task, unit)
+
+    def _reuse(self, ended: Task, unit: int) -> None:
+        self._index.put(unit, self._index.free[unit] + self._ladders.packing[ended.request])
+        while self._waiting.length:
+            task = self._waiting.pop_fitting(self._constraints[unit], self._index.free[unit])
+            if task is None:
+                return
+            self._launch(task, unit)
+
+    def _drop(self, job: JobId) -> list[Task]:
+        return self._waiting.remove(lambda task: task.job == job)
+
+    def check(self) -> None:
+        """No machine has what a waiting task asks for."""
+        for mask, request in self._waiting.kinds():
+            fitting = self._index.fitting(self._ladders[request], self._matches[mask])
+            assert not fitting, f"machines {fitting:#x} could run what waits: {mask:#x}, {request}"
+
+
+class TakingTurns(Scheduler):
+    """Users take turns: what comes free goes to the poorest user with a task that fits, to its oldest such task."""
+
+    __slots__ = ()
+    _fair: FairLines[Any]
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Note whose job it is, and schedule it."""
+        self._fair.belongs(message.job.id, message.job.user)
+        super().on_submit(message, source, now)
+
+    def _launch(self, task: Task, unit: int) -> None:
+        self._fair.launched(task)
+        super()._launch(task, unit)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Take what the task had off its user's account before it is used again."""
+        running = self._running.get(message.task)
+        if running is not None:
+            self._fair.ended(running[0])
+        super().on_completed(message, source, now)
+
+    def check(self) -> None:
+        """As for first come first served; and what users hold is what runs."""
+        super().check()
+        self._fair.check()
+
+
+class FairScheduler(TakingTurns):
+    """Over slots."""
+
+    __slots__ = ("_fair",)
+
+    def __init__(self, cluster: Cluster, order: FairOrder) -> None:
+        super().__init__(cluster)
+        self._fair = self._queue = FairQueue(order)
+
+
+class FairVectorScheduler(TakingTurns, VectorScheduler):
+    """Over several resources."""
+
+    __slots__ = ("_fair",)
+
+    def __init__(self, cluster: Cluster, order: FairOrder) -> None:
+        super().__init__(cluster)
+        self._fair = self._waiting = FairVectorQueue(order, self._ladders.packing)
 
 
 class Node(Component):
@@ -151,9 +299,35 @@ class Node(Component):
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
 
 
+def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
+    if config.order == "fifo":
+        if config.shares:
+            raise InputError("oracle:shares", "first come first served knows no shares; give order=drf or order=hdrf")
+        return VectorScheduler(cluster) if cluster.resources else Scheduler(cluster)
+    order = _order(cluster, config)
+    return FairVectorScheduler(cluster, order) if cluster.resources else FairScheduler(cluster, order)
+
+
+def _order(cluster: Cluster, config: OracleConfig) -> FairOrder:
+    capacity: tuple[int, ...] = (cluster.slot_count,)
+    if cluster.resources:
+        capacity = tuple([max(1, sum(column)) for column in zip(*cluster.capacities, strict=True)])
+    tree = parse_shares_text(config.shares, "oracle:shares") if config.shares else None
+    if config.order == "hdrf":
+        return HierarchicalDrf(capacity, tree)
+    members = tree.members if tree is not None else ()
+    if any(member.members for member in members):
+        raise InputError("oracle:shares", "drf shares between users alone; give order=hdrf for a tree")
+    return WeightedDrf(capacity, {member.name: member.weight for member in members})
+
+
 def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    """Components for a cluster."""
-    components: dict[Address, Component] = {"oracle/0": Scheduler(cluster)}
+    """Components for a cluster.
+
+    Raises:
+        InputError: when the shares are not a list of weights, or not one that the order knows how to use.
+    """
+    components: dict[Address, Component] = {"oracle/0": _scheduler(cluster, config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node()
@@ -168,7 +342,9 @@ ORACLE = Architecture(
     messages=frozenset({Launch, Kill, Completed}),
     stages={
         Stage.J1: Realisation("Scheduler.on_submit"),
-        Stage.T2: Realisation("Scheduler.on_completed", "full", "first come first served among the tasks that fit"),
+        Stage.T2: Realisation(
+            "Scheduler.on_completed", "full", "first come first served, drf or hdrf, among those that fit"
+        ),
         Stage.T4: Realisation("Scheduler._launch"),
         Stage.T7: Realisation("Scheduler.on_completed"),
         Stage.R1: Realisation("Scheduler._schedule", "full", "every slot, exactly"),
@@ -179,4 +355,5 @@ ORACLE = Architecture(
     build=build,
     hops=0,
     tolerates=frozenset({"duplication"}),
+    vectors=True,
 )

@@ -11,10 +11,12 @@ from volery.cli.options import (
     Architectures,
     Arrivals,
     AsJson,
+    Capacity,
     Constraints,
     CostFile,
     Costs,
     Cutoff,
+    Dask,
     DelayUs,
     Durations,
     Force,
@@ -25,8 +27,12 @@ from volery.cli.options import (
     Machines,
     PopulationSeed,
     Processes,
+    Requests,
     Seeds,
+    SlotRequest,
     Slots,
+    Users,
+    Why,
     Workers,
     Workload,
     whole_numbers,
@@ -40,8 +46,9 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
-    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "delay_us": "--delay-us",
-    "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
+    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "users": "--users",
+    "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
+    "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -59,14 +66,20 @@ def compare(
     jobs: Jobs = None,
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
+    users: Users = None,
     delay_us: DelayUs = None,
     jitter_us: JitterUs = 0,
     link: Links = None,
     cost: Costs = None,
     costs: CostFile = None,
+    requests: Requests = "none",
+    capacity: Capacity = "",
+    slot_request: SlotRequest = "",
     processes: Processes = 1,
+    dask: Dask = None,
     output: KeepIn = None,
     force: Force = False,
+    why: Why = False,
     as_json: AsJson = False,
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
@@ -79,12 +92,13 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "jitter_us": jitter_us, **network,
+            "users": users, "jitter_us": jitter_us, "requests": requests, "capacity": capacity,
+            "slot_request": slot_request, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
-    run_and_print(study, output, processes, force, as_json)
+    run_and_print(study, output, processes, force, as_json, dask=dask, why=why)
 
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
@@ -99,11 +113,25 @@ def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) ->
     return network
 
 
-def run_and_print(study: StudySpec, output: Path | None, processes: int, force: bool, as_json: bool) -> None:
+def run_and_print(
+    study: StudySpec,
+    output: Path | None,
+    processes: int,
+    force: bool,
+    as_json: bool,
+    *,
+    dask: str | None = None,
+    why: bool = False,
+) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
+    from volery.study.why import explaining
 
+    if why:
+        study = explaining(study)
     command = shlex.join(["volery", *sys.argv[1:]])
     with LiveProgress(silent=as_json) as watcher:
-        results = run_study(study, folder=output, processes=processes, force=force, watcher=watcher, command=command)
+        results = run_study(
+            study, folder=output, processes=processes, dask=dask, force=force, watcher=watcher, command=command
+        )
     print_results(results, as_json)

@@ -22,6 +22,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 Processes = Annotated[
     int, typer.Option("-p", "--processes", metavar="P", help="Runs at once, each in a process of its own.")
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="tcp://HOST:PORT", help="Run on the Dask cluster of this scheduler instead.", show_default=False
+    ),
+]
+Why = Annotated[bool, typer.Option("--why", help="Keep why each task was placed, or not, for `volery why`.")]
 Force = Annotated[bool, typer.Option("--force", help="Take over a folder that holds another study.")]
 
 
@@ -45,8 +52,30 @@ Constraints = Annotated[
     str, typer.Option(metavar="sharma2011|none", help="Draw placement constraints of tasks and machines.")
 ]
 Machines = Annotated[
-    str | None, typer.Option(metavar="FILE.csv.gz", help="Read machine constraints from here.", show_default=False)
+    str | None,
+    typer.Option(
+        metavar="FILE.csv.gz", help="Read machine constraints, and amounts that they offer, from here.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Requests = Annotated[
+    str,
+    typer.Option(metavar="alibaba-like|FILE.toml|none", help="Draw what tasks ask for, from classes by weight."),
 ]
+Capacity = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=UNITS,...", help="What each machine offers, as cpu_milli=64000,memory_mb=16384.",
+        show_default=False,
+    ),
+]  # fmt: skip
+SlotRequest = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=UNITS,...", help="Turn machines into slots of this size, for designs that know slots alone.",
+        show_default=False,
+    ),
+]  # fmt: skip
 PopulationSeed = Annotated[
     int | None,
     typer.Option(metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False),
@@ -62,6 +91,12 @@ Durations = Annotated[
 ]
 Arrivals = Annotated[
     str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
+]
+Users = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME:WEIGHT+...", help="Deal the jobs to users by weight, as q1:10+q2:25+q3:15.", show_default=False
+    ),
 ]
 DelayUs = Annotated[
     int | None, typer.Option(metavar="US", help="Delay of a message on any link. (500)", show_default=False)

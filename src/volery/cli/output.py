@@ -38,7 +38,11 @@ def table_width() -> int | None:
 def print_results(results: Results, as_json: bool) -> None:
     """The table of a study and where its results are, then leave with status 130 if Ctrl-C cut it short."""
     if as_json:
+        from volery.report import best, groups, work
+
+        found = groups.group_runs(results.runs)
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
+        content |= {"best": best.best(found), "work": work.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
         print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
     else:

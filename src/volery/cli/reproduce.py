@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from volery.cli.options import AsJson, Processes
+from volery.cli.options import AsJson, Dask, Processes
 from volery.cli.output import INTERRUPTED, print_json, table_width
 from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
@@ -61,6 +61,7 @@ def reproduce(
     experiments: Experiments = None,
     traces: Traces = None,
     processes: Processes = 1,
+    dask: Dask = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiment again: claim, published, ours, verdict; and its pictures."""
@@ -78,11 +79,11 @@ def reproduce(
         read = [read_experiment(folder, one) for one in chosen]
         where = traces_folder(folder, traces)
         if check is not None:
-            _check(read, folder, where, check, processes, as_json)
+            _check(read, folder, where, check, processes, dask, as_json)
             return
         read = [experiment.cheap() for experiment in read] if quick else read
         found = [
-            _run(experiment, folder, where, output, processes, as_json, quick=quick, only_finished=finished)
+            _run(experiment, folder, where, output, processes, dask, as_json, quick=quick, only_finished=finished)
             for experiment in read
         ]
     page = None
@@ -95,7 +96,13 @@ def reproduce(
 
 
 def _check(
-    experiments: list[Experiment], folder: Path, traces: Path, count: int, processes: int, as_json: bool
+    experiments: list[Experiment],
+    folder: Path,
+    traces: Path,
+    count: int,
+    processes: int,
+    dask: str | None,
+    as_json: bool,
 ) -> None:
     """Run some recorded runs of each again; what came out as recorded is noted in the record."""
     from volery.study.ledger import read_record, record_path, write_record
@@ -108,7 +115,7 @@ def _check(
         if len(experiments) > 1 and (record is None or not record.digests):
             continue  # without runs there is nothing to check: it measures inputs alone
         with LiveProgress(silent=as_json) as watcher:
-            one = spot_check(experiment, record, count, traces=traces, processes=processes, watcher=watcher)
+            one = spot_check(experiment, record, count, traces=traces, processes=processes, dask=dask, watcher=watcher)
         found.append(one)
         if record is not None and not one.differing:
             confirmed = checked_record(experiment, record, one)
@@ -133,6 +140,7 @@ def _run(
     traces: Path,
     output: Path,
     processes: int,
+    dask: str | None,
     as_json: bool,
     *,
     quick: bool,
@@ -145,7 +153,13 @@ def _run(
 
     with LiveProgress(silent=as_json) as watcher:
         found = run(
-            experiment, folder=output, traces=traces, processes=processes, watcher=watcher, only_finished=only_finished
+            experiment,
+            folder=output,
+            traces=traces,
+            processes=processes,
+            dask=dask,
+            watcher=watcher,
+            only_finished=only_finished,
         )
     record = make_record(found, quick=quick)
     own = output / experiment.name

@@ -8,17 +8,19 @@ from typing import Annotated
 import typer
 
 from volery.cli.compare import run_and_print
-from volery.cli.options import AsJson, Force, KeepIn, Processes
+from volery.cli.options import AsJson, Dask, Force, KeepIn, Processes, Why
 
 
 def run(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
     output: KeepIn = None,
     processes: Processes = 1,
+    dask: Dask = None,
     force: Force = False,
+    why: Why = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study from a file: architectures x settings x seeds; what is finished is not run again."""
     from volery.study import read_study
 
-    run_and_print(read_study(study), output, processes, force, as_json)
+    run_and_print(read_study(study), output, processes, force, as_json, dask=dask, why=why)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from volery.cli.options import AsJson, Folder, Processes
+from volery.cli.options import AsJson, Dask, Folder, Processes
 from volery.cli.output import print_json, table_width
 from volery.cli.progress import LiveProgress
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 SHOWN_DIGITS = 16
 
 
-def verify(folder: Folder, processes: Processes = 1, as_json: AsJson = False) -> None:
+def verify(folder: Folder, processes: Processes = 1, dask: Dask = None, as_json: AsJson = False) -> None:
     """Run everything in a results folder again and compare the digests; status 1 where one differs."""
     from volery.study import verify as verify_folder
 
     with LiveProgress(silent=as_json) as watcher:
-        verification = verify_folder(folder, processes=processes, watcher=watcher)
+        verification = verify_folder(folder, processes=processes, dask=dask, watcher=watcher)
     if as_json:
         print_json(
             {

@@ -61,7 +61,7 @@ class _Cancels(Watch):
 @check
 def check_cancel(architecture: Architecture) -> None:
     """Of a cancelled job waiting tasks never run, running ones are killed, it is told done; others are untouched."""
-    for case in all_cases(seed=10):
+    for case in all_cases(10, architecture.vectors):
         for check_each in (True, False):
             cancels = _Cancels()
             options = Options(check=check_each)

@@ -1,7 +1,8 @@
 """Small clusters and workloads on which every design must behave, made from a seed.
 
 They hold what is legal and easily forgotten: constraints, machines with several slots, tasks of duration 0, equal
-arrivals, jobs without tasks, jobs that come in chunks, tasks that fit no machine, and more work than slots.
+arrivals, jobs without tasks, jobs that come in chunks, tasks that fit no machine, and more work than slots. For designs
+that place vectors there are machines that offer several resources, and tasks that use up one of them before the others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from random import Random
 
 import msgspec
 
-from volery.core.model import CHUNK_TASKS, SECOND, Cluster, Time
+from volery.core.model import CHUNK_TASKS, SECOND, Amounts, Cluster, Time
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 
@@ -21,6 +22,13 @@ MACHINES = 50
 CONSTRAINTS = 6
 NOWHERE = 1 << CONSTRAINTS
 """A constraint that no machine meets."""
+USERS = ("a", "b", "", "c", "a")
+"""Whose jobs they are, in turn; not everybody gives a name."""
+RESOURCES = ("cpu_milli", "memory_mb", "gpus")
+TOO_LARGE: Amounts = (1, 1 << 20, 0)
+"""A request that no machine holds."""
+KINDS = 12
+"""Further requests in a workload."""
 LONG_FACTOR = 20_000
 """Some jobs are long by any published cutoff."""
 
@@ -34,11 +42,19 @@ class Case(msgspec.Struct, frozen=True):
     cluster: Cluster
 
     def satisfiable(self) -> list[bool]:
-        """Per task, whether some machine meets its constraints."""
-        machines = set(self.cluster.constraints)
+        """Per task, whether some machine meets its constraints and, empty, holds what it asks for."""
+        slots: Sequence[Amounts] = ((),) * len(self.cluster.constraints)
+        machines = set(zip(self.cluster.constraints, self.cluster.capacities or slots, strict=True))
         needs = self.trace.constraints or [0] * self.trace.task_count
-        fits = {need: any(need & ~machine == 0 for machine in machines) for need in set(needs)}
-        return [fits[need] for need in needs]
+        asked = [self.trace.requests[k] for k in self.trace.request] or [()] * self.trace.task_count
+        fits = {
+            (need, amounts): any(
+                not need & ~bits and all(a <= b for a, b in zip(amounts, offered, strict=True))
+                for bits, offered in machines
+            )
+            for need, amounts in set(zip(needs, asked, strict=True))
+        }
+        return [fits[kind] for kind in zip(needs, asked, strict=True)]
 
 
 def trace_of(
@@ -97,7 +113,8 @@ def _mixed(name: str, stream: Random, jobs: int, instants: Sequence[Time], const
     arrivals = sorted(stream.choice(instants) for _ in range(jobs))
     sizes = [stream.choice((0, 1, 1, 1, 3, 7, stream.randint(8, 90))) for _ in range(jobs)]
     needs = [_needs(stream, size) for size in sizes] if constrained else ()
-    return trace_of(name, arrivals, [_durations(stream, size) for size in sizes], needs)
+    trace = trace_of(name, arrivals, [_durations(stream, size) for size in sizes], needs)
+    return msgspec.structs.replace(trace, user=tuple(USERS[j % len(USERS)] for j in range(jobs)))
 
 
 def _chunked(name: str, stream: Random) -> Trace:
@@ -108,7 +125,7 @@ def _chunked(name: str, stream: Random) -> Trace:
 
 
 def mixed_cases(seed: int = 0) -> list[Case]:
-    """Cases of some hundred tasks: with and without constraints, at leisure and in bursts."""
+    """Cases of some hundred tasks of several users: with and without constraints, at leisure and in bursts."""
     cases = []
     for name, jobs, span, constrained, slots_max in (
         ("plain", 60, 8 * SECOND, False, 1),
@@ -130,6 +147,34 @@ def edge_cases(seed: int = 0) -> list[Case]:
     return [Case("chunks", seed, _chunked("chunks", stream), cluster), Case("nothing to run", seed, nothing, cluster)]
 
 
-def all_cases(seed: int = 0) -> list[Case]:
-    """All of them."""
-    return mixed_cases(seed) + edge_cases(seed)
+def vector_cases(seed: int = 0) -> list[Case]:
+    """Tasks that ask for several resources, at leisure and in a burst."""
+    cases = []
+    for name, jobs, span in (("vectors", 60, 8 * SECOND), ("vectors in a burst", 40, 1500)):
+        stream = Streams(seed).of(f"conformance/{name}")
+        instants = [0] + [int(stream.random() * span) for _ in range(max(2, jobs // 2))]
+        slots = _cluster(stream, 1, True)
+        capacities = tuple(
+            (stream.choice((1000, 4000, 16000)), stream.choice((1024, 4096, 16384)), stream.choice((0, 0, 2)))
+            for _ in range(MACHINES)
+        )
+        cluster = msgspec.structs.replace(slots, resources=RESOURCES, capacities=capacities)
+        trace = _mixed(name, stream, jobs, instants, True)
+        requests = [TOO_LARGE, (0, 0, 0), (16000, 16384, 0), (1000, 1, 1)]
+        requests += [
+            (stream.randint(1, 4000), stream.randint(1, 4096), stream.choice((0, 0, 0, 1))) for _ in range(KINDS)
+        ]
+        drawn = array("H", [stream.randrange(len(requests)) for _ in range(trace.task_count)])
+        trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=tuple(requests), request=drawn)
+        cases.append(Case(name, seed, trace, cluster))
+    return cases
+
+
+def busy_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
+    """Cases of some hundred tasks, those with several resources where the design places such requests."""
+    return mixed_cases(seed) + (vector_cases(seed) if vectors else [])
+
+
+def all_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
+    """Busy cases and edge cases."""
+    return busy_cases(seed, vectors) + edge_cases(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from volery.conformance.cases import Case
 from volery.conformance.verdict import demand
@@ -11,7 +12,7 @@ from volery.core.records import PATH_SHIFT, Records
 from volery.core.trace import NEVER
 
 Interval = tuple[Time, Time, int]
-"""Start, end and task of one attempt."""
+"""Start, end, and task or amount of one attempt."""
 
 
 def demand_all_finished(case: Case, records: Records) -> None:
@@ -61,30 +62,43 @@ def attempts(records: Records) -> dict[int, list[Interval]]:
 
 
 def demand_capacity(case: Case, records: Records) -> None:
-    """At no time does a machine run more tasks than it has slots.
+    """At no time does a machine run more tasks than it has slots, or give more of a resource than it has.
 
-    An attempt holds its slot from its start until just before its end. One of duration 0 comes between the ends and
-    the starts of its instant, so it needs a slot beside those that hold theirs before and after.
+    An attempt holds what it takes from its start until just before its end. One of duration 0 comes between the ends
+    and the starts of its instant, alone, so what it takes must be free beside those that run before and after.
 
     Raises:
         NonconformanceError: naming machine and time.
     """
+    cluster, trace = case.cluster, case.trace
+    names, needs = cluster.resources or ("slots",), trace.requests if cluster.resources else ((1,),)
+    need_of = trace.request if cluster.resources else [0] * trace.task_count
     for machine, intervals in attempts(records).items():
-        slots = case.cluster.slots[machine]
-        moments: dict[Time, list[int]] = defaultdict(lambda: [0, 0, 0])
-        for start, end, _ in intervals:
-            if start == end:
-                moments[start][1] = 1
-            else:
-                moments[start][2] += 1
-                moments[end][0] += 1
-        running = 0
-        for at in sorted(moments):
-            ended, instantaneous, started = moments[at]
-            running -= ended
-            demand(running + instantaneous <= slots, f"machine {machine} has {slots} slots, more are used at {at} us")
-            running += started
-            demand(running <= slots, f"machine {machine} has {slots} slots and runs {running} tasks at {at} us")
+        offered = cluster.capacities[machine] if cluster.resources else (cluster.slots[machine],)
+        for k, name in enumerate(names):
+            taken = [(start, end, needs[need_of[task]][k]) for start, end, task in intervals]
+            _demand_amount(taken, offered[k], f"machine {machine} has {offered[k]} {name}")
+
+
+def _demand_amount(taken: Sequence[Interval], offered: int, what: str) -> None:
+    """`taken`: start, end and amount of each attempt."""
+    ended, started, instantaneous = (
+        defaultdict[Time, int](int),
+        defaultdict[Time, int](int),
+        defaultdict[Time, int](int),
+    )
+    for start, end, amount in taken:
+        if start == end:
+            instantaneous[start] = max(instantaneous[start], amount)
+        else:
+            started[start] += amount
+            ended[end] += amount
+    running = 0
+    for at in sorted({*ended, *started, *instantaneous}):
+        running -= ended[at]
+        demand(running + instantaneous[at] <= offered, f"{what}, more are used at {at} us")
+        running += started[at]
+        demand(running <= offered, f"{what}; {running} are in use at {at} us")
 
 
 def demand_constraints(case: Case, records: Records) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volery.conformance.cases import all_cases, edge_cases, mixed_cases
+from volery.conformance.cases import all_cases, busy_cases, edge_cases
 from volery.conformance.outcomes import demand_all_finished, demand_capacity, demand_constraints
 from volery.conformance.verdict import check, demand, run
 from volery.conformance.watching import Echo, Watch
@@ -20,14 +20,14 @@ FAULT_SEEDS = 3
 @check
 def check_every_task_finishes_once(architecture: Architecture) -> None:
     """On a reliable network every task that fits some machine runs exactly once, and every job is answered."""
-    for case in all_cases():
+    for case in all_cases(vectors=architecture.vectors):
         demand_all_finished(case, run(architecture, case))
 
 
 @check
 def check_capacity_and_constraints(architecture: Architecture) -> None:
-    """No machine ever runs more tasks than it has slots, nor a task whose constraints it does not meet."""
-    for case in all_cases(seed=1):
+    """No machine ever gives more than it has, nor runs a task whose constraints it does not meet."""
+    for case in all_cases(1, architecture.vectors):
         records = run(architecture, case)
         demand_capacity(case, records)
         demand_constraints(case, records)
@@ -36,7 +36,7 @@ def check_capacity_and_constraints(architecture: Architecture) -> None:
 @check
 def check_invariants(architecture: Architecture) -> None:
     """The components' own `check()` passes after each of their events."""
-    for case in mixed_cases(seed=2):
+    for case in busy_cases(2, architecture.vectors):
         demand_all_finished(case, run(architecture, case, options=Options(check=True)))
 
 
@@ -55,7 +55,7 @@ class _Answers(Watch):
 @check
 def check_done_is_said_once(architecture: Architecture) -> None:
     """Each job is told done once."""
-    for case in all_cases(seed=3):
+    for case in all_cases(3, architecture.vectors):
         answers = _Answers()
         run(architecture, case, watch=answers)
         for job in range(case.trace.job_count):
@@ -98,7 +98,7 @@ def check_goes_quiet(architecture: Architecture) -> None:
 def check_ties_are_safe(architecture: Architecture) -> None:
     """In whatever order the messages of one instant arrive (each link stays FIFO), all rules hold."""
     for tie_seed in range(4):
-        for case in mixed_cases(seed=5):
+        for case in busy_cases(5, architecture.vectors):
             records = run(architecture, case, options=Options(check=True, tie_shuffle=tie_seed))
             demand_all_finished(case, records)
             demand_capacity(case, records)
@@ -107,7 +107,7 @@ def check_ties_are_safe(architecture: Architecture) -> None:
 @check
 def check_jitter_is_safe(architecture: Architecture) -> None:
     """With random delays on FIFO links, all rules hold and everything finishes."""
-    for case in mixed_cases(seed=6):
+    for case in busy_cases(6, architecture.vectors):
         records = run(architecture, case, network=Network(jitter_us=2_000), options=Options(check=True))
         demand_all_finished(case, records)
         demand_capacity(case, records)
@@ -131,7 +131,7 @@ class _Launches(Watch):
 def check_repeated_messages(architecture: Architecture) -> None:
     """Repeated, late and overtaken messages never start a task twice; a design that bears repeats finishes all work."""
     for seed in range(FAULT_SEEDS):
-        for case in mixed_cases(seed=7 + seed):
+        for case in busy_cases(7 + seed, architecture.vectors):
             for faults in (Faults(repeat=0.3), Faults(repeat=0.3, delay=0.2, drop=0.02)):
                 launches = _Launches()
                 records = run(architecture, case, seed=seed, options=Options(faults=faults), watch=launches)
@@ -145,7 +145,7 @@ def check_repeated_messages(architecture: Architecture) -> None:
 @check
 def check_submitting_twice(architecture: Architecture) -> None:
     """A job that is submitted twice, chunks included, is answered twice and runs once."""
-    for case in all_cases(seed=8):
+    for case in all_cases(8, architecture.vectors):
         records = run(architecture, case, watch=Echo((Submit, MoreTasks)))
         demand_all_finished(case, records)
         demand_capacity(case, records)
@@ -182,7 +182,7 @@ class _Late(Watch):
 @check
 def check_submitting_again_when_done(architecture: Architecture) -> None:
     """A finished job that is submitted again is told done again, with the same count, and starts nothing."""
-    for case in all_cases(seed=9):
+    for case in all_cases(9, architecture.vectors):
         late = _Late()
         records = run(architecture, case, watch=late)
         late.resubmit()

@@ -111,6 +111,7 @@ class Architecture(msgspec.Struct, frozen=True):
         tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others
             with the parameters of `bearing`.
         bearing: those parameters.
+        vectors: whether it places requests for several resources; otherwise it knows slots alone.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Architecture(msgspec.Struct, frozen=True):
     hops: int
     tolerates: frozenset[str] = frozenset()
     bearing: Mapping[str, Any] = {}
+    vectors: bool = False
 
 
 def role_of(address: Address) -> str:

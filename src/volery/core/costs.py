@@ -24,11 +24,13 @@ class EventCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         event_us: each, when the last one was a moment ago.
         task_us: more, per task that it carries.
         rested_us: more, at most, after a rest; once per turn.
+        entry_us: more, per machine of whose state it tells.
     """
 
     event_us: Microseconds = 0.0
     task_us: Microseconds = 0.0
     rested_us: Microseconds = 0.0
+    entry_us: Microseconds = 0.0
 
 
 OTHER = "other"
@@ -45,12 +47,14 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         turn: what each turn costs beside its events.
         launch: what each launch costs when the turn has ended; a task starts when those before it have been launched.
         rest_half_us: see above.
+        each: every component of these roles has such a processor of its own.
     """
 
     roles: dict[str, dict[str, EventCost]]
     turn: EventCost = NOTHING
     launch: EventCost = NOTHING
     rest_half_us: Annotated[float, msgspec.Meta(gt=0)] = 1000.0
+    each: bool = False
 
     def of(self, role: str, event: str) -> EventCost:
         """What an event costs."""
@@ -72,6 +76,12 @@ class CostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     links: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     costs: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     hosts: dict[str, HostCosts] = {}
+
+
+def entries_in(event: Any) -> int:
+    """Of how many machines an event tells the state: its `entries`."""
+    entries: int = getattr(event, "entries", 0)
+    return entries
 
 
 def tasks_in(event: Any) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from volery.core.model import Address, Job, JobId, Key, Message, Task, Time
+from volery.core.why import Decision
 
 Outcome = Literal["finished", "failed", "killed"]
 
@@ -119,4 +120,4 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
     value: int
 
 
-Fact = Counted | Measured
+Fact = Counted | Measured | Decision

@@ -3,6 +3,9 @@
 Time is an integer number of microseconds since the run began, never a float. A placement constraint is one bit: a
 task's constraints are the bits that it needs, a machine's are the bits that it has, and a task fits a machine when
 its bits are contained in the machine's (Thiyyakat et al., IoT 2023, section 4.1).
+
+A resource is counted in whole units that its name ends in (cpu_milli, memory_mb, gpus). On a cluster with capacities a
+task asks for an amount of each resource, in the cluster's order; elsewhere it takes one slot.
 """
 
 from __future__ import annotations
@@ -17,10 +20,15 @@ Address = str
 JobId = int
 TaskId = int
 Key = str | int | tuple[str | int, ...]
+Amounts = tuple[int, ...]
+"""Units of each resource, in the cluster's order."""
 
 SECOND: Final = 1_000_000
 CONSTRAINT_BITS_MAX: Final = 63
 """Constraint sets travel as one MessagePack integer."""
+AMOUNT_BITS: Final = 40
+AMOUNT_MAX: Final = (1 << AMOUNT_BITS) - 1
+"""Units of one resource that a machine may offer or a task ask for."""
 CHUNK_TASKS: Final = 4096
 """A job with more tasks than this is submitted in chunks (messages stay below a megabyte)."""
 SUBMITTER: Final = "submitter"
@@ -44,6 +52,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         constraints: bit set of the machine constraints that it needs.
         estimate_us: what schedulers may assume about its duration: the job's mean task duration.
         payload: what to run, for the executor alone; schedulers carry it and never look.
+        request: units of each resource, in the cluster's order; nothing: one slot.
     """
 
     id: TaskId
@@ -51,6 +60,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     constraints: int = 0
     estimate_us: Time = 0
     payload: bytes = b""
+    request: Amounts = ()
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -68,13 +78,17 @@ class Cluster(msgspec.Struct, frozen=True):
 
     Args:
         constraints: per machine, the bit set of constraints that it satisfies.
-        slots: per machine, how many tasks it runs at once.
+        slots: per machine, how many tasks it runs at once; on a cluster with capacities nobody asks for it.
         name: what reports call it.
+        resources: what the machines offer, each name with its unit, as "memory_mb"; nothing: slots.
+        capacities: per machine, units of each resource.
     """
 
     constraints: tuple[int, ...]
     slots: tuple[int, ...]
     name: str = "cluster"
+    resources: tuple[str, ...] = ()
+    capacities: tuple[Amounts, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a cluster that nothing could run on."""
@@ -86,6 +100,19 @@ class Cluster(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"machine {self.slots.index(min(self.slots))} has no slot; every worker needs at least one"
             )
+        if self.resources or self.capacities:
+            self._check_capacities()
+
+    def _check_capacities(self) -> None:
+        if len(self.capacities) != len(self.constraints):
+            raise ValueError(f"{len(self.constraints)} machine constraint sets but {len(self.capacities)} capacities")
+        if not self.resources or len(set(self.resources)) < len(self.resources):
+            raise ValueError(f"resources need names, each its own; found {', '.join(self.resources) or 'none'}")
+        for machine, offered in enumerate(self.capacities):
+            if len(offered) != len(self.resources):
+                raise ValueError(f"machine {machine} offers {len(offered)} amounts of {len(self.resources)} resources")
+            if min(offered) < 0 or max(offered) > AMOUNT_MAX:
+                raise ValueError(f"machine {machine} offers {offered}; amounts are from 0 to {AMOUNT_MAX}")
 
     @property
     def slot_count(self) -> int:

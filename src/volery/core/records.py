@@ -10,9 +10,10 @@ from array import array
 
 import msgspec
 
-from volery.core.events import Counted, Fact
+from volery.core.events import Counted, Fact, Measured
 from volery.core.model import TaskId, Time
 from volery.core.trace import NEVER, Trace, little_endian, longs
+from volery.core.why import DecisionLog
 
 PATH_SHIFT = 32
 """A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
@@ -49,10 +50,10 @@ class Facts:
         self.tallies: dict[str, Tally] = {}
 
     def observe(self, fact: Fact) -> None:
-        """Add a fact to its counter or tally."""
+        """Add a fact to its counter or tally; decisions are kept by the drivers that ask for them."""
         if isinstance(fact, Counted):
             self.counters[fact.name] = self.counters.get(fact.name, 0) + fact.amount
-        else:
+        elif isinstance(fact, Measured):
             tally = self.tallies.setdefault(fact.name, Tally())
             tally.count += 1
             tally.total += fact.value
@@ -76,6 +77,7 @@ class Records(Facts):
         rejections: how often a submission was refused.
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
+        decisions: what schedulers that were asked to explain themselves have decided.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -93,6 +95,7 @@ class Records(Facts):
         self.rejections = 0
         self.lost: list[LostAttempt] = []
         self.killed: dict[tuple[TaskId, int], Time] = {}
+        self.decisions = DecisionLog()
 
     def digest(self) -> str:
         """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""

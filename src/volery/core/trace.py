@@ -9,7 +9,7 @@ from array import array
 import msgspec
 
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, Job, JobId, Message, Task, Time
+from volery.core.model import CHUNK_TASKS, Amounts, Job, JobId, Message, Task, Time
 
 DIGEST_ITEMS = 1 << 16
 
@@ -30,6 +30,9 @@ class Trace(msgspec.Struct, frozen=True):
         estimate_us: per job, what schedulers may assume about a task's duration.
         constraints: per task, its constraint bit set, 32 or 64 bits wide; empty when no task has any.
         user: per job, or empty.
+        resources: what requests count, each name with its unit; empty where every task takes one slot.
+        requests: the distinct requests, units of each resource.
+        request: per task, the place of its request among `requests`; empty where every task takes one slot.
     """
 
     name: str
@@ -39,6 +42,9 @@ class Trace(msgspec.Struct, frozen=True):
     estimate_us: array[int]
     constraints: array[int] = array("q")
     user: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    requests: tuple[Amounts, ...] = ()
+    request: array[int] = array("H")
 
     @property
     def job_count(self) -> int:
@@ -61,7 +67,12 @@ class Trace(msgspec.Struct, frozen=True):
         """The messages that submit a job: one Submit, and MoreTasks where it exceeds a chunk."""
         low, high = self.first[job], self.first[job + 1]
         estimate = self.estimate_us[job]
-        if self.constraints:
+        if self.request:
+            masks = self.constraints[low:high].tolist() if self.constraints else [0] * (high - low)
+            asked = [self.requests[place] for place in self.request[low:high].tolist()]
+            pairs = zip(masks, asked, strict=True)
+            tasks = tuple([Task(low + i, job, mask, estimate, b"", need) for i, (mask, need) in enumerate(pairs)])
+        elif self.constraints:
             tasks = tuple(
                 [Task(low + i, job, mask, estimate) for i, mask in enumerate(self.constraints[low:high].tolist())]
             )
@@ -82,6 +93,8 @@ class Trace(msgspec.Struct, frozen=True):
             for low in range(0, len(column), DIGEST_ITEMS):  # in pieces: a narrow column is not widened whole
                 sha.update(little_endian(array("q", column[low : low + DIGEST_ITEMS])))
         sha.update("\0".join(self.user).encode())
+        if self.resources:
+            sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
         return sha.hexdigest()
 
 

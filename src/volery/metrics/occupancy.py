@@ -2,63 +2,108 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from volery.core.model import Cluster
 from volery.core.records import Records
+from volery.core.trace import Trace
 from volery.metrics.columns import Floats, Longs, view
 
 CHUNK = 1 << 18
 """Moments handled at once: a few megabytes of working memory."""
 
 
-def busy_time_us(begin_us: Longs, end_us: Longs, edges_us: Longs) -> Floats:
+def busy_time_us(begin_us: Longs, end_us: Longs, edges_us: Longs, amount: Longs | None = None) -> Floats:
     """The time that stays of things last in each interval, summed over the things.
 
     Args:
         begin_us: when each stay begins; before the first edge counts from there.
         end_us: when it ends, not before it begins.
         edges_us: strictly increasing bounds of the intervals.
+        amount: how much each thing counts; one by default.
 
     Returns:
         one number per interval, in microseconds.
     """
-    came, came_us = _until_right_edge(begin_us, edges_us)
-    went, went_us = _until_right_edge(end_us, edges_us)
+    came, came_us = _until_right_edge(begin_us, edges_us, amount)
+    went, went_us = _until_right_edge(end_us, edges_us, amount)
     present_before = np.concatenate(([0], np.cumsum(came - went)[:-1]))
     busy: Floats = came_us - went_us + present_before * np.diff(edges_us)
     return busy
 
 
-def _until_right_edge(moments_us: Longs, edges_us: Longs) -> tuple[Longs, Floats]:
-    """Per interval: how many moments fall into it, and the sum of the times from them to its right edge."""
-    count = np.zeros(edges_us.size, dtype=np.int64)
+def _until_right_edge(moments_us: Longs, edges_us: Longs, amount: Longs | None) -> tuple[Floats, Floats]:
+    """Per interval: how much falls into it, and the sum of the times from those moments to its right edge."""
+    count = np.zeros(edges_us.size)
     remaining_us = np.zeros(edges_us.size)
     right = np.append(edges_us[1:], edges_us[-1])
     for at in range(0, moments_us.size, CHUNK):
         clipped = np.clip(moments_us[at : at + CHUNK], edges_us[0], edges_us[-1])
         interval = np.searchsorted(edges_us, clipped, side="right") - 1
-        count += np.bincount(interval, minlength=edges_us.size)
-        remaining_us += np.bincount(interval, weights=right[interval] - clipped, minlength=edges_us.size)
+        left_us = right[interval] - clipped
+        if amount is not None:
+            weight = amount[at : at + CHUNK]
+            count += np.bincount(interval, weights=weight, minlength=edges_us.size)
+            left_us = left_us * weight
+        else:
+            count += np.bincount(interval, minlength=edges_us.size)
+        remaining_us += np.bincount(interval, weights=left_us, minlength=edges_us.size)
     return count[:-1], remaining_us[:-1]
 
 
-def _occupied(records: Records) -> tuple[Longs, Longs]:
-    """Begin and end of every stay of a task in a slot: attempts that finished, and those that were killed."""
+class Stays(NamedTuple):
+    """Tasks on machines: begin, end and number of the task, of attempts that finished and of those that were killed."""
+
+    begin_us: Longs
+    end_us: Longs
+    task: Longs
+
+
+def _stays(records: Records) -> Stays:
     start, finish = view(records.start_us), view(records.finish_us)
+    task = np.arange(finish.size)
     ran = finish >= 0
     if not ran.all():
-        start, finish = start[ran], finish[ran]
+        start, finish, task = start[ran], finish[ran], task[ran]
     if records.killed:
         begun = {(lost.task, lost.attempt): lost.start_us for lost in records.lost}
-        stays = [(begun.get(key, records.start_us[key[0]]), end) for key, end in records.killed.items()]
-        begins, ends = np.array(stays, dtype=np.int64).T
-        start, finish = np.concatenate((start, begins)), np.concatenate((finish, ends))
-    return start, finish
+        stays = [(begun.get(key, records.start_us[key[0]]), end, key[0]) for key, end in records.killed.items()]
+        begins, ends, tasks = np.array(stays, dtype=np.int64).T
+        start, finish, task = np.append(start, begins), np.append(finish, ends), np.append(task, tasks)
+    return Stays(start, finish, task)
+
+
+def _taken(stays: Stays, trace: Trace, resource: int) -> Longs:
+    """How much of a resource each stay took."""
+    amounts = np.array([request[resource] for request in trace.requests], dtype=np.int64)
+    taken: Longs = amounts[np.asarray(trace.request)[stays.task]]
+    return taken
+
+
+def utilisation_by_resource(records: Records, cluster: Cluster) -> dict[str, float]:
+    """Per resource, amount in use x time / amount offered x time, first submit to last finish; "slots" elsewhere."""
+    if not cluster.resources:
+        return {"slots": mean_utilisation(records, cluster)}
+    stays = _stays(records)
+    span = _span_us(stays, records)
+    found = {}
+    for k, name in enumerate(cluster.resources):
+        offered = sum(amounts[k] for amounts in cluster.capacities) * span
+        used = float((_taken(stays, records.trace, k) * (stays.end_us - stays.begin_us)).sum())
+        found[name] = used / offered if offered else 0.0
+    return found
+
+
+def _span_us(stays: Stays, records: Records) -> int:
+    return int(stays.end_us.max()) - int(view(records.trace.arrival_us)[0]) if stays.end_us.size else 0
 
 
 def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple[Longs, Floats]:
     """Busy slots / slots over time, as exact averages of equal intervals from the first submit to the last finish.
+
+    Where machines offer several resources it is the one that is used most over the whole run.
 
     Args:
         records: of the run.
@@ -68,22 +113,32 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     Returns:
         the beginning of each interval in microseconds, and the fraction of slots that were busy in it.
     """
-    start, finish = _occupied(records)
-    if not finish.size:
+    stays = _stays(records)
+    if not stays.end_us.size:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     begin = int(view(records.trace.arrival_us)[0])
-    span = int(finish.max()) - begin
+    span = _span_us(stays, records)
     if span <= 0:
         return np.array([begin], dtype=np.int64), np.zeros(1)
     points = min(points, span)
     edges = begin + np.arange(points + 1, dtype=np.int64) * span // points
-    return edges[:-1], busy_time_us(start, finish, edges) / (np.diff(edges) * cluster.slot_count)
+    offered, amount = cluster.slot_count, None
+    if cluster.resources:
+        mean = utilisation_by_resource(records, cluster)
+        k = cluster.resources.index(max(mean, key=lambda name: mean[name]))
+        offered, amount = sum(amounts[k] for amounts in cluster.capacities), _taken(stays, records.trace, k)
+    busy = busy_time_us(stays.begin_us, stays.end_us, edges, amount)
+    return edges[:-1], busy / (np.diff(edges) * max(offered, 1))
 
 
 def mean_utilisation(records: Records, cluster: Cluster) -> float:
-    """Busy slot time / slot time from the first submit to the last finish; zero when nothing ran for any time."""
-    start, finish = _occupied(records)
-    if not finish.size:
-        return 0.0
-    span = int(finish.max()) - int(view(records.trace.arrival_us)[0])
-    return (int(finish.sum()) - int(start.sum())) / (span * cluster.slot_count) if span > 0 else 0.0
+    """Busy slot time / slot time from the first submit to the last finish; zero when nothing ran for any time.
+
+    Where machines offer several resources it is that of the resource that is used most.
+    """
+    if cluster.resources:
+        return max(utilisation_by_resource(records, cluster).values())
+    stays = _stays(records)
+    span = _span_us(stays, records)
+    busy = int(stays.end_us.sum()) - int(stays.begin_us.sum())
+    return busy / (span * cluster.slot_count) if span > 0 else 0.0

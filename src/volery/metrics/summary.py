@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from volery.core.misses import misses
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
-from volery.metrics.occupancy import mean_utilisation
+from volery.metrics.occupancy import utilisation_by_resource
 
+MISSES_MAX = 3
+"""Kinds of tasks that fit no machine, of which it is told why."""
 MESSAGES = "messages"
 """The counter in which the driver adds up what components sent each other."""
 
@@ -71,7 +75,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         slowdown: ratio of percentiles, JRT over ideal (no unit).
         slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
         allocation_s: task arrival to task start, and where it went.
-        utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1).
+        utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1); of the resource that is used
+            most where machines offer several.
+        utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
+        misses: of some tasks that fit no machine, why.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -112,6 +119,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     cutoff_s: float | None = None
     label: str = ""
+    utilisation: dict[str, float] = {}
+    misses: tuple[str, ...] = ()
 
 
 def summarise(
@@ -137,7 +146,7 @@ def summarise(
     """
     table = job_table(records, cutoff_us)
     everything = _class_summary(table, table.measured)
-    classes = cutoff_us is not None
+    classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster)
     tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
     return RunSummary(
         label=label,
@@ -162,7 +171,9 @@ def summarise(
         allocation_s=AllocationSummary(
             **{name: distribution(part, unit=SECOND, overwrite=True) for name, part in allocation_parts(records)}
         ),
-        utilisation_mean=mean_utilisation(records, cluster),
+        utilisation_mean=max(used.values()),
+        utilisation=used,
+        misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         makespan_s=_makespan_s(table),
         messages=message_count,
         messages_per_task=message_count / tasks if tasks else 0.0,
@@ -173,6 +184,11 @@ def summarise(
         tasks_per_cpu_s=tasks / cpu_s if cpu_s > 0 else 0.0,
         peak_rss_mb=peak_rss_mb,
     )
+
+
+def _misses(records: Records, cluster: Cluster) -> tuple[str, ...]:
+    found = itertools.islice(misses(records.trace, cluster), MISSES_MAX)
+    return tuple(f"task {task} {problem}" for task, problem in found)
 
 
 def _class_or_none(table: JobTable, members: Flags) -> ClassSummary | None:

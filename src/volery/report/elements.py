@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -51,15 +51,17 @@ def definitions(pairs: Iterable[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{escaped(n)}</dt><dd>{escaped(t)}</dd>" for n, t in pairs if t) + "</dl>"
 
 
-def table(heads: Sequence[str], rows: Iterable[Row], *, text_columns: int = 1) -> str:
+def table(heads: Sequence[str], rows: Iterable[Row], *, text_columns: int = 1, names: Collection[int] = ()) -> str:
     """A table that scrolls sideways where the screen is narrow.
 
     Args:
         heads: of the columns.
         rows: a row whose first cell is empty continues the one before.
         text_columns: so many columns hold text, the others numbers.
+        names: places of later columns that hold names, too.
     """
     kinds = ["text label"] + ["text"] * (text_columns - 1) + [""] * (len(heads) - text_columns)
+    kinds = ["text name" if place in names else kind for place, kind in enumerate(kinds)]
     head = "".join(
         f"<th{_class(kind.split(' ')[0])}>{breakable(name)}</th>" for kind, name in zip(kinds, heads, strict=True)
     )

@@ -99,3 +99,12 @@ def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:
     for run in runs:
         members.setdefault(label_of(run), []).append(run)
     return [RunGroup(label, tuple(sorted(found, key=lambda run: run.seed))) for label, found in members.items()]
+
+
+def by_setting(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
+    """Groups by the setting that their label ends with in square brackets; empty where it ends otherwise."""
+    found: dict[str, list[RunGroup]] = {}
+    for group in groups:
+        _, bracket, rest = group.label.rpartition(" [")
+        found.setdefault(rest.removesuffix("]") if bracket and rest.endswith("]") else "", []).append(group)
+    return list(found.items())

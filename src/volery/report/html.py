@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from volery.core.errors import InputError
 from volery.metrics import AllocationSummary, RunSummary
-from volery.report import plots
+from volery.report import best, plots
 from volery.report.elements import Row, code, definitions, escaped, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, read_results
-from volery.report.groups import Compared, JobClass, RunGroup, group_runs
+from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
 from volery.report.tables import STATISTICS, notes
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
-from volery.report.verdict import amount, caution, headline, interval, reading, signed
+from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
+from volery.report.work import HEADS, NOTE, is_counted, work
 
 REPORT = "report.html"
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
@@ -28,6 +29,7 @@ PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
 )
 FIGURES_MAX = 12
 """Settings with pictures of their own; the tables hold all."""
+SENTENCES_MAX = 8
 CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
 
 
@@ -58,6 +60,7 @@ def render(results: Results) -> str:
     sections = (
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
+        section("Who is lowest at what", _best_table(groups)),
         section("Delay", _delay_table(groups), *map(paragraph_note, notes(groups)), *_delay_figures(results, groups)),
         section("Paired differences", _differences(results.summary.differences)),
         section("Slowdown", _slowdown_table(groups)),
@@ -86,7 +89,10 @@ def paragraph_note(text: str) -> str:
 
 
 def _verdict(results: Results) -> str:
-    sentences = headline(results.summary.differences)
+    differences = results.summary.differences
+    ranked = list(best.sentences(best.best(group_runs(results.summary.runs))))
+    many = len({(d.a, d.b) for d in differences}) > PAIRS_TOLD_WHOLE
+    sentences = ranked[:SENTENCES_MAX] if many and ranked else headline(differences)
     if not sentences:
         sentences = ["Nothing was compared: the results hold one architecture per setting."]
     warning = caution(results.summary.differences)
@@ -165,18 +171,53 @@ def _without(label: str, setting: str) -> str:
 
 
 def _settings(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
-    """Groups by the setting that their label ends with in square brackets; at most so many as have pictures."""
-    found: dict[str, list[RunGroup]] = {}
-    for group in groups:
-        _, bracket, rest = group.label.rpartition(" [")
-        found.setdefault(rest.removesuffix("]") if bracket and rest.endswith("]") else "", []).append(group)
-    return list(found.items())[:FIGURES_MAX]
+    """Groups by setting; at most so many as have pictures."""
+    return by_setting(groups)[:FIGURES_MAX]
 
 
 def _beyond(groups: Sequence[RunGroup]) -> str:
     shown = {group.label for _, members in _settings(groups) for group in members}
     hidden = len({group.label for group in groups} - shown)
     return paragraph(f"No picture for {hidden} more rows of the table.", "note") if hidden else ""
+
+
+def _best_table(groups: Sequence[RunGroup]) -> str:
+    ranking = best.best(groups)
+    if not ranking:
+        return ""
+    several = len({one.setting for one in ranking}) > 1
+
+    def rows() -> Iterator[Row]:
+        before = None
+        for one in ranking:
+            first = (one.setting, one.jobs) != before
+            before = (one.setting, one.jobs)
+            lowest = [one.label, best.written(one.mean, one.unit), ", ".join(one.level) or NOTHING]
+            after = [", ".join(one.next) or NOTHING, best.written(one.next_mean, one.unit) if one.next else NOTHING]
+            where = f"{one.jobs}, {one.setting}" if several else one.jobs
+            yield Row([where if first else "", one.quantity, *lowest, *after], "first" * first)
+
+    heads = ["jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean"]
+    return paragraph(
+        "By the mean over seeds. Not told apart: the interval of the paired difference to the lowest spans zero."
+    ) + table(heads, rows(), text_columns=2, names={2, 4, 5})
+
+
+def _against(differences: Sequence[Compared]) -> str:
+    """How the others stand to the first, one line per class of jobs."""
+    quantities = list(dict.fromkeys(d.quantity for d in differences))
+    found = {(d.a, d.b, d.jobs, d.quantity): d for d in differences}
+
+    def rows() -> Iterator[Row]:
+        before = ("", "")
+        for a, b, jobs in dict.fromkeys((d.a, d.b, d.jobs) for d in differences):
+            known = [found.get((a, b, jobs, quantity)) for quantity in quantities]
+            first = (a, b) != before
+            before = (a, b)
+            name = f"{b} against {a}" if first else ""
+            yield Row([name, jobs, *(against(d) if d else "" for d in known)], "first" if first else "part")
+
+    return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
 
 
 def _differences(differences: Sequence[Compared]) -> str:
@@ -194,10 +235,15 @@ def _differences(differences: Sequence[Compared]) -> str:
     if not differences:
         return ""
     heads = ["a \u2212 b", "jobs", "quantity", "verdict", "a", "b", "difference", "95 % interval"]
-    return paragraph(
+    said = paragraph(
         "Runs of one seed share their jobs, constraints and machines. The interval is a bootstrap over seeds; nothing "
         "is called lower or higher where it spans zero."
-    ) + table(heads, rows(), text_columns=4)
+    )
+    everything = table(heads, rows(), text_columns=4)
+    pairs = len({(d.a, d.b) for d in differences})
+    if pairs <= PAIRS_TOLD_WHOLE:
+        return said + everything
+    return said + _against(differences) + folded(f"The {len(differences)} differences of {pairs} pairs", everything)
 
 
 def _slowdown_table(groups: Sequence[RunGroup]) -> str:
@@ -284,8 +330,13 @@ def _counter_table(groups: Sequence[RunGroup]) -> str:
 
     if not names:
         return ""
+    counted = work(groups)
+    summary = table(["architecture", *HEADS], [Row([one.label, *one.cells]) for one in counted]) + paragraph_note(NOTE)
     rows = [Row([name.replace("_", " "), *(value(group, name) for group in groups)]) for name in names]
-    return paragraph("Means over seeds.") + table(["counter", *(group.label for group in groups)], rows)
+    every = table(["counter", *(group.label for group in groups)], rows)
+    if not is_counted(counted):
+        return paragraph("Means over seeds.") + every
+    return paragraph("Means over seeds.") + summary + folded(f"All {len(names)} counters", every)
 
 
 def _load_figures(results: Results) -> Iterator[str]:

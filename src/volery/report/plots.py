@@ -1,7 +1,7 @@
 """Pictures as SVG text: the same input gives the same bytes.
 
 Text stays text, so that a page can choose the font and a reader can search it. Colours are Okabe and Ito's, told apart
-by colour-blind readers; line styles tell the lines apart where there is no colour at all.
+by colour-blind readers, and three dark ones; line styles and markers tell ten lines apart where there is no colour.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PALETTE: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+PALETTE: Final = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#4b2e83", "#8c510a", "#01665e",
+)  # fmt: skip
 DASHES: Final = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">")
+FEW = 4
+"""So many lines are told apart by colour and dashes alone; more get markers, or a strip each."""
 INK: Final = "#1f2328"
 GRID: Final = "#d0d7de"
 WIDTH_INCHES, HEIGHT_INCHES = 6.2, 3.8
-LEGEND_LINE_INCHES = 0.26
+LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.26, 0.85, 0.095
+STRIP_INCHES = 0.85
 CURVE_POINTS = 300
 """A curve is thinned to about so many points; a screen shows no more."""
 
@@ -52,7 +58,8 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
     """Which fraction of jobs is delayed by at most so much: a bold line over all seeds, a thin one per seed."""
     with _style():
-        figure, axes = _figure(len(series), title)
+        columns = _legend_columns([one.label for one in series])
+        figure, axes = _figure(-(-len(series) // columns), title)
         pooled = [np.sort(np.concatenate(one.per_seed)) if one.per_seed else np.zeros(0) for one in series]
         _delay_axis(axes, [delays for delays in pooled if delays.size])
         for place, (one, delays) in enumerate(zip(series, pooled, strict=True)):
@@ -61,42 +68,71 @@ def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
                     axes.step(*_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6, alpha=0.45)
             x, y = _cdf(delays)
             axes.step(
-                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9, label=literal(one.label)
-            )
+                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9, label=literal(one.label),
+                **(_marks(place) if len(series) > FEW else {}),
+            )  # fmt: skip
         axes.set_ylim(0, 1.02)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
         axes.set_ylabel("share of jobs")
         axes.set_xlabel("delay of a job is at most (log scale)")
-        return _svg(figure)
+        return _svg(figure, columns)
 
 
 def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
     """Utilisation over time: the mean over seeds as a line, the range over seeds as a band."""
     with _style():
-        figure, axes = _figure(len(curves), title)
         last = max((float(times[-1]) for one in curves for times in one.times_s if times.size), default=1.0)
         divisor, unit = (1.0, "s") if last < 600 else (60.0, "min") if last < 36_000 else (3600.0, "h")
+        if len(curves) > FEW:
+            return _strips(curves, divisor, unit, title)
+        columns = _legend_columns([one.label for one in curves])
+        figure, axes = _figure(-(-len(curves) // columns), title)
         for place, one in enumerate(curves):
-            times, low, mean, high = _over_seeds(one)
-            if not times.size:
-                continue
-            if len(one.values) > 1:
-                axes.fill_between(times / divisor, low, high, color=colour(place), alpha=0.18, linewidth=0)
-            axes.plot(
-                times / divisor,
-                mean,
-                color=colour(place),
-                linestyle=dash(place),
-                linewidth=1.5,
-                label=literal(one.label),
-            )
-        top = axes.get_ylim()[1]
-        axes.set_ylim(0, min(1.02, max(top, 0.05)) if top <= 1.2 else top)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
-        axes.set_xlim(left=0)
+            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=literal(one.label))
+        _share_axes(axes)
         axes.set_xlabel(f"time since the first job was submitted ({unit})")
         axes.set_ylabel("busy slots / slots")
-        return _svg(figure)
+        return _svg(figure, columns)
+
+
+def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> str:
+    """Many curves hide each other: a strip for each, with the first in grey behind it."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, 0.6 + STRIP_INCHES * len(curves)), layout="constrained")
+    figure.patch.set_visible(False)
+    if title:
+        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    strips = figure.subplots(len(curves), 1, sharex=True, sharey=True)
+    for place, (axes, one) in enumerate(zip(strips, curves, strict=True)):
+        axes.patch.set_visible(False)
+        if place:
+            _draw_curve(axes, curves[0], divisor, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7)
+        _draw_curve(axes, one, divisor, color=PALETTE[0], linestyle="-")
+        behind = f" (grey: {curves[0].label})" if place == 1 else ""
+        axes.set_title(literal(one.label + behind), loc="left", fontsize=10, pad=2)
+    _share_axes(strips[0])
+    strips[-1].set_xlabel(f"time since the first job was submitted ({unit})")
+    figure.supylabel("busy slots / slots", fontsize=11.5)
+    return _svg(figure, 0)
+
+
+def _draw_curve(axes: Axes, one: Curve, divisor: float, **style: Any) -> None:
+    """The mean over seeds, and the range over seeds as a band."""
+    times, low, mean, high = _over_seeds(one)
+    if not times.size:
+        return
+    if len(one.values) > 1:
+        axes.fill_between(times / divisor, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    axes.plot(times / divisor, mean, **({"linewidth": 1.5} | style))
+
+
+def _share_axes(axes: Axes) -> None:
+    """An axis of shares from zero, in percent, over time from zero."""
+    top = axes.get_ylim()[1]
+    axes.set_ylim(0, min(1.02, max(top, 0.05)) if top <= 1.2 else top)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+    axes.set_xlim(left=0)
 
 
 def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") -> str:
@@ -120,8 +156,8 @@ def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") ->
         axes.set_ylim(bottom=0)
         axes.set_xlabel("placement constraint")
         axes.set_ylabel("slots needed / slots that have it")
-        _legend(axes, columns=2)
-        return _svg(figure, legend=False)
+        _legend(axes, columns=2, handlelength=1.6)
+        return _svg(figure, 0)
 
 
 def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str], *, title: str = "") -> str:
@@ -150,8 +186,8 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
         axes.set_xlabel("share of the mean allocation time of a task")
         axes.grid(visible=False)
-        _legend(axes, columns=2)
-        return _svg(figure, legend=False)
+        _legend(axes, columns=2, handlelength=1.6)
+        return _svg(figure, 0)
 
 
 def write_svg(picture: str, path: Path) -> None:
@@ -167,6 +203,17 @@ def colour(place: int) -> str:
 def dash(place: int) -> Any:
     """The line style at a place in the legend."""
     return DASHES[place % len(DASHES)]
+
+
+def _marks(place: int) -> dict[str, Any]:
+    """A marker at even distances along the line at a place in the legend, shifted so that they do not coincide."""
+    return {"marker": MARKERS[place % len(MARKERS)], "markersize": 5.5, "markevery": (0.02 * (place + 1), 0.22)}
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """As many as the labels leave room for, at most four."""
+    inches = LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * max(map(len, labels), default=0)
+    return max(1, min(4, len(labels), int((WIDTH_INCHES - 0.7) / inches)))
 
 
 def _cdf(ordered: Floats) -> tuple[Floats, Floats]:
@@ -271,7 +318,7 @@ def _figure(legend_lines: int, title: str, height: float = HEIGHT_INCHES) -> tup
     return figure, axes
 
 
-def _legend(axes: Axes, columns: int = 1) -> None:
+def _legend(axes: Axes, columns: int, handlelength: float = 3.2) -> None:
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles,
@@ -279,16 +326,21 @@ def _legend(axes: Axes, columns: int = 1) -> None:
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
         ncols=columns,
-        handlelength=3.2 if columns == 1 else 1.6,
+        handlelength=handlelength,
         borderaxespad=0.2,
         alignment="left",
     )
 
 
-def _svg(figure: Figure, *, legend: bool = True) -> str:
-    """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table."""
-    if legend and figure.axes[0].get_legend_handles_labels()[0]:
-        _legend(figure.axes[0])
+def _svg(figure: Figure, legend_columns: int) -> str:
+    """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table.
+
+    Args:
+        figure: to be written.
+        legend_columns: of the legend that is still to be made; 0 makes none.
+    """
+    if legend_columns and figure.axes[0].get_legend_handles_labels()[0]:
+        _legend(figure.axes[0], legend_columns)
     buffer = io.StringIO()
     with warnings.catch_warnings():
         # The font that measures the text may lack a sign of a user's label; the one that shows it need not.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -13,15 +13,23 @@ from rich.table import Table
 from rich.text import Text
 
 from volery.metrics import RunSummary
+from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, group_runs
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
-from volery.report.verdict import amount, caution, interval, reading, signed
+from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
+from volery.report.work import HEADS, NOTE, Work, is_counted, work
 
 WIDE = 118
 """From this width on, delays and costs stand in one table."""
 LABEL_WIDTH = 20
 """Of the architecture column in a narrow terminal: what six durations leave of 80 columns."""
+BEST_COLUMNS = 46
+"""What the ranking takes beside its two columns of labels."""
 STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
+BOOTSTRAP = (
+    f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds; nothing is called lower or "
+    "higher where it spans zero."
+)
 COSTS = ("util.", "msg/task", "wall", "tasks/s")
 
 
@@ -39,15 +47,17 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
         parts.append(_group_table(groups, width, delays=True, costs=True))
     else:
         parts += [_group_table(groups, width, delays=True), "", _group_table(groups, width, costs=True)]
-    parts.append("")
-    parts += [Text(note, style="dim") for note in [*notes(groups), "tasks/s: per CPU second."]]
-    for (a, b), pair in itertools.groupby(differences, key=lambda compared: (compared.a, compared.b)):
-        parts += ["", _difference_table(a, b, list(pair), width)]
+    told = [*notes(groups), "tasks/s: per CPU second."]
+    counted = work(groups)
+    if is_counted(counted):
+        parts += ["", _work_table(counted, width)]
+        told.append(NOTE)
+    parts += ["", *(Text(note, style="dim") for note in told)]
+    for setting, ranking in itertools.groupby(best(groups), key=lambda one: one.setting):
+        parts += ["", _best_table(setting, list(ranking), width)]
+    parts += _difference_tables(differences, width)
     if differences:
-        parts += [
-            "",
-            Text(f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds.", style="dim"),
-        ]
+        parts += ["", Text(BOOTSTRAP, style="dim")]
         if warning := caution(differences):
             parts.append(Text(warning, style="yellow"))
     return Group(*parts)
@@ -78,9 +88,25 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     if unsatisfiable := {run.unsatisfiable_tasks for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
+        found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
+
+
+def _difference_tables(differences: Sequence[Compared], width: int) -> list[RenderableType]:
+    """A table per pair while they are few; else one per first architecture, a line per other and class of jobs."""
+    pairs: dict[tuple[str, str], list[Compared]] = {}
+    for compared in differences:
+        pairs.setdefault((compared.a, compared.b), []).append(compared)
+    parts: list[RenderableType] = []
+    if len(pairs) <= PAIRS_TOLD_WHOLE:
+        for (a, b), pair in pairs.items():
+            parts += ["", _difference_table(a, b, pair, width)]
+        return parts
+    for a in dict.fromkeys(a for a, _ in pairs):
+        parts += ["", _against_table(a, {b: pair for (first, b), pair in pairs.items() if first == a}, width)]
+    return [*parts, "", Text("The differences themselves and their intervals: report.html, or --json.", style="dim")]
 
 
 def _new_table(title: str) -> Table:
@@ -135,16 +161,79 @@ def _label_rows(label: str, count: int, width: int) -> list[str]:
     return [*lines[: count - 1], "\n".join(lines[count - 1 :])]
 
 
-def _broken(label: str) -> list[str]:
+def _broken(label: str, width: int = LABEL_WIDTH) -> list[str]:
     lines = [""]
     for piece in re.findall(r"[^:,=\s]*[:,=\s]*", label):
-        if lines[-1] and len(lines[-1] + piece.rstrip()) > LABEL_WIDTH:
+        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
             lines.append("")
-        for at in range(0, len(piece), LABEL_WIDTH):
-            lines[-1] += piece[at : at + LABEL_WIDTH]
-            if at + LABEL_WIDTH < len(piece):
+        for at in range(0, len(piece), width):
+            lines[-1] += piece[at : at + width]
+            if at + width < len(piece):
                 lines.append("")
     return lines
+
+
+def _work_table(counted: Sequence[Work], width: int) -> Table:
+    table = _new_table("Work of the schedulers")
+    table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
+    for head in HEADS:
+        table.add_column(head, justify="right", no_wrap=True)
+    for one in counted:
+        table.add_row(Text(one.label if width >= WIDE else "\n".join(_broken(one.label))), *one.cells)
+    return table
+
+
+def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
+    table = _new_table(
+        "Who is lowest at what" + f", {setting}" * bool(setting) + " (=: not told apart from the lowest)"
+    )
+    table.add_column("jobs", no_wrap=True)
+    table.add_column("quantity", min_width=12)
+    for name in ("lowest", "next"):
+        table.add_column(name, overflow="fold", min_width=8)
+        table.add_column("mean", justify="right", no_wrap=True)
+
+    room = LABEL_WIDTH if width < WIDE else (width - BEST_COLUMNS) // 2
+
+    def listed(labels: Sequence[str], sign: str = "") -> str:
+        broken = (_broken(label, room - len(sign)) for label in labels)
+        lines = [(sign if not place else " " * len(sign), line) for b in broken for place, line in enumerate(b)]
+        return "\n".join(before + line for before, line in lines)
+
+    before = ""
+    for one in ranking:
+        lowest = Text(listed([one.label]), style="bold")
+        if one.level:
+            lowest.append("\n" + listed(one.level, "= "), style="not bold")
+        after = written(one.next_mean, one.unit) if one.next else NOTHING
+        cells = lowest, written(one.mean, one.unit), Text(listed(one.next) or NOTHING), after
+        table.add_row(one.jobs if one.jobs != before else "", one.quantity, *cells)
+        before = one.jobs
+    return table
+
+
+def _against_table(a: str, pairs: Mapping[str, Sequence[Compared]], width: int) -> Table:
+    """How the others stand to one architecture."""
+    table = _new_table(f"Against {a}")
+    table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
+    quantities = list(dict.fromkeys(compared.quantity for pair in pairs.values() for compared in pair))
+    classes = len({compared.jobs for pair in pairs.values() for compared in pair}) > 1
+    if classes:
+        table.add_column("jobs", no_wrap=True)
+    for quantity in quantities:
+        table.add_column(
+            quantity.removesuffix(" delay").removeprefix("mean util").replace("isation", "util."), justify="right"
+        )
+    for b, pair in pairs.items():
+        jobs = list(dict.fromkeys(compared.jobs for compared in pair))
+        for name, members in zip(_label_rows(b, len(jobs), width), jobs, strict=True):
+            found = {compared.quantity: compared for compared in pair if compared.jobs == members}
+            cells = [
+                Text(against(found[q]), style="" if found[q].difference.is_shown else "dim") if q in found else ""
+                for q in quantities
+            ]
+            table.add_row(Text(name), *[members] * classes, *cells)
+    return table
 
 
 def _difference_table(a: str, b: str, differences: Sequence[Compared], width: int) -> Table:

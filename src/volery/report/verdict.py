@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from volery.metrics import Difference
 from volery.report.groups import Compared
-from volery.report.units import MINUS, digits, duration, percent, ratio
+from volery.report.units import MINUS, NOTHING, digits, duration, percent, ratio
 
 PAIRS_FOR_A_SIGN_TEST = 6
 """With fewer pairs that all agree, a two-sided sign test cannot reach 5 % (2 / 2**6 = 3 %, 2 / 2**5 = 6 %)."""
 
 PAIRS_TOLD_WHOLE = 3
+LEAST_FRACTION = 5e-6
+"""A smaller difference of fractions is written as 0.000 pp: no reader gains from its exponent."""
 
 
 def amount(value: float, unit: str) -> str:
@@ -28,7 +30,11 @@ def interval(difference: Difference, unit: str) -> str:
 
 def signed(value: float, unit: str) -> str:
     """A difference with its sign."""
-    size = duration(abs(value)) if unit == "s" else f"{digits(abs(value) * 100)} pp"
+    size = (
+        duration(abs(value))
+        if unit == "s"
+        else f"{digits(abs(value) * 100) if abs(value) >= LEAST_FRACTION else '0.000'} pp"
+    )
     return size if value == 0 else f"{'+' if value > 0 else MINUS}{size}"
 
 
@@ -38,6 +44,18 @@ def reading(compared: Compared) -> str:
     if not difference.is_shown:
         return difference.verdict.partition(":")[0]
     return f"a {difference.verdict}, {ratio(compared.a_mean, compared.b_mean)}"
+
+
+def against(compared: Compared) -> str:
+    """How b stands to a: so many times higher or lower (a fraction: by how much), or that nothing is shown."""
+    difference = compared.difference
+    if not difference.is_shown:
+        return "no diff. shown" if difference.verdict != "identical" else "identical"
+    if compared.unit != "s":
+        return signed(-difference.mean, compared.unit)
+    times = ratio(compared.a_mean, compared.b_mean)
+    way = "lower" if difference.mean > 0 else "higher"
+    return way if times == NOTHING else f"{times} {way}"
 
 
 def sentence(compared: Compared) -> str:

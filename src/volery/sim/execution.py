@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from volery.core.component import Component, UnknownMessageError, unknown
 from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
-from volery.core.model import Address, Key, Message, Task, TaskId, Time
+from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.trace import NEVER
+from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
 
 if TYPE_CHECKING:
@@ -133,15 +134,21 @@ class LabPort:
         self.lacks = 0
         self._timers: dict[Key, TimerFired] | None = None
 
+    def stand_on(self, machine: int, cluster: Cluster) -> None:
+        """Take the place of a machine, which makes launches possible."""
+        self.machine = machine
+        self.idle = cluster.slots[machine]
+
     def send(self, to: Address, message: Message) -> None:
         """Put the message on the lane of its link."""
         raise NotImplementedError
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
-        """Occupy a slot until the true duration has passed.
+        """Occupy a slot, or the resources asked for, until the true duration has passed.
 
         Raises:
-            BrokenRule: no idle slot, an unmet constraint, or an attempt that has been started before.
+            BrokenRule: no idle slot, too little of a resource, an unmet constraint, or an attempt that has been started
+                before.
         """
         raise NotImplementedError
 
@@ -184,7 +191,10 @@ class LabPort:
 
     def observe(self, fact: Fact) -> None:
         """Add the fact to the records."""
-        self.kernel.records.observe(fact)
+        if isinstance(fact, Decision):
+            self.kernel.records.decisions.note(self.kernel.now, self.address, fact)
+        else:
+            self.kernel.records.observe(fact)
 
 
 def port_class(kernel: Kernel, routes: Routes) -> type[LabPort]:

@@ -6,8 +6,7 @@ happens, never what a component knows: who is told of a lost peer, and when, is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -21,6 +20,7 @@ from volery.core.trace import NEVER
 
 if TYPE_CHECKING:
     from volery.sim.execution import Door, LabPort
+    from volery.sim.kernel import Kernel
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Moment = Annotated[int, msgspec.Meta(ge=0)]
@@ -145,10 +145,6 @@ class _Pair:
         return self.both[1] if side == self.both[0] else self.both[0]
 
 
-Schedule = Callable[[Time, Callable[..., None], object, object], None]
-Install = Callable[[Address, Component], tuple["Door", "LabPort"]]
-
-
 class Unreliable:
     """Applies a plan, and tells those who watch each other.
 
@@ -157,26 +153,19 @@ class Unreliable:
     well, within `detection_us`. Both are told PeerBack when they reach each other again.
 
     Args:
+        kernel: of the run.
         plan: what happens.
         deployment: the run's.
-        stream: of random choices.
-        schedule: the kernel's.
-        install: makes door and port of a component that begins anew.
-        crashed: ends what runs at a port, without a report.
-        resubmit: has the submitter submit an entry's unfinished jobs again.
     """
 
-    def __init__(
-        self, plan: FaultPlan, deployment: Deployment, stream: Random, schedule: Schedule, install: Install,
-        crashed: Callable[[LabPort, Time], None], resubmit: Callable[[Address], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, kernel: Kernel, plan: FaultPlan, deployment: Deployment) -> None:
+        if kernel.options.costs or kernel.options.hosts:
+            raise InputError("faults", "a plan of faults goes with neither costs nor hosts; leave them out")
+        self._kernel = kernel
         self._plan = plan
         self._deployment = deployment
-        self._stream = stream
-        self._schedule = schedule
-        self._install = install
-        self._crashed = crashed
-        self._resubmit = resubmit
+        self._stream = kernel.streams.of("faults")
+        self._schedule = kernel.schedule
         self._cut_off_at: dict[Address, Time] = {}
         self._address_of = {machine: address for address, machine in deployment.machines.items()}
         self._partitions: list[Partition] = []
@@ -204,6 +193,14 @@ class Unreliable:
         for crash in self._plan.crashes:
             self._schedule(crash.at_us, self._crash, crash.address, None)
             self._schedule(crash.back_us, self._restart, crash.address, None)
+        if self._plan.deadline_us:
+            self._schedule(self._plan.deadline_us, self._demand_quiet, None, None)
+
+    def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
+        kernel = self._kernel
+        if kernel.is_busy():
+            open_jobs = kernel.trace.job_count - kernel.submitter.jobs_done
+            raise NotQuiet(f"still busy at {now} us, long after the last fault; {open_jobs} jobs are not done")
 
     def _set_in(self, weather: MessageFaults, _: None, _now: Time) -> None:
         self._weather.append(weather)
@@ -249,17 +246,29 @@ class Unreliable:
         gate = self.gates[address]
         gate.up = False
         self._cut_off_at[address] = now
-        self._crashed(gate.port, now)
+        self._end_all(gate.port, now)
         for pair in self._pairs.get(address, ()):
             pair.told[address] = False
         self._look_again(self._pairs.get(address, ()), now)
+
+    def _end_all(self, port: LabPort, now: Time) -> None:
+        """A component is gone with its timers and answers, and what ran there ends without a report."""
+        port.silence()
+        kernel = self._kernel
+        for ending in kernel.finishes.values():
+            for place, event in ending:
+                key = (event.task.id, event.attempt)
+                if place is port and (port.address, *key) not in kernel.killed:
+                    kernel.records.killed[key] = now
+                    kernel.records.finish_us[event.task.id] = NEVER
+                    kernel.killed.add((port.address, *key))
 
     def _restart(self, address: Address, _: None, now: Time) -> None:
         gate, rebuild = self.gates[address], self._deployment.rebuild
         assert rebuild is not None, "checked when the plan was taken"
         gate.incarnation += 1
         gate.component = rebuild(address, gate.incarnation)
-        gate.door, gate.port = self._install(address, gate.component)
+        gate.door, gate.port = self._kernel.install(address, gate.component)
         gate.up = True
         gate.component.start(now)
         self._schedule(now + self._soon(), self._tell_submitter, address, gate.incarnation)
@@ -273,7 +282,7 @@ class Unreliable:
     def _tell_submitter(self, address: Address, incarnation: int, _now: Time) -> None:
         gate = self.gates[address]
         if gate.up and gate.incarnation == incarnation:
-            self._resubmit(address)
+            self._kernel.submitter.resubmit(address)
 
     def _soon(self) -> Time:
         """A detection time."""

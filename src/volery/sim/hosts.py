@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from volery.core.component import Component, role_of
-from volery.core.costs import EventCost, HostCosts, tasks_in
+from volery.core.costs import EventCost, HostCosts, entries_in, tasks_in
 from volery.core.events import Event, Fact, TimerFired
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT
@@ -178,7 +178,10 @@ class Host:
                     continue
                 entry.port.due.discard(event.key)
             name, tasks = type(event).__name__, tasks_in(event)
-            used_us += cost_us((entry.role, name), self.costs.of(entry.role, name), tasks, now)
+            cost = self.costs.of(entry.role, name)
+            used_us += cost_us((entry.role, name), cost, tasks, now)
+            if cost.entry_us:
+                used_us += cost.entry_us * entries_in(event)
             if source == SUBMITTER:
                 used_us += cost_us((SUBMITTER, name), self.costs.of(SUBMITTER, name), tasks, now)
             entry.door.deliver(event, source, now)

@@ -18,17 +18,18 @@ import msgspec
 
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.costs import HostCosts
-from volery.core.errors import InputError
 from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
+from volery.core.resources import check_resources
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
 from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
-from volery.sim.faults import FaultPlan, Gate, NotQuiet, Unreliable
+from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
 from volery.sim.submitter import FAR, Submitter
+from volery.sim.vectors import vector_port_class
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
@@ -89,53 +90,51 @@ class Kernel:
         self.finishes: dict[Time, list[tuple[LabPort, TaskFinished]]] = {}
         self.actions: dict[Time, list[Action]] = {}
         self._deployment = deployment
-        self._streams = Streams(seed)
+        self.streams = Streams(seed)
         self._free = Lane(0)
         self._delayed: list[Lane] = []
         self._lane_of: dict[tuple[str, str], Lane] = {}
         self._routes: dict[str, Routes] = {}
         self._doors: dict[Address, Door] = {}
         self._port_classes: dict[str, type[LabPort]] = {}
-        self._killed: set[tuple[Address, TaskId, int]] = set()
+        self.killed: set[tuple[Address, TaskId, int]] = set()
         self._last_due: dict[tuple[Address, object], Time] = {}
         self._free_at: dict[Address, Time] = {}
         self._lacks: dict[int, int] = {}  # one integer for all machines alike: memory traffic is what ports cost
-        self._network_stream = self._streams.of("network")
+        self._network_stream = self.streams.of("network")
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
         self.submitter = Submitter(self, deployment.entry)
-        self.unreliable = self._faulty(options.plan) if options.plan is not None else None
+        self.unreliable = Unreliable(self, options.plan, deployment) if options.plan is not None else None
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
-        hosts = [(costs.roles, Host(self, costs)) for costs in options.hosts.values()]
-        self._host_of = {role: host for roles, host in hosts for role in roles if role != SUBMITTER}
+        self._host_costs = {role: costs for costs in options.hosts.values() for role in costs.roles}
+        shared = [(costs.roles, Host(self, costs)) for costs in options.hosts.values() if not costs.each]
+        self._host_of = {role: host for roles, host in shared for role in roles if role != SUBMITTER}
         for address, component in deployment.components.items():
-            door, port = self._install(address, component)
+            door, port = self.install(address, component)
             if self.unreliable is not None:
                 gate = self.unreliable.gates[address] = Gate(self.unreliable, address, component, door, port)
                 self._doors[address] = Door.through(gate.take)
 
-    def _faulty(self, plan: FaultPlan) -> Unreliable:
-        if self.options.costs or self.options.hosts:
-            raise InputError("faults", "a plan of faults goes with neither costs nor hosts; leave them out")
-        stream, deployment = self._streams.of("faults"), self._deployment
-        ends = (self._crashed, self.submitter.resubmit)
-        return Unreliable(plan, deployment, stream, self.schedule, self._install, *ends)
-
-    def _install(self, address: Address, component: Component) -> tuple[Door, LabPort]:
+    def install(self, address: Address, component: Component) -> tuple[Door, LabPort]:
+        """Give a component its door and its port."""
         door = Door.through(_checked(component)) if self.options.check else Door.of(component)
         role = role_of(address)
         if role not in self._port_classes:
-            self._port_classes[role] = port_class(self, self.routes_of(role))
+            plain = port_class(self, self.routes_of(role))
+            cluster = self._cluster
+            self._port_classes[role] = vector_port_class(plain, cluster) if cluster.resources else plain
         host = self._host_of.get(role)
+        if host is None and role in self._host_costs:
+            host = Host(self, self._host_costs[role])
         if host is not None:
             door = Door.through(host.entry(address, door))
         port = self._port_classes[role](address, door)
         machine = self._deployment.machines.get(address)
         if machine is not None:
-            port.machine = machine
-            port.idle = self._cluster.slots[machine]
+            port.stand_on(machine, self._cluster)
             lacks = ~self._cluster.constraints[machine]
             port.lacks = self._lacks.setdefault(lacks, lacks)
         cost = self.options.costs.get(role, 0)
@@ -146,17 +145,6 @@ class Kernel:
         else:
             host.bind(component, port)
         return door, port
-
-    def _crashed(self, port: LabPort, now: Time) -> None:
-        """A component is gone with its timers and answers, and what ran there ends without a report."""
-        port.silence()
-        for ending in self.finishes.values():
-            for place, event in ending:
-                key = (event.task.id, event.attempt)
-                if place is port and (port.address, *key) not in self._killed:
-                    self.records.killed[key] = now
-                    self.records.finish_us[event.task.id] = NEVER
-                    self._killed.add((port.address, *key))
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""
@@ -213,8 +201,6 @@ class Kernel:
             component.start(0)
         if self.unreliable is not None:
             self.unreliable.begin()
-            if self.options.plan is not None and self.options.plan.deadline_us:
-                self.schedule(self.options.plan.deadline_us, self._demand_quiet, None, None)
         self._quiet(0)
         for lane in self._delayed:
             if lane.sent:
@@ -273,7 +259,7 @@ class Kernel:
         return True
 
     def _finish(self, now: Time) -> None:
-        killed = self._killed
+        killed = self.killed
         self.enter(0)
         ended = self.finishes.pop(now)
         self._finished_count += len(ended)
@@ -420,7 +406,7 @@ class Kernel:
         due = records.finish_us[task]
         records.finish_us[task] = NEVER
         event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task)
-        self._killed.add((port.address, task, attempt))
+        self.killed.add((port.address, task, attempt))
 
         self.schedule(self.now, self._end_killed, port, event)
 
@@ -428,11 +414,10 @@ class Kernel:
         port.idle += 1
         port.deliver(TaskFinished(event.task, event.attempt, "killed"), None, now)
 
-    def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
-        busy = [lane for lane in [self._free, *self._delayed] if lane.batches or lane.sent]
-        if busy or self.times or self.finishes or self.submitter.due_us != FAR:
-            open_jobs = self.trace.job_count - self.submitter.jobs_done
-            raise NotQuiet(f"still busy at {now} us, long after the last fault; {open_jobs} jobs are not done")
+    def is_busy(self) -> bool:
+        """Whether anything is left to happen."""
+        under_way = any(lane.batches or lane.sent for lane in [self._free, *self._delayed])
+        return under_way or bool(self.times) or bool(self.finishes) or self.submitter.due_us != FAR
 
     def _progress(self) -> Progress:
         return Progress(self.now, self.submitter.jobs_done, self._finished_count)
@@ -488,8 +473,10 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
+        InputError: the tasks ask for other resources than the machines offer.
         Stalled: the design forgot a job.
     """
+    check_resources(trace, cluster)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster

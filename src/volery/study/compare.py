@@ -18,6 +18,7 @@ from volery.study.spec import (
     Durations,
     StudySpec,
     checked_value,
+    is_file,
     is_synthetic,
     make_study,
     parse_architecture,
@@ -37,11 +38,15 @@ def compare(
     jobs: int | None = None,
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
+    users: str | None = None,
     delay_us: int = 500,
     jitter_us: int = 0,
     links: Mapping[str, int] | None = None,
     costs: Mapping[str, int] | None = None,
     hosts: Mapping[str, Any] | None = None,
+    requests: str = "none",
+    capacity: str = "",
+    slot_request: str = "",
     processes: int = 1,
     folder: Path | None = None,
     force: bool = False,
@@ -52,8 +57,9 @@ def compare(
     Args:
         architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
         seeds: how many (0, 1, ...), or which.
-        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, delay_us,
-            jitter_us, links, costs, hosts: as in `volery.study.spec.Setting`.
+        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, users,
+            delay_us, jitter_us, links, costs, hosts, requests, capacity, slot_request: as in
+            `volery.study.spec.Setting`.
         processes, folder, force, watcher: as in `volery.study.run_study`.
 
     Raises:
@@ -65,8 +71,9 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
-            "hosts": msgspec.to_builtins(dict(hosts or {})),
+            "users": users, "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}),
+            "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
+            "requests": requests, "capacity": capacity, "slot_request": slot_request,
         },
         seeds,
     )  # fmt: skip
@@ -94,7 +101,7 @@ def compare_spec(
         InputError: naming the first value that is wrong.
     """
     chosen = [parse_architecture(text, place("architectures")) for text in architectures]
-    axes = {name: [absolute(value) if name in ("trace", "machines") else value] for name, value in setting.items()}
+    axes = {name: [absolute(value) if is_file(name, value) else value] for name, value in setting.items()}
     if isinstance(seeds, int):
         seeds = range(checked_value(seeds, AtLeastOne, place("seeds")))
     return make_study("comparison", chosen, axes, seeds, lambda axis, _: place(axis))

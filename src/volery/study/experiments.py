@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from volery.core.costs import HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.study.claims import Claim, Name
 from volery.study.measures import check_metric
@@ -66,6 +67,17 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: AtLeastOne | None = None
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
+    requests: Name = "none"
+    capacity: str = ""
+
+
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What messages and work cost in every run of an experiment, as in `volery.study.spec.Setting`."""
+
+    delay_us: AtLeastZero = 500
+    links: dict[str, AtLeastZero] = {}
+    costs: dict[str, AtLeastZero] = {}
+    hosts: dict[str, HostCosts] = {}
 
 
 class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,6 +96,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         paper: key in papers.toml.
         figure: what the paper calls it.
         architectures: label -> architecture, or reading of the paper -> architecture.
+        network: of every run.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         name: of the file; it is set on reading.
     """
@@ -99,6 +112,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     seeds: Annotated[tuple[AtLeastZero, ...], msgspec.Meta(min_length=1)] = (0, 1, 2)
     pictures: tuple[Picture, ...] = ()
     table: bool = True
+    network: Network = Network()
     name: str = ""
 
     @property

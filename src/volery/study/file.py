@@ -18,6 +18,7 @@ from volery.study.spec import (
     ArchitectureChoice,
     StudySpec,
     Value,
+    is_file,
     is_synthetic,
     make_study,
     parse_architecture,
@@ -31,8 +32,6 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
     "axes": ("architectures", "seeds", *SETTING_FIELDS),
 }
 """Which keys each table of a study file may hold: [workload] and [network] one value, [axes] a list of them."""
-
-_FILE_AXES: Final = ("trace", "machines")
 
 
 def read_study(path: Path) -> StudySpec:
@@ -87,9 +86,8 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
             if axis in axes:
                 raise InputError(f"{root}.{section}.{axis}", "is given under [axes] as well; leave one out")
             axes[axis] = [value]
-    for axis in _FILE_AXES:
-        if axis in axes:
-            axes[axis] = [_relative(value, folder) for value in axes[axis]]
+    for axis in axes:
+        axes[axis] = [_relative(value, folder) if is_file(axis, value) else value for value in axes[axis]]
     title = table.get("study", {}).get("name", name)
     if not isinstance(title, str) or not title:
         raise InputError(f"{root}.name", f"expected a name, not {title!r}")

@@ -210,6 +210,7 @@ def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:
             "slots": first.slots,
             "constraints": first.constraints,
             "machines": first.machines,
+            **({"capacity": first.capacity} if first.capacity else {}),
         },
         seeds=study.seeds,
         planned=planned,

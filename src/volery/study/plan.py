@@ -121,7 +121,12 @@ def inputs_key(run: RunSpec) -> str:
         "machines": run.machines and content_digest(run.machines),
         "population": (run.seed if run.population is None else run.population) if drawn else None,
     }
+    if run.users is not None:
+        content["users"] = run.users
     names = ("seed", "jobs", "durations", "arrivals", "constraints", "workers", "slots")
+    if run.requests != "none":
+        content["requests"] = content_digest(run.requests) if run.requests.endswith(".toml") else run.requests
+    content |= {name: getattr(run, name) for name in ("capacity", "slot_request") if getattr(run, name)}
     return _digest(content | {name: getattr(run, name) for name in names})
 
 

@@ -1,4 +1,4 @@
-"""Runs several runs: one after another in this process, or each in a fresh process of its own, so many at once."""
+"""Runs several runs: one after another in this process, each in a fresh process of its own, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -10,13 +10,29 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
+from volery.core.errors import InputError
 from volery.sim import Progress
 from volery.study.plan import PlannedRun
 from volery.study.runs import Outcome, TraceFacts, execute
 from volery.study.spec import RunSpec
 
 GRACE_S = 5.0
-Outcomes = Generator[tuple[PlannedRun, Outcome], None, None]
+
+
+class Outcomes(Protocol):
+    """Runs and their outcomes as they finish.
+
+    Closing it (as an exception in the caller's loop must, Ctrl-C for one) ends the runs that are not finished.
+    """
+
+    def __iter__(self) -> Iterator[tuple[PlannedRun, Outcome]]:
+        """Itself."""
+
+    def __next__(self) -> tuple[PlannedRun, Outcome]:
+        """Wait for the next."""
+
+    def close(self) -> None:
+        """End what is not finished."""
 
 
 class LostRunError(RuntimeError):
@@ -42,33 +58,62 @@ class Watcher(Protocol):
         """A run is finished."""
 
 
-def each_outcome(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None) -> Outcomes:
+def each_outcome(
+    runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None, dask: str | None = None
+) -> Outcomes:
     """Run them and yield each as it finishes.
 
-    Closing the iterator (or an exception in the caller's loop, Ctrl-C for one) ends the processes that are running.
+    Args:
+        runs: what to run.
+        processes: 1 runs here; more: each run in a fresh process of its own, so many at once.
+        watcher: told how far the runs are.
+        dask: address of the scheduler of a Dask cluster that runs them instead. It is reached before this returns.
 
     Raises:
-        InputError: when a run's input is wrong.
-        LostRunError: when a run's process died.
+        InputError: when a run's input is wrong, the Dask cluster cannot be used, or `processes` is given beside it.
+        LostRunError: when a run's process or worker died.
     """
     if watcher is not None:
         watcher.expected(len(runs))
-    if processes <= 1:
-        yield from _here(runs, watcher)
-    else:
-        yield from _apart(runs, processes, watcher)
+    if dask is not None and runs:
+        return _elsewhere(runs, dask, watcher)
+    return _here(runs, watcher) if processes <= 1 else _apart(runs, processes, watcher)
 
 
-def _here(runs: Sequence[PlannedRun], watcher: Watcher | None) -> Outcomes:
+def check_places(processes: int, dask: str | None) -> None:
+    """Refuse an impossible place for runs.
+
+    Raises:
+        InputError: for less than one process, or for more than one beside a Dask cluster.
+    """
+    if processes < 1:
+        raise InputError("processes", f"expected a number >= 1, not {processes}")
+    if dask is not None and processes > 1:
+        raise InputError("processes", "a Dask cluster has workers of its own; give -p or --dask, not both")
+
+
+def _elsewhere(runs: Sequence[PlannedRun], dask: str, watcher: Watcher | None) -> Outcomes:
+    try:
+        from volery.study.dask_pool import DaskOutcomes
+    except ModuleNotFoundError as error:
+        if error.name not in ("dask", "distributed"):
+            raise
+        raise InputError("--dask", "Dask is not installed; `pip install volery[dask]`") from None
+    return DaskOutcomes(runs, dask, watcher)
+
+
+def _here(runs: Sequence[PlannedRun], watcher: Watcher | None) -> Generator[tuple[PlannedRun, Outcome], None, None]:
     for run in runs:
         if watcher is not None:
             watcher.started(run)
-        outcome = execute(run.spec, lambda report, run=run: _tell(watcher, run, report))  # type: ignore[misc]  # run=run binds now
-        _tell(watcher, run, outcome)
+        outcome = execute(run.spec, lambda report, run=run: tell(watcher, run, report))  # type: ignore[misc]  # run=run binds now
+        tell(watcher, run, outcome)
         yield run, outcome
 
 
-def _apart(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None) -> Outcomes:
+def _apart(
+    runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None
+) -> Generator[tuple[PlannedRun, Outcome], None, None]:
     """Each run in a process of its own, so that its peak of memory is its own too."""
     spawn = multiprocessing.get_context("spawn")
     waiting = list(reversed(runs))
@@ -89,7 +134,7 @@ def _apart(runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None) 
                 assert isinstance(connection, Connection)
                 run, child = running[connection]
                 report = _received(connection, run, child)
-                _tell(watcher, run, report)
+                tell(watcher, run, report)
                 if isinstance(report, Outcome):
                     del running[connection]
                     connection.close()
@@ -146,7 +191,8 @@ def _received(connection: Connection, run: PlannedRun, child: Any) -> Any:
     return report
 
 
-def _tell(watcher: Watcher | None, run: PlannedRun, report: Any) -> None:
+def tell(watcher: Watcher | None, run: PlannedRun, report: Any) -> None:
+    """Pass on what a run reports."""
     if watcher is None:
         return
     if isinstance(report, TraceFacts):

@@ -28,7 +28,7 @@ from volery.study.claims import Judgement, Missing, judge
 from volery.study.experiments import Experiment, Population, Workload, find_input
 from volery.study.measures import InputMeasures, check_metric, constraint_statistics, value
 from volery.study.plan import PlannedRun, inputs_key, plan
-from volery.study.pool import Watcher, each_outcome
+from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.spec import ArchitectureChoice, make_study, parse_architecture
@@ -70,6 +70,8 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
             if isinstance(axes, Missing):
                 found.missing[workload.label, population.label] = axes
                 continue
+            network = msgspec.to_builtins(experiment.network)
+            axes |= {name: [value] for name, value in network.items()}
 
             def place(axis: str, _: int | None, number: int = number) -> str:
                 return f"{experiment.name}.workload[{number}].{axis}"
@@ -106,8 +108,8 @@ def _axes(workload: Workload, population: Population, traces: Path) -> dict[str,
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    given = {name: getattr(workload, name) for name in
-             ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals")}  # fmt: skip
+    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity")
+    given = {name: getattr(workload, name) for name in fields}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:
         machines = find_input(population.machines, traces)
@@ -194,6 +196,7 @@ def reproduce(
     folder: Path,
     traces: Path,
     processes: int = 1,
+    dask: str | None = None,
     watcher: Watcher | None = None,
     only_finished: bool = False,
 ) -> Reproduction:
@@ -203,15 +206,14 @@ def reproduce(
         experiment: what to run.
         folder: where finished runs are kept.
         traces: where traces are.
-        processes, watcher: as in `volery.study.run_study`.
+        processes, dask, watcher: as in `volery.study.run_study`.
         only_finished: whether to take what is finished, run and measure nothing.
 
     Raises:
         InputError: when the experiment is wrong or the folder cannot be written.
         LostRunError: when a run's process died.
     """
-    if processes < 1:
-        raise InputError("processes", f"expected a number >= 1, not {processes}")
+    check_places(processes, dask)
     planned = plan_experiment(experiment, traces)
     store = _open(folder)
     found = Reproduction(experiment, planned, store)
@@ -227,7 +229,7 @@ def reproduce(
     for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
         rehearse(spec)
     try:
-        with closing(each_outcome(_by_input(waiting), processes, watcher)) as outcomes:
+        with closing(each_outcome(_by_input(waiting), processes, watcher, dask)) as outcomes:
             for run, outcome in outcomes:
                 found.finished[run.key] = store.write_run(run.key, outcome)
         _measure_inputs(found, only_finished)

@@ -198,13 +198,15 @@ class ResultsFolder:
         stored = StoredRun(key, outcome.summary, outcome.trace)
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
+        columns |= {f"why_{name}": column for name, column in outcome.decisions.items()}
+        columns |= {f"task_{name}": column for name, column in outcome.tasks.items()}
         with replacing(self._run_path(key).with_suffix(".npz")) as unfinished, unfinished.open("wb") as stream:
             np.savez_compressed(stream, **columns)
         write_json(self._run_path(key), stored)
         return stored
 
     def columns(self, key: str, part: str) -> dict[str, Any]:
-        """The columns "jobs" or "curve" of a finished run.
+        """The columns "jobs", "curve", "why" or "task" of a finished run; of the last two there may be none.
 
         Raises:
             InputError: when they are missing or damaged.

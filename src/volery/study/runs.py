@@ -17,9 +17,11 @@ from volery import architectures, metrics, sim, workload
 from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND, SUBMITTER, Cluster
+from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
+from volery.metrics.why import decision_columns, task_columns
 from volery.study.plan import inputs_key
 from volery.study.spec import HOSTS, RunSpec
 
@@ -52,12 +54,16 @@ class Outcome(msgspec.Struct):
         trace: its input.
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short.
         curve: columns time_s, utilisation.
+        decisions: what schedulers that explain themselves decided, see `metrics.why`; empty without any.
+        tasks: with them, what happened to each task.
     """
 
     summary: RunSummary
     trace: TraceFacts
     jobs: dict[str, Any]
     curve: dict[str, Any]
+    decisions: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -90,14 +96,19 @@ def read_inputs(run: RunSpec) -> Inputs:
     trace = workload.load_trace(
         run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs
     )
-    trace = workload.constrain(trace, run.constraints, run.seed)
+    trace = workload.deal_to_users(trace, run.users, run.seed)
+    trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
     cluster = workload.load_cluster(
         run.workers,
         slots=run.slots,
         constraints=run.constraints,
         machines=None if run.machines is None else Path(run.machines),
         seed=run.seed if run.population is None else run.population,
+        resources=trace.resources,
+        capacity=run.capacity,
     )
+    if run.slot_request:
+        trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
     digest = trace.digest()
     facts = TraceFacts(trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began)
     _kept[key] = Inputs(trace, cluster, facts)
@@ -112,6 +123,7 @@ def build(run: RunSpec, cluster: Cluster) -> Deployment:
     """
     architecture = architectures.lookup(run.architecture)
     config = architectures.configure(architecture, run.parameters)
+    check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
     except InputError:
@@ -167,7 +179,15 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     )
     table = metrics.job_table(records, cutoff_us)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return Outcome(summary, inputs.facts, job_columns(table), {"time_s": times / SECOND, "utilisation": fractions})
+    decisions = decision_columns(records)
+    return Outcome(
+        summary,
+        inputs.facts,
+        job_columns(table),
+        {"time_s": times / SECOND, "utilisation": fractions},
+        decisions,
+        task_columns(records) if decisions else {},
+    )
 
 
 def job_columns(table: metrics.JobTable) -> dict[str, Any]:
@@ -193,7 +213,7 @@ def rehearse(run: RunSpec) -> frozenset[str]:
     Raises:
         InputError: for parameters that do not fit the cluster.
     """
-    cluster = workload.load_cluster(run.workers, slots=run.slots)
+    cluster = workload.load_cluster(run.workers, slots=run.slots, capacity="" if run.slot_request else run.capacity)
     return frozenset(role_of(address) for address in build(run, cluster).components) | {SUBMITTER}
 
 

@@ -59,6 +59,11 @@ def inputs_code_digest() -> str:
     return _digest({WORKLOAD}, set())
 
 
+def changed_since(time_s: float) -> bool:
+    """Whether a source of ours is younger than this time, in seconds since the epoch."""
+    return any(path.stat().st_mtime > time_s for path in PACKAGE.rglob("*.py"))
+
+
 def _digest(roots: set[str], foreign: set[Path]) -> str:
     """SHA-256 over the closure of modules, and over files that are not ours with what of ours they import."""
     for path in foreign:

@@ -37,6 +37,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         jobs: only the first so many jobs of the trace; None: all.
         durations: "whole-seconds" cuts durations as the published simulators do.
         arrivals: "dephased" shifts equal arrivals by 10 ms as the published simulators do.
+        users: deals the jobs to users by weight, as `q1:10+q2:25+q3:15+q4:50`; None: as the trace says.
         cutoff_s: jobs whose mean task is at most this long are short; None: no split.
         delay_us: delay of a message on any link that nothing else is said about.
         jitter_us: mean of an exponential extra delay per message.
@@ -44,6 +45,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         costs: role -> time that it takes to serve one message, in microseconds.
         hosts: name -> roles that share one processor, and what it costs them: a `HostCosts` as plain tables, as files
             and manifests hold it.
+        requests: the model of what tasks ask for, a name or a .toml file; "none": what the trace says.
+        capacity: what each machine offers, as "cpu_milli=64000,memory_mb=16384"; empty: what the file of machines says,
+            or else slots.
+        slot_request: turns machines into slots, each of this size; every task then takes one.
     """
 
     trace: Annotated[str, msgspec.Meta(min_length=1)]
@@ -55,12 +60,16 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     jobs: AtLeastOne | None = None
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
+    users: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     delay_us: AtLeastZero = 500
     jitter_us: AtLeastZero = 0
     links: dict[str, AtLeastZero] = {}
     costs: dict[str, AtLeastZero] = {}
     hosts: dict[str, dict[str, Any]] = {}
+    requests: Annotated[str, msgspec.Meta(min_length=1)] = "none"
+    capacity: str = ""
+    slot_request: str = ""
 
 
 class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -232,3 +241,8 @@ def is_synthetic(name: str) -> bool:
     """Whether the name has the form of a synthetic workload, KIND:..."""
     kind, colon, _ = name.partition(":")
     return bool(colon) and len(kind) > 1 and kind.isalnum()
+
+
+def is_file(field: str, value: Any) -> bool:
+    """Whether a value of this field of a setting may be the name of a file."""
+    return field in ("trace", "machines") or (field == "requests" and str(value).endswith(".toml"))

@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 from volery.study.experiments import Experiment
 from volery.study.ledger import Check, Record, RunDigest
 from volery.study.plan import PlannedRun
-from volery.study.pool import Watcher, each_outcome
+from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.reproduce import plan_experiment
 from volery.study.sources import code_digest
 
@@ -44,6 +44,7 @@ def spot_check(
     *,
     traces: Path,
     processes: int = 1,
+    dask: str | None = None,
     watcher: Watcher | None = None,
 ) -> SpotCheck:
     """Run `count` runs again, evenly spread over all recorded ones.
@@ -52,6 +53,7 @@ def spot_check(
         InputError: there is no record with runs, a run is no part of the experiment, or its input is not here.
         LostRunError: when a run's process died.
     """
+    check_places(processes, dask)
     place = f"experiment {experiment.name}"
     if record is None or not record.digests:
         raise InputError(place, f"has no recorded run; `volery reproduce {experiment.name}` runs it")
@@ -68,7 +70,7 @@ def spot_check(
             )
         chosen[run.key] = (expected, run)
     differing = []
-    with closing(each_outcome([run for _, run in chosen.values()], processes, watcher)) as outcomes:
+    with closing(each_outcome([run for _, run in chosen.values()], processes, watcher, dask)) as outcomes:
         for run, outcome in outcomes:
             expected, _ = chosen[run.key]
             if outcome.summary.digest != expected.digest:

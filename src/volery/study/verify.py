@@ -9,7 +9,7 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.study.plan import PlannedRun, plan
-from volery.study.pool import Watcher, each_outcome
+from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import FinishedRun, ResultsFolder
 from volery.study.sources import study_digest
 
@@ -49,12 +49,15 @@ class Verification(msgspec.Struct, frozen=True):
         return all(run.agrees for run in self.runs)
 
 
-def verify(folder: Path, *, processes: int = 1, watcher: Watcher | None = None) -> Verification:
+def verify(
+    folder: Path, *, processes: int = 1, dask: str | None = None, watcher: Watcher | None = None
+) -> Verification:
     """Run again every run that the folder's manifest calls finished.
 
     Raises:
         InputError: when the folder holds no results, holds none that are finished, or an input is gone.
     """
+    check_places(processes, dask)
     manifest = ResultsFolder(folder).manifest()
     if not manifest.runs:
         raise InputError(str(folder), "no run of this study has finished; there is nothing to verify")
@@ -67,7 +70,7 @@ def verify(folder: Path, *, processes: int = 1, watcher: Watcher | None = None) 
         )
     again = [run for run in planned.values() if (run.spec.label, run.spec.seed) in recorded]
     found = {}
-    with closing(each_outcome(again, processes, watcher)) as outcomes:
+    with closing(each_outcome(again, processes, watcher, dask)) as outcomes:
         for run, outcome in outcomes:
             before = recorded[run.spec.label, run.spec.seed]
             found[run.spec.label, run.spec.seed] = _verified(run, before, outcome.summary.digest, outcome.trace.sha256)

@@ -9,17 +9,24 @@ from pathlib import Path
 
 from volery.core.errors import InputError, suggestion
 from volery.core.trace import Trace
+from volery.workload.capacity import as_slots
 from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
+from volery.workload.published import is_published, read_published
 from volery.workload.quirks import apply_quirks, first_jobs
+from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
 from volery.workload.tr import Reading, read_tr, scan_tr, write_tr
+from volery.workload.users import deal_to_users
 
 __all__ = [
     "Reading",
     "TraceDescription",
+    "as_slots",
+    "ask",
     "constrain",
+    "deal_to_users",
     "describe",
     "load_cluster",
     "load_curve",
@@ -42,7 +49,7 @@ def load_trace(
     """Read a trace file, or make the workload that a spec describes.
 
     Args:
-        path_or_spec: a `.tr` file, plain or gzip-compressed, or a spec such as `syn:250x2000`.
+        path_or_spec: a `.tr` file or a public table (`.csv`), plain or gzip-compressed, or a spec as `syn:250x2000`.
         seed: for specs.
         durations: `exact` or `whole-seconds`, see `quirks.apply_quirks`.
         arrivals: `exact` or `dephased`, likewise.
@@ -81,4 +88,8 @@ def load_workload(
         raise InputError(
             text, f"no such file, and {kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}"
         )
+    if is_published(path):
+        read, passed = read_published(path, job_count)
+        trace = apply_quirks(read, durations, arrivals)
+        return trace, Reading(0.0, passed.unsorted_rows, passed.rows)
     return scan_tr(path, durations, arrivals, job_count)

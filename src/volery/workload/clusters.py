@@ -1,11 +1,13 @@
-"""Cluster descriptions: how many workers, with how many slots, satisfying which constraints."""
+"""Cluster descriptions: how many workers, with how many slots or what resources, satisfying which constraints."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from volery.core.errors import InputError
-from volery.core.model import CONSTRAINT_BITS_MAX, Cluster
+from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
+from volery.workload.capacity import in_order_of, offering, parse_amounts
 from volery.workload.constraints import check_model, machine_constraints
 from volery.workload.files import numbered_lines
 
@@ -21,74 +23,121 @@ def load_cluster(
     constraints: str = "none",
     machines: Path | None = None,
     seed: int = 0,
+    resources: tuple[str, ...] = (),
+    capacity: str = "",
 ) -> Cluster:
     """A cluster of `workers` machines.
 
     Args:
         workers: number of machines.
-        slots: tasks that each runs at once.
+        slots: tasks that each runs at once; of no account where machines offer resources.
         constraints: `sharma2011` to draw what the machines satisfy, or `none`.
         machines: a CSV file that says what they satisfy instead; its first `workers` rows are taken.
         seed: of the run; the stream is `constraints/machines`.
+        resources: what tasks ask for; the file's columns of these names say what each machine offers.
+        capacity: what every machine offers, as `cpu_milli=64000,memory_mb=16384`, instead.
 
     Raises:
-        InputError: a number is out of range, the model is unknown, or the file is wrong or too short.
+        InputError: a number is out of range, the model is unknown, the file is wrong or too short, or nothing says
+            what machines offer of a resource that tasks ask for.
     """
     if not 1 <= workers <= WORKERS_MAX:
         raise InputError("workers", f"{workers} workers cannot run anything; give from 1 to {WORKERS_MAX}")
     if not 1 <= slots <= SLOTS_MAX:
         raise InputError("slots", f"{slots} slots per worker are impossible; give from 1 to {SLOTS_MAX}")
     check_model(constraints)
+    columns = resources if machines is not None and not capacity else ()
     if machines is not None:
-        population = read_machines(machines, workers)
-        if len(population) < workers:
-            fix = f"give --workers {len(population)} or fewer, or another file"
-            raise InputError(
-                str(machines), f"holds {len(population)} machines, fewer than the {workers} workers; {fix}"
-            )
-        return Cluster(tuple(population), (slots,) * workers, f"{workers} workers, {machines.name}")
-    if constraints == "none":
-        return Cluster.uniform(workers, slots, name=f"{workers} workers")
-    drawn = machine_constraints(workers, seed)
-    return Cluster(tuple(drawn), (slots,) * workers, f"{workers} workers, {constraints} seed {seed}")
+        population = read_machines(machines, workers, columns)
+        if len(population.constraints) < workers:
+            found = len(population.constraints)
+            fix = f"give --workers {found} or fewer, or another file"
+            raise InputError(str(machines), f"holds {found} machines, fewer than the {workers} workers; {fix}")
+        cluster = Cluster(tuple(population.constraints), (slots,) * workers, f"{workers} workers, {machines.name}")
+        if columns:
+            return offering(cluster, resources, population.capacities)
+    elif constraints == "none":
+        cluster = Cluster.uniform(workers, slots, name=f"{workers} workers")
+    else:
+        drawn = machine_constraints(workers, seed)
+        cluster = Cluster(tuple(drawn), (slots,) * workers, f"{workers} workers, {constraints} seed {seed}")
+    if not capacity:
+        return cluster
+    each = parse_amounts(capacity, "capacity")
+    names = resources or tuple(each)
+    return offering(cluster, names, [in_order_of(names, each, "capacity")] * workers)
 
 
-def read_machines(path: Path, at_most: int | None = None) -> list[int]:
-    """Constraint bit sets of machines from a CSV file, plain or gzip-compressed, one machine per row.
+class Population(NamedTuple):
+    """Rows of a machine file: constraint bit sets, and amounts of the resources that were asked for."""
 
-    The header names the columns; `c0` to `cK` hold 1 where the machine satisfies that constraint and 0 where not, and
-    other columns are passed over. Reading stops after `at_most` machines.
+    constraints: list[int]
+    capacities: list[Amounts]
+
+
+def read_machines(path: Path, at_most: int | None = None, resources: tuple[str, ...] = ()) -> Population:
+    """Machines from a CSV file, plain or gzip-compressed, one machine per row.
+
+    The header names the columns; `c0` to `cK` hold 1 where the machine satisfies that constraint and 0 where not,
+    columns named as a resource hold whole numbers of units, and other columns are passed over. A file without
+    constraint columns is one whose machines satisfy none. Reading stops after `at_most` machines.
 
     Raises:
         InputError: the file cannot be read or a row is wrong; the message names the line.
     """
     places: list[int] = []
+    amount_places: list[int] = []
     width = 0
-    population: list[int] = []
+    found = Population([], [])
     for number, line in numbered_lines(path):
         words = [word.strip() for word in line.decode("utf-8", "replace").split(",")]
         if not width:
-            places, width = _constraint_columns(words, f"{path}:{number}"), len(words)
+            amount_places = _resource_columns(words, resources, f"{path}:{number}")
+            places = _constraint_columns(words, f"{path}:{number}", optional=bool(resources))
+            width = len(words)
             continue
         if words == [""]:
             continue
         if len(words) != width:
             raise InputError(f"{path}:{number}", f"has {len(words)} fields where the header has {width}; mend the row")
-        bits = [words[place] for place in places]
-        if not BITS.issuperset(bits):
-            at, wrong = next((k, bit) for k, bit in enumerate(bits) if bit not in BITS)
-            raise InputError(f"{path}:{number}", f"column c{at} holds {wrong[:40]!r}; write 0 or 1")
-        population.append(int("".join(reversed(bits)), 2))
-        if len(population) == at_most:
+        found.constraints.append(_bit_set([words[place] for place in places], f"{path}:{number}"))
+        if resources:
+            pairs = zip(resources, amount_places, strict=True)
+            found.capacities.append(tuple([_amount(words[at], name, f"{path}:{number}") for name, at in pairs]))
+        if len(found.constraints) == at_most:
             break
-    if not population:
+    if not found.constraints:
         raise InputError(str(path), "holds no machine; a header with c0, c1 .. and one row per machine are needed")
-    return population
+    return found
 
 
-def _constraint_columns(header: list[str], place: str) -> list[int]:
+def _bit_set(bits: list[str], place: str) -> int:
+    if not BITS.issuperset(bits):
+        at, wrong = next((k, bit) for k, bit in enumerate(bits) if bit not in BITS)
+        raise InputError(place, f"column c{at} holds {wrong[:40]!r}; write 0 or 1")
+    return int("".join(reversed(bits)) or "0", 2)
+
+
+def _amount(word: str, name: str, place: str) -> int:
+    if not (word.isascii() and word.isdigit() and int(word) <= AMOUNT_MAX):
+        raise InputError(place, f"column {name} holds {word[:40]!r}; write a whole number up to {AMOUNT_MAX}")
+    return int(word)
+
+
+def _resource_columns(header: list[str], resources: tuple[str, ...], place: str) -> list[int]:
+    """Where resources stand in a header."""
+    missing = [name for name in resources if name not in header]
+    if missing:
+        fix = "add the column, or give --capacity"
+        raise InputError(place, f"has no column {missing[0]}, which tasks ask for; {fix}")
+    return [header.index(name) for name in resources]
+
+
+def _constraint_columns(header: list[str], place: str, *, optional: bool = False) -> list[int]:
     """Where c0, c1 .. stand in a header."""
     numbers = {int(name[1:]): at for at, name in enumerate(header) if name[:1] == "c" and name[1:].isdecimal()}
+    if optional and not numbers:
+        return []
     if sorted(numbers) != list(range(len(numbers))) or not 1 <= len(numbers) <= CONSTRAINT_BITS_MAX:
         found = ", ".join(f"c{k}" for k in sorted(numbers)) or "none"
         limit = f"c0, c1 .. without gaps, at most {CONSTRAINT_BITS_MAX} of them"

@@ -94,3 +94,5 @@ PRESETS: Final = {
     "cloudera": Preset(272.93, 51_834, 162.19, 97_941.8, 272.783, 0.05, 0.928, 50.0, 1.1, 0.2),
     "google": Preset(35.32, 49_960, 661.74, 774_922.0, 1_129.532, 0.10, 0.837, 162.0, 1.0, 0.06),
 }
+ALIBABA: Final = Preset(80.33, 36_326, 42.69, 3_628.8, 100.0, 0.135, 0.675, 19.9, 1.24, 0.3)
+"""Batch tasks of Alibaba's cluster trace v2017 with their instances, as numbers of the public mean-duration table."""

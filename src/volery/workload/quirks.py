@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import msgspec
 import numpy as np
 
@@ -72,6 +74,7 @@ def in_order(trace: Trace) -> Trace:
         estimate_us=column(view(trace.estimate_us)[order]),
         constraints=column(picked(view(trace.constraints), task_order)),
         user=tuple(trace.user[j] for j in order) if trace.user else (),
+        request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
     )
 
 
@@ -88,4 +91,5 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         estimate_us=trace.estimate_us[:job_count],
         constraints=trace.constraints[:tasks],
         user=trace.user[:job_count],
+        request=trace.request[:tasks],
     )

@@ -1,4 +1,4 @@
-"""Synthetic workloads from a spec string: constant, Poisson, and a heavy-tailed mix of short and long jobs.
+"""Synthetic workloads from a spec string: constant, Poisson, heavy-tailed mixes, and one that asks for resources.
 
 A workload depends on its spec and seed alone. Its parts come from streams of their own, so that changing the load
 moves the arrivals and leaves the jobs as they are.
@@ -10,14 +10,16 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds
+from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
-from volery.workload.presets import PRESETS
+from volery.workload.presets import ALIBABA, PRESETS, Preset
+from volery.workload.requests import ask
 from volery.workload.spec import Spec
 
 TASKS_MAX = 100_000_000
@@ -33,7 +35,8 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
     """Make the workload that a spec describes; its first job arrives at 0.
 
     Args:
-        spec: `syn:TASKSxJOBS,...`, `poisson:...` or `mix:PRESET,...`; docs/reference/workloads.md lists the keys.
+        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...` or `alibaba:...`; docs/reference/workloads.md lists
+            the keys.
         seed: of the run; the streams are `workload/...`.
 
     Raises:
@@ -99,7 +102,33 @@ def _mix(text: str, seed: int) -> Trace:
     spec = Spec(text, ("jobs", "load", "workers"), word="PRESET, for example mix:google,load=0.8")
     if spec.word not in PRESETS:
         raise InputError(text, f"{spec.word!r} is not a preset{suggestion(spec.word, PRESETS)}")
-    preset, jobs = PRESETS[spec.word], spec.count("jobs", 2_000, least=2)
+    jobs = spec.count("jobs", 2_000, least=2)
+    sizes, durations = _classes(text, PRESETS[spec.word], jobs, seed)
+    span_s = float(durations.sum()) / (spec.positive("load", 0.8, most=100) * spec.count("workers", 10_000))
+    return _trace(text, _random_arrivals(jobs, span_s, seed), sizes, np.maximum(microseconds(durations), 1))
+
+
+def _alibaba(text: str, seed: int) -> Trace:
+    """`alibaba`: jobs and requests after Alibaba's trace v2017; the load on machines of `cpu_milli` holds exactly."""
+    spec = Spec(text, ("jobs", "load", "workers", "cpu_milli", "fanout_max"))
+    jobs = spec.count("jobs", 500, least=2)
+    preset = msgspec.structs.replace(ALIBABA, fanout_max=spec.count("fanout_max", ALIBABA.fanout_max, least=1_000))
+    sizes, durations = _classes(text, preset, jobs, seed)
+    duration_us = np.maximum(microseconds(durations), 1)
+    trace = ask(_trace(text, np.zeros(jobs, dtype=np.int64), sizes, duration_us), "alibaba-like", seed)
+    cpu = np.array([request[0] for request in trace.requests], dtype=np.float64)[view(trace.request)]
+    supply = spec.count("workers", 10_000) * spec.count("cpu_milli", 64_000)
+    span_s = float((durations * cpu).sum()) / (spec.positive("load", 0.5, most=100) * supply)
+    return msgspec.structs.replace(trace, arrival_us=column(_random_arrivals(jobs, span_s, seed)))
+
+
+def _random_arrivals(jobs: int, span_s: float, seed: int) -> Integers:
+    gaps = exponential(generator(seed, "workload/arrivals").random(jobs))
+    return _arrivals(gaps * (span_s / gaps[1:].sum()))
+
+
+def _classes(text: str, preset: Preset, jobs: int, seed: int) -> tuple[Integers, Reals]:
+    """Tasks per job, and their durations in seconds, of short and long jobs."""
     u = generator(seed, "workload/jobs").random((jobs, 5))
     is_long = _ranks(u[:, 0]) < max(1, round(preset.long_share * jobs))
     sizes, means = np.zeros(jobs, dtype=np.int64), np.zeros(jobs)
@@ -117,11 +146,7 @@ def _mix(text: str, seed: int) -> Trace:
     starts = np.cumsum(sizes) - sizes
     # dividing by the job's own mean factor keeps its mean duration, and with it its class, as drawn
     scale = means * sizes / np.add.reduceat(factors, starts)
-    durations = np.minimum(factors * np.repeat(scale, sizes), preset.duration_max_s)
-    gaps = exponential(generator(seed, "workload/arrivals").random(jobs))
-    span_s = float(durations.sum()) / (spec.positive("load", 0.8, most=100) * spec.count("workers", 10_000))
-    gaps *= span_s / gaps[1:].sum()
-    return _trace(text, _arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+    return sizes, np.minimum(factors * np.repeat(scale, sizes), preset.duration_max_s)
 
 
 def _ranks(u: Reals) -> Integers:
@@ -156,4 +181,9 @@ def _trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: Intege
     return Trace(name, column(arrival_us), column(first), column(duration_us), column(estimate_us))
 
 
-KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {"syn": _constant, "poisson": _poisson, "mix": _mix}
+KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
+    "syn": _constant,
+    "poisson": _poisson,
+    "mix": _mix,
+    "alibaba": _alibaba,
+}

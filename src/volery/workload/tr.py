@@ -187,8 +187,8 @@ def write_tr(trace: Trace, path: str | Path, *, force: bool = False) -> None:
         InputError: the trace has what the format cannot hold (constraints, users, a job without tasks), the file
             exists and `force` is off, or it cannot be written.
     """
-    if trace.constraints or trace.user:
-        raise InputError(trace.name, "a .tr file holds no constraints and no users; write the trace without them")
+    if trace.constraints or trace.user or trace.resources:
+        raise InputError(trace.name, "a .tr file holds no constraints, requests or users; write the trace without them")
     if not trace.job_count or not np.diff(view(trace.first)).all():
         raise InputError(trace.name, "a .tr file needs at least one job, and at least one task in each")
     with atomic_output(Path(path), force=force) as output:

@@ -9,6 +9,7 @@ from volery.core.component import Component
 from volery.core.events import Submit
 from volery.core.model import Address, Cluster, Job, Message, Task, Time
 from volery.core.streams import Streams
+from volery.core.why import Decision
 from volery.sim.recording import Launched, Observed, RecordingPort, Sent
 
 SUBMITTER = "submitter"
@@ -43,7 +44,11 @@ class Alone:
         """What an event makes the component observe."""
         self.component.handle(event, source, now)
         facts = [effect.fact for effect in self.port.drain() if isinstance(effect, Observed)]
-        return {fact.name: getattr(fact, "amount", getattr(fact, "value", 0)) for fact in facts}
+        return {
+            fact.name: getattr(fact, "amount", getattr(fact, "value", 0))
+            for fact in facts
+            if not isinstance(fact, Decision)
+        }
 
 
 def tasks(job: int, *constraints: int, estimate_us: Time = 0) -> tuple[Task, ...]:

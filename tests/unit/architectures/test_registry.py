@@ -42,9 +42,9 @@ def test_a_value_that_does_not_fit_is_refused_by_name(design: str, name: str, va
 
 
 def test_a_word_that_is_none_of_the_values_gets_a_suggestion_or_all_of_them() -> None:
-    known = "megha:match: 'best' is not one of its values; known are min-constraints, random"
+    known = "megha:match: 'qqq' is not one of its values; known are best-fit, min-constraints, random"
     with pytest.raises(InputError, match=known):
-        configure(lookup("megha"), {"match": "best"})
+        configure(lookup("megha"), {"match": "qqq"})
     with pytest.raises(InputError, match="'published' is not one of its values; did you mean 'published-code'"):
         configure(lookup("pigeonc"), {"constraint_counting": "published"})
 

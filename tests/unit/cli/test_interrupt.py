@@ -1,8 +1,9 @@
-"""Ctrl-C in the middle: what is finished is kept and shown, and the same command goes on."""
+"""Ctrl-C or a kill in the middle: what is finished is kept, and the same command goes on to the same digests."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,9 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from volery.study import load_results, read_study, run_study
+
 DEADLINE_S = 60.0
 SEEDS = 200
 """Far more than can finish before the signal comes."""
+STUDY = """
+[workload]
+trace = "syn:100x150"
+workers = 300
+[axes]
+architectures = ["megha", "sparrow"]
+seeds = [0, 1, 2]
+"""
 
 
 def listen() -> None:
@@ -49,3 +60,27 @@ def test_finished_runs_survive_ctrl_c(tmp_path: Path, processes: int) -> None:
     assert f"{len(kept)} of {SEEDS} runs" in out
     leftovers = [path.name for path in (tmp_path / "runs").iterdir() if path.name.startswith(".")]
     assert leftovers == []
+
+
+def test_a_killed_study_goes_on_to_the_digests_of_an_undisturbed_one(tmp_path: Path) -> None:
+    file, killed = tmp_path / "study.toml", tmp_path / "killed"
+    file.write_text(STUDY)
+    command = [sys.executable, "-m", "volery.cli.main", "run", str(file), "-p", "2", "--json"]
+    lab = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + DEADLINE_S
+    while len(list((killed / "runs").glob("*.json"))) < 2:
+        assert lab.poll() is None, "it has ended before it was killed"
+        assert time.monotonic() < deadline, "no run has finished"
+        time.sleep(0.01)
+    os.killpg(lab.pid, signal.SIGKILL)  # the runs' processes are in its group
+    lab.wait()
+    kept = {path.stem for path in (killed / "runs").glob("*.json")}
+    assert 2 <= len(kept) < 6
+
+    resumed = subprocess.run([*command, "-o", str(killed)], capture_output=True, check=True, timeout=DEADLINE_S)
+    whole = run_study(read_study(file))
+    assert [run["digest"] for run in json.loads(resumed.stdout)["runs"]] == [run.digest for run in whole.runs]
+    assert load_results(killed).planned == len(whole.runs) == 6
+    names = {path.stem for path in (killed / "runs").iterdir()}
+    assert kept <= names
+    assert not any(name.startswith(".") for name in names), "the half-written is swept away"

@@ -89,6 +89,24 @@ def test_compare_prints_json(command: Command) -> None:
     assert {d["quantity"] for d in ended.json["differences"]} >= {"median delay", "mean utilisation"}
 
 
+def test_json_ranks_architectures_and_tells_their_work(command: Command) -> None:
+    ended = command("compare", "megha", "sparrow", "hawk:cutoff_s=0.5", *WORK, "--seeds", "2", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    ranked = {(one["jobs"], one["quantity"]) for one in ended.json["best"]}
+    assert ranked == {
+        ("all", "median delay"),
+        ("all", "mean delay"),
+        ("all", "p99 delay"),
+        ("all", "messages per task"),
+    }
+    for one in ended.json["best"]:
+        assert {one["label"], *one["level"], *one["next"]} <= {"megha", "sparrow", "hawk:cutoff_s=0.5"}
+    megha, sparrow, _ = ended.json["work"]
+    assert megha["probes_per_task"] is None
+    assert sparrow["probes_per_task"] == 2.0
+    assert sparrow["messages_per_task"] == ended.json["runs"][2]["messages_per_task"]
+
+
 def written(folder: Path, name: str, content: bytes) -> Path:
     path = folder / name
     path.write_bytes(content)
@@ -233,3 +251,12 @@ def test_the_demo_is_a_comparison_that_ends_well(command: Command, tmp_path: Pat
     ended = command("demo", "-o", tmp_path)
     assert ended.status == 0
     assert f"report:  {tmp_path / 'report.html'}" in ended.out
+
+
+def test_why_answers_from_a_folder_in_words_and_as_json(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    assert command("compare", "megha", *WORK, "-o", folder, "--why", "--json").status == 0
+    assert "refused" in command("why", "--in", folder).out
+    assert "Task 2/" in command("why", "2", "--in", folder).out
+    assert command("why", "2/1", "--in", folder, "--json").json["task"]["place"] == 1
+    assert command("why", "99", "--in", folder).status == 2

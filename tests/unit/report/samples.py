@@ -21,6 +21,11 @@ from volery.metrics import (
 )
 
 LABELS = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")
+TEN = (
+    "megha", "megha:gms=10,lms=10", "pigeon:weight=100000,weight_counting=published-code", "pigeonc", "sparrow",
+    "sparrow:late_binding=false", "hawk", "eagle", "oracle", "central",
+)  # fmt: skip
+"""As many as a report must bear, some with long labels; to be run with `spread`."""
 MEDIAN_S = {"megha": 0.0015, "pigeonc": 0.0025, LABELS[2]: 1.003}
 
 
@@ -80,6 +85,32 @@ def sample_run(label: str = "megha", seed: int = 0, *, classes: bool = True, uns
 def sample_runs(seeds: int = 3, labels: tuple[str, ...] = LABELS, *, classes: bool = True) -> list[RunSummary]:
     """Every label under every seed."""
     return [sample_run(label, seed, classes=classes) for label in labels for seed in range(seeds)]
+
+
+def spread(count: int, seeds: int = 3) -> list[RunSummary]:
+    """The first of `TEN`, each with four times the delays of the one before; hybrids and Sparrow count probes."""
+    found = []
+    for place, label in enumerate(TEN[:count]):
+        for seed in range(seeds):
+            run = sample_run("megha", seed)
+
+            def slower(part: Distribution, factor: float = 4.0**place) -> Distribution:
+                names = ("mean", "p50", "p90", "p95", "p99", "max")
+                return Distribution(part.count, **{name: getattr(part, name) * factor for name in names})
+
+            assert run.short is not None
+            assert run.long is not None
+            probing = label.partition(":")[0] in ("sparrow", "hawk", "eagle")
+            queue = "queued_reservations" if probing else "queued_tasks"
+            counters = {f"{queue}_count": 4.0, f"{queue}_mean": 2.5 + seed, f"{queue}_max": 17.0}
+            counters |= {"probes": 1e6, "stolen_probes": 1e5, "blocked_us": 3e9} if probing else {}
+            found.append(msgspec.structs.replace(
+                run, label=label, architecture=label.partition(":")[0], counters=counters, delay_s=slower(run.delay_s),
+                messages_per_task=4.0,
+                short=msgspec.structs.replace(run.short, delay_s=slower(run.short.delay_s)),
+                long=msgspec.structs.replace(run.long, delay_s=slower(run.long.delay_s)),
+            ))  # fmt: skip
+    return found
 
 
 def sample_differences(runs: list[RunSummary]) -> list[SampleDifference]:

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.unit.report.samples import LABELS, sample_run, sample_runs, write_sample
+from tests.unit.report.samples import LABELS, TEN, sample_run, sample_runs, spread, write_sample
 
 from volery.core.errors import InputError
 from volery.report import write_report
@@ -70,6 +70,20 @@ def test_the_page_is_well_formed_and_has_every_section(whole: Path) -> None:
     ):  # fmt: skip
         assert fact in text
     assert page.tags.count("svg") == 3 + 1 + 1 + 1
+
+
+def test_many_architectures_are_ranked_and_their_pairs_folded(tmp_path: Path) -> None:
+    page = Page(write_report(write_sample(tmp_path, spread(10))).read_text(encoding="utf-8"))
+    text = "".join(page.text)
+    verdict = text.partition("What was run")[0]
+    assert "The lowest median delay is that of megha, 1.56 ms; next is megha:gms=10,lms=10, 6.26 ms." in verdict
+    assert verdict.count("lowest") == 2, "a sentence per pair would fill the screen"
+    assert "Who is lowest at what" in text
+    assert "central against megha" in text
+    assert "The 90 differences of 9 pairs" in text
+    assert page.tags.count("details") == 3
+    for fact in ("msg/task", "blocked", "6.00 ms", "stolen probes", "queued reservations max", *TEN):
+        assert fact in text
 
 
 def test_the_page_needs_nothing_from_elsewhere(whole: Path) -> None:

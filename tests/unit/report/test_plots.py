@@ -37,7 +37,11 @@ def parts() -> str:
     return plots.allocation_bars({"communication": [0.001, 0.0], "processing": [0.0, 0.0]}, ["megha", "oracle"])
 
 
-PICTURES = [cdf, curves, loads, parts]
+def strips() -> str:
+    return plots.utilisation_curves([plots.Curve(f"a{i}", (X, X / 2), (X / 200, X / 300)) for i in range(6)])
+
+
+PICTURES = [cdf, curves, loads, parts, strips]
 
 
 @pytest.mark.parametrize("picture", PICTURES)
@@ -58,6 +62,34 @@ def test_axes_carry_units_and_lines_their_names() -> None:
     assert all(word in curves() for word in ("busy slots / slots", "time since the first job was submitted (s)"))
     assert all(word in loads() for word in ("placement constraint", "95th percentile", ">20<"))
     assert all(word in parts() for word in ("communication", "megha: 1.00 ms", "oracle: 0 s"))
+
+
+def test_ten_lines_are_told_apart_without_colour_and_their_legend_keeps_out_of_the_picture() -> None:
+    names = [f"design {i}" for i in range(10)]
+    text = plots.delay_cdf([plots.Series(name, (np.array([1.0, 2.0 + i]),)) for i, name in enumerate(names)])
+    assert all(name in text for name in names)
+    assert len(set(plots.PALETTE)) == len(set(plots.MARKERS)) == 10
+    looks = {(plots.colour(i), str(plots.dash(i)), plots.MARKERS[i]) for i in range(10)}
+    assert len({look[1:] for look in looks}) == 10
+    assert text.count('id="legend_1"') == 1
+    few = plots.delay_cdf([plots.Series(name, (np.array([1.0, 2.0]),)) for name in names[:4]])
+    assert text.count("<use ") > few.count("<use "), "markers"
+
+
+def test_a_legend_has_as_many_columns_as_its_labels_leave_room_for() -> None:
+    assert plots._legend_columns(["megha"] * 10) == 4
+    assert plots._legend_columns(["megha"] * 2) == 2
+    assert plots._legend_columns(["megha", "pigeon:weight=100000,weight_counting=published-code"]) == 1
+
+
+def test_many_utilisation_curves_get_a_strip_each() -> None:
+    many = [plots.Curve(f"design {i}", (X,), (X / 200 + i / 100,)) for i in range(7)]
+    text = plots.utilisation_curves(many, title="all")
+    assert sum(f'id="axes_{i}"' in text for i in range(1, 9)) == 7
+    assert "design 1 (grey: design 0)" in text
+    assert all(word in text for word in ("busy slots / slots", "time since the first job was submitted (s)", ">all<"))
+    assert 'id="axes_2"' not in plots.utilisation_curves(many[:4])
+    assert "design 6" in plots.utilisation_curves([*many[:6], plots.Curve("design 6", (), ())])
 
 
 def test_delays_of_zero_have_a_place_on_the_axis() -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
-from tests.unit.report.samples import LABELS, SampleDifference, sample_differences, sample_run, sample_runs
+from tests.unit.report.samples import (
+    LABELS,
+    TEN,
+    SampleDifference,
+    sample_differences,
+    sample_run,
+    sample_runs,
+    spread,
+)
 
 from volery.metrics import Distribution, paired_difference
 from volery.report.groups import group_runs, label_of
 from volery.report.tables import plain
+from volery.report.units import NOTHING, TIMES, duration
 from volery.report.verdict import caution, headline, interval, reading, sentence
 
 
@@ -73,6 +84,65 @@ class TestComparison:
     def test_a_run_without_a_label_is_called_by_architecture_and_parameters(self) -> None:
         run = msgspec.structs.replace(sample_run(LABELS[2]), label="")
         assert label_of(run) == LABELS[2]
+
+
+class TestManyArchitectures:
+    @pytest.mark.parametrize("count", [7, 9, 10])
+    @pytest.mark.parametrize("width", [80, 120, 200])
+    def test_tables_fit_the_terminal_and_lose_nothing(self, count: int, width: int) -> None:
+        runs = spread(count)
+        text = plain(runs, sample_differences(runs), width=width)
+        assert max(map(len, text.splitlines())) <= width
+        assert "…" not in text.replace(" … ", "")
+        letters = re.sub(r"\s", "", text)
+        for group in group_runs(runs):
+            pieces = re.findall(r"[^:,=]+", group.label)
+            assert all(piece in text for piece in pieces), "a label is cut inside a word"
+            for jobs in group.classes():
+                delay = group.delay_s(jobs)
+                assert delay is not None
+                for name in ("p50", "mean", "p90", "p95", "p99", "max"):
+                    assert re.sub(r"\s", "", duration(getattr(delay, name))) in letters
+        if width >= 118:
+            assert all(label in text for label in TEN[:count])
+
+    def test_a_line_per_architecture_and_class_tells_how_it_stands_to_the_first(self) -> None:
+        runs = spread(7)
+        text = plain(runs, sample_differences(runs), width=80)
+        assert text.count("a = megha") == 0
+        rows = text.partition("Against megha")[2].splitlines()
+        (eagle,) = (
+            row.split()
+            for row in plain(spread(8), sample_differences(spread(8))).partition("Against")[2].splitlines()
+            if row.startswith("eagle")
+        )
+        assert eagle[1:] == ["all", *[f"16,384{TIMES}", "higher"] * 3, "identical"]
+        assert sum(" short " in row for row in rows) == 6
+        assert rows.index("", 1) == 1 + 2 + 6 * 3 + 1, "three lines for each of six, one more for a long label"
+
+    def test_few_pairs_keep_a_table_each(self) -> None:
+        runs = spread(4)
+        text = plain(runs, sample_differences(runs), width=120)
+        assert text.count("a = megha, b = ") == 3
+        assert "Against" not in text
+
+    def test_the_lowest_and_the_next_are_named_with_whom_nothing_tells_apart(self) -> None:
+        text = plain(spread(3), width=120)
+        rows = text.partition("Who is lowest at what")[2].splitlines()
+        assert rows[3].split()[:5] == ["all", "median", "delay", "megha", "1.56"]
+        assert "megha:gms=10,lms=10" in rows[3]
+        assert [row.split()[0] for row in rows if row.lstrip().startswith("= ")] == ["="] * 2
+        for width in (80, 120, 140, 200):
+            ranking = plain(spread(10), width=width).partition("Who is lowest at what")[2]
+            assert all(piece in ranking for label in TEN for piece in re.findall(r"[^:,=]+", label))
+        assert "Who is lowest" not in plain(spread(2)), "two need no ranking"
+        assert "Who is lowest" not in plain(spread(3, seeds=1)), "one seed tells nothing apart"
+
+    def test_work_is_told_where_it_is_counted(self) -> None:
+        rows = {row.split()[0]: row.split()[1:] for row in plain(spread(5)).partition("Work of")[2].splitlines() if row}
+        assert rows["sparrow"] == ["4.00", "2.00", "0.200", "3.50", "17.0", "6.00", "ms"]
+        assert rows["pigeonc"] == ["4.00", NOTHING, NOTHING, "3.50", "17.0", NOTHING]
+        assert "Work of" not in plain(sample_runs())
 
 
 class TestVerdict:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
+
+import msgspec
 import pytest
-from tests.unit.sim.actors import Actor, Note, Reaction, launch_all, play
+from tests.unit.sim.actors import Actor, Note, Reaction, answer, launch_all, play
 
 from volery.conformance.cases import trace_of
 from volery.core.events import Event, JobDone, Submit, TaskFinished, TimerFired
-from volery.core.model import Address, Cluster, Task, Time
+from volery.core.model import Address, Amounts, Cluster, Task, Time
 from volery.core.port import Port
 from volery.core.records import LostAttempt
-from volery.core.trace import NEVER
+from volery.core.trace import NEVER, Trace
 from volery.sim.execution import BrokenRule
 
 
@@ -173,3 +176,57 @@ def test_time_in_a_workers_own_queue_is_kept() -> None:
             port.send("submitter", JobDone(0))
 
     assert play({"node/0": Actor(react)}, trace_of("t", [0], [[5]])).waited_us == {0: 17}
+
+
+OFFERING = Cluster((0,), (1,), "c", ("cpu_milli", "memory_mb"), ((3000, 1000),))
+
+
+def asking(durations: list[Time], requests: list[Amounts]) -> Trace:
+    """One job whose k-th task asks for the k-th request."""
+    trace = trace_of("t", [0], [durations])
+    return msgspec.structs.replace(
+        trace, resources=OFFERING.resources, requests=tuple(requests), request=array("H", range(len(requests)))
+    )
+
+
+def test_a_machine_with_capacities_runs_what_fits_together() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        on_submit((0, 0), (1, 0), (2, 0))(port, event, source, now)
+        answer(port, event, source, now)
+
+    trace = asking([50, 50, 50], [(1000, 500), (2000, 500), (0, 0)])
+    records = play({"node/0": Actor(react)}, trace, OFFERING)
+    assert list(records.start_us) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("requests", "rule"),
+    [
+        ([(1000, 500), (1000, 501)], r"task 1 .* at 0 us: asks for 1000 cpu_milli, 501 memory_mb where 2000 cpu_milli"),
+        (
+            [(3000, 1), (1, 1)],
+            r"task 1 .*: asks for 1 cpu_milli, 1 memory_mb where 0 cpu_milli, 999 memory_mb are free",
+        ),
+    ],
+)
+def test_no_resource_is_given_twice(requests: list[Amounts], rule: str) -> None:
+    with pytest.raises(BrokenRule, match=rule):
+        play({"node/0": Actor(on_submit((0, 0), (1, 0)))}, asking([50, 50], requests), OFFERING)
+
+
+def test_what_a_task_took_is_free_when_it_ends_and_when_it_is_killed() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            answer(port, event, source, now)
+            port.launch(event.job.tasks[0], 0)
+            tasks.extend(event.job.tasks[1:])
+            port.set_timer("kill", 10)
+        elif isinstance(event, TimerFired):
+            port.kill(0, 0)
+        elif tasks:
+            port.launch(tasks.pop(0), 0)
+
+    tasks: list[Task] = []
+    whole = (3000, 1000)
+    records = play({"node/0": Actor(react)}, asking([50, 20, 5], [whole] * 3), OFFERING)
+    assert list(records.start_us) == [0, 10, 30]

@@ -32,6 +32,7 @@ def key(**changes: Any) -> str:
         {"jobs": 3},
         {"durations": "whole-seconds"},
         {"arrivals": "dephased"},
+        {"users": "a:1+b:2"},
         {"cutoff_s": 1.0},
         {"delay_us": 501},
         {"jitter_us": 1},

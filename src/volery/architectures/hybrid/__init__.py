@@ -1,8 +1,9 @@
-"""The hybrid designs: Hawk (Delgado et al., USENIX ATC 2015) and Eagle (Delgado et al., SoCC 2016).
+"""The hybrid designs: Hawk and Eagle (Delgado et al., ATC 2015 and SoCC 2016), Phoenix (Thinakaran et al., ICDCS 2017).
 
-Roles    Scheduler (many; jobs come in here), Central (one, for long jobs), Worker (one per machine).
+Roles    Scheduler (many; jobs come in here), Central (one, for long jobs), Worker (one per machine); Monitor (Phoenix).
 Flow     short: Submit > Probe > (Rejected > Probe)* > TaskRequest > Assign | NoTask > Completed; Withdraw; Steal >
-         Stolen. Long: Submit > CentralTasks > LongProbe > TaskRequest > Assign > Completed, Ended.
+         Stolen. Long: Submit > CentralTasks > LongProbe > TaskRequest > Assign > Completed, Ended. Phoenix, every
+         heartbeat: Demanded, Crowded > Reorder, Scarcity.
 Deviates A scheduler hands a long job to the central one without delay, as a frontend would that knows its class.
          Long tasks ask for their task as short ones do (the public simulator). Workers know of a job's remaining
          work what its scheduler last told them (the simulator reads it everywhere, 2 delays old); reservations of a
@@ -10,17 +11,24 @@ Deviates A scheduler hands a long job to the central one without delay, as a fro
          several idle workers a long task takes a random one (the simulator: the first, which packs long tasks; a
          switch). The short-only part is spread evenly over the machines. A machine of several slots is placed on as
          that many workers. IdealEagle, and least-waiting-time placement of all jobs (CLWL, and DLWL with `stale_s` =
-         8), are parameters. See docs/papers.md.
+         8), are parameters. Under constraints (Hawk-C, Eagle-C) all choices are among machines that satisfy them; a
+         long task that fits short-only machines alone runs there, and a short one that fits none of them waits behind a
+         long one in the end. Phoenix reports what has changed only, estimates waits from tasks that have run, and lets
+         scarce constraints pass when a slot takes its next reservation. See docs/papers.md.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from volery.architectures.hybrid.central import Central, Layout
-from volery.architectures.hybrid.messages import MESSAGES
+from volery.architectures.hybrid.messages import MESSAGES, PHOENIX_MESSAGES
+from volery.architectures.hybrid.monitor import Monitor, WatchSetting
+from volery.architectures.hybrid.phoenix import PhoenixCentral, PhoenixScheduler, PhoenixWorker
 from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
 from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
 from volery.core.component import Architecture, Component, Deployment
@@ -31,6 +39,7 @@ from volery.core.streams import Streams
 from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Draws, Sampler
+from volery.policies.scarcity import supply
 from volery.policies.waiting import LeastWait
 
 EmptyWorkers = Literal["random", "first"]
@@ -55,6 +64,12 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Stealing, msgspec.Meta(description="what an idle worker takes: the first group behind a long task, or any")
     ] = "behind-long"
     steal_attempts: Annotated[int, msgspec.Meta(ge=1, description="victims asked for each slot that falls idle")] = 10
+    steal_after_vain: Annotated[
+        bool,
+        msgspec.Meta(
+            description="a slot that was kept for a reservation in vain falls idle too, as one whose task ended"
+        ),
+    ] = True
     steal_max: Annotated[int, msgspec.Meta(ge=1, description="reservations taken at once")] = 10_000
     steal_free: Annotated[bool, msgspec.Meta(description="stealing takes no time, as in the authors' simulator")] = (
         False
@@ -92,7 +107,42 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deployment:
+class PhoenixConfig(HybridConfig, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Phoenix: Eagle's, and those of its monitor."""
+
+    heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="between reports to the monitor, seconds")] = 9.0
+    crv_threshold: Annotated[
+        float,
+        msgspec.Meta(ge=0, description="a constraint is scarce above so many waiting tasks per worker"),
+    ] = 1.0
+    wait_load: Annotated[
+        float,
+        msgspec.Meta(ge=0, lt=1, description="a queue is crowded when its estimated wait exceeds that at this load"),
+    ] = 0.9
+    reorder_max: Annotated[
+        int, msgspec.Meta(ge=0, description="tasks with the scarcest constraint that may pass one in front of them")
+    ] = 5
+    soft_constraints: Annotated[
+        tuple[int, ...],
+        msgspec.Meta(
+            description="numbers of constraints that are dropped where no worker has all (the paper: clock, network); "
+            "none unless you know what the numbers stand for"
+        ),
+    ] = ()
+
+
+class Roles(NamedTuple):
+    """What a deployment is made of."""
+
+    scheduler: Callable[..., Scheduler] = Scheduler
+    central: Callable[..., Central] = Central
+    worker: Callable[..., Worker] = Worker
+
+
+EAGLES = Roles()
+
+
+def build(cluster: Cluster, config: HybridConfig, streams: Streams, roles: Roles = EAGLES) -> Deployment:
     """Components for a cluster.
 
     Raises:
@@ -113,7 +163,7 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deploymen
     for number, address in enumerate(addresses[:-1]):
         stream = streams.of(address)
         sampler = Sampler(cluster.constraints, matches, stream.random, replacement=config.replacement)
-        components[address] = Scheduler(layout, sampler, setting, stream, (number, step))
+        components[address] = roles.scheduler(layout, sampler, setting, stream, (number, step))
     wait = LeastWait(
         cluster.slot_count,
         streams.of("central/0").random,
@@ -122,13 +172,14 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deploymen
         stale_us=round(config.stale_s * SECOND),
     )
     watched = config.sharing != "none"
-    components["central/0"] = Central(layout, wait, (config.schedulers, step), watched=watched)
+    components["central/0"] = roles.central(layout, wait, (config.schedulers, step), watched=watched)
     general = tuple(node for node, only in zip(layout.nodes, short_only, strict=True) if not only)
     shared = WorkerSetting(
         schedulers=addresses,
         general=general,
         stealing=config.stealing,
         steal_attempts=config.steal_attempts,
+        steal_after_vain=config.steal_after_vain,
         steal_max=config.steal_max,
         sticky=config.sticky,
         order=config.order,
@@ -136,13 +187,37 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams) -> Deploymen
     )
     for machine, address in enumerate(layout.nodes):
         draws = Draws(streams.number(address) if config.stealing != "off" else 0)
-        components[address] = Worker(cluster.slots[machine], cluster.constraints[machine], shared, draws)
+        components[address] = roles.worker(cluster.slots[machine], cluster.constraints[machine], shared, draws)
     delays = {("scheduler", "central"): 0, ("central", "scheduler"): 0}
     if config.steal_free:
         delays["node", "node"] = 0
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
     deployment = Deployment(components, machines, lambda job: addresses[job % config.schedulers], delays)
     return linked(deployment, MESSAGES) if config.reliable else deployment
+
+
+def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> Deployment:
+    """Eagle's components that report to a monitor, and the monitor.
+
+    Raises:
+        InputError: parameters that exclude each other.
+    """
+    if config.soft_constraints and min(config.soft_constraints) < 0:
+        raise InputError("phoenix:soft_constraints", "constraints are numbered from 0")
+    watch = WatchSetting(
+        monitor="monitor/0",
+        heartbeat_us=max(1, round(config.heartbeat_s * SECOND)),
+        supply=tuple(supply(cluster.constraints, cluster.slots)),
+        threshold=config.crv_threshold,
+        wait_load=config.wait_load,
+        reorder_max=config.reorder_max,
+        soft=sum(1 << k for k in set(config.soft_constraints)),
+    )
+    roles = Roles(partial(PhoenixScheduler, watch), partial(PhoenixCentral, watch), partial(PhoenixWorker, watch))
+    deployment = build(cluster, config, streams, roles)
+    schedulers = [f"scheduler/{number}" for number in range(config.schedulers)]
+    components = {**deployment.components, watch.monitor: Monitor(watch, schedulers)}
+    return msgspec.structs.replace(deployment, components=components)
 
 
 REQUEST_US = 1_000
@@ -202,4 +277,20 @@ EAGLE = msgspec.structs.replace(
     summary="hybrid: short tasks avoid workers with long ones, stick to their workers, and the shortest job goes first",
     source="Delgado, Didona, Dinu, Zwaenepoel: Job-Aware Scheduling in Eagle, SoCC 2016, sections 3 and 4",
     defaults=HybridConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
+)
+
+PHOENIX = msgspec.structs.replace(
+    EAGLE,
+    name="phoenix",
+    summary="hybrid: Eagle, and where queues are crowded tasks that ask for the scarcest constraint go first",
+    source="Thinakaran, Gunasekaran, Sharma, Kandemir, Das: Phoenix, ICDCS 2017, sections III and IV",
+    defaults=PhoenixConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
+    messages=PHOENIX_MESSAGES,
+    stages={
+        **STAGES,
+        Stage.J2: Realisation("PhoenixScheduler._admitted", "full", "soft constraints are negotiated away"),
+        Stage.T2: Realisation("PhoenixWorker._take", "full", "scarcest constraint first while queues are crowded"),
+        Stage.T6: Realisation("Monitor.on_timer", "partial", "waiting tasks and estimated waits, no running ones"),
+    },
+    build=build_phoenix,
 )

@@ -11,10 +11,7 @@ from volery.architectures.hybrid.messages import (
     CentralTasks,
     Dropped,
     Ended,
-    Kill,
     LongProbe,
-    NoTask,
-    TaskRequest,
     Vector,
     VectorRequest,
     WithdrawJob,
@@ -22,6 +19,7 @@ from volery.architectures.hybrid.messages import (
 from volery.core.component import Component
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.match import Matches, positions, vector_bytes
+from volery.policies.reservations import Kill, NoTask, TaskRequest, by_needs
 from volery.policies.waiting import LeastWait, Units
 
 MEMO_MAX = 256
@@ -49,11 +47,14 @@ class Layout:
         self.short_machines = [machine for machine, only in enumerate(short_only) if only]
         self.machine_of_unit = np.repeat(np.arange(len(slots)), slots)
 
-    def without_long(self, vector: bytes) -> list[int]:
-        """The machines that no bit is set for, and the short-only ones."""
-        bits = np.unpackbits(np.frombuffer(vector, dtype=np.uint8), bitorder="little", count=len(self.nodes))
-        roomy: list[int] = np.flatnonzero((bits == 0) | np.array(self.short_only, dtype=bool)).tolist()
-        return roomy
+    def without_long(self, vector: bytes) -> tuple[list[int], bytes]:
+        """The machines that no bit is set for, and the short-only ones; as a list, and as a byte per machine."""
+        # numpy pads what is too short with zeros, but an empty vector with whatever was in memory
+        octets = np.frombuffer(vector.ljust((len(self.nodes) + 7) // 8, b"\0"), dtype=np.uint8)
+        bits = np.unpackbits(octets, bitorder="little", count=len(self.nodes))
+        roomy = (bits == 0) | np.array(self.short_only, dtype=bool)
+        listed: list[int] = np.flatnonzero(roomy).tolist()
+        return listed, roomy.tobytes()
 
     def units(self, needs: int, short: bool) -> Units:
         """The units that may run a task: long ones outside the short-only part, unless they fit nowhere else."""
@@ -98,9 +99,7 @@ class Central(Component):
         if message.number <= self._seen.get(source, 0):
             return
         self._seen[source] = message.number
-        groups: dict[int, list[Task]] = {}
-        for task in reversed(message.tasks):
-            groups.setdefault(task.constraints, []).append(task)
+        groups = by_needs(message.tasks)
         for needs in reversed(groups):
             self._place(groups[needs], needs, message.short, message.estimate_us, now)
 

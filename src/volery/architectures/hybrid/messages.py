@@ -1,13 +1,14 @@
 """What the schedulers and workers of the hybrid designs say to each other.
 
-A batch is what was probed for or placed together: the tasks of a job that need the same constraints. Every reservation
-has a number of its own, and so has every request of a worker, so that a repeated message is recognised. A vector has
-one bit per machine: whether a long task runs or waits there; versions grow.
+A batch is what was probed for or placed together: the tasks of a job that need the same constraints. A vector has one
+bit per machine: whether a long task runs or waits there; versions grow. What all designs with reservations say stands
+in `policies/reservations.py`.
 """
 
 from __future__ import annotations
 
 from volery.core.model import JobId, Message, Task, TaskId, Time
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 
 
 class Probe(Message, frozen=True):
@@ -35,31 +36,12 @@ class LongProbe(Message, frozen=True):
     vector: bytes
 
 
-class TaskRequest(Message, frozen=True):
-    """Worker > scheduler or central: a slot is kept for this reservation.
-
-    `queued` others wait there; this one has waited `blocked_us` while long tasks held every slot.
-    """
-
-    batch: int
-    number: int
-    request: int
-    queued: int
-    blocked_us: Time = 0
-
-
 class Assign(Message, frozen=True):
     """Scheduler or central > worker: run this task in the slot that was kept; `left` others are not bound."""
 
     request: int
     task: Task
     left: int
-
-
-class NoTask(Message, frozen=True):
-    """Scheduler or central > worker: nothing is left to run for this reservation."""
-
-    request: int
 
 
 class Rejected(Message, frozen=True):
@@ -69,12 +51,6 @@ class Rejected(Message, frozen=True):
     number: int
     version: int
     vector: bytes
-
-
-class Withdraw(Message, frozen=True):
-    """Scheduler > worker: drop the reservation if it still waits."""
-
-    number: int
 
 
 class Steal(Message, frozen=True):
@@ -87,19 +63,6 @@ class Stolen(Message, frozen=True):
     """Worker > worker: these reservations are yours now; nothing, if there are none."""
 
     probes: tuple[Probe, ...]
-
-
-class Kill(Message, frozen=True):
-    """Scheduler or central > worker: end the task; Completed follows."""
-
-    task: TaskId
-
-
-class Completed(Message, frozen=True):
-    """Worker > scheduler: the result."""
-
-    task: TaskId
-    job: JobId
 
 
 class Ended(Message, frozen=True):
@@ -145,9 +108,36 @@ class Vector(Message, frozen=True):
     vector: bytes
 
 
+class Demanded(Message, frozen=True):
+    """Scheduler or central > monitor: per constraint, how many of the tasks that wait here ask for it."""
+
+    counts: tuple[int, ...]
+
+
+class Crowded(Message, frozen=True):
+    """Worker > monitor: whether its estimated wait is above the threshold; it has changed."""
+
+    crowded: bool
+    wait_us: Time
+
+
+class Reorder(Message, frozen=True):
+    """Monitor > worker: tasks that ask for this constraint go first; -1: none does any more."""
+
+    constraint: int
+
+
+class Scarcity(Message, frozen=True):
+    """Monitor > scheduler: per constraint, demand over supply in thousandths (the CRV)."""
+
+    thousandths: tuple[int, ...]
+
+
 MESSAGES: frozenset[type[Message]] = frozenset(
     {
         Probe, LongProbe, TaskRequest, Assign, NoTask, Rejected, Withdraw, Steal, Stolen, Kill, Completed, Ended,
         CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector,
     }
 )  # fmt: skip
+
+PHOENIX_MESSAGES = MESSAGES | {Demanded, Crowded, Reorder, Scarcity}

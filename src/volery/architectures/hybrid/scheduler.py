@@ -13,22 +13,16 @@ from volery.architectures.hybrid.central import Layout
 from volery.architectures.hybrid.messages import (
     Assign,
     CentralTasks,
-    Completed,
     Dropped,
-    Kill,
-    NoTask,
     Probe,
     Rejected,
-    TaskRequest,
     Vector,
     VectorRequest,
-    Withdraw,
     WithdrawJob,
 )
-from volery.core.component import Component
-from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit, TimerFired
-from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.jobs import JobLedger
+from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
+from volery.core.model import Address, JobId, Task, Time
+from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, by_needs
 from volery.policies.sampling import Sampler
 
 Sharing = Literal["none", "vector", "ideal"]
@@ -93,7 +87,7 @@ class Batch:
         self.rejected: list[int] = []
 
 
-class Scheduler(Component):
+class Scheduler(ReservingScheduler):
     """Keeps the jobs that were submitted to it, whoever places them.
 
     Args:
@@ -105,31 +99,27 @@ class Scheduler(Component):
     """
 
     __slots__ = (
-        "_batches", "_blocked_us", "_estimates", "_facts", "_jobs", "_layout", "_number", "_rejected", "_roomy",
-        "_running", "_sampler", "_sent", "_setting", "_step", "_stream", "_vector", "_version",
+        "_batches", "_estimates", "_layout", "_rejected", "_roomy", "_sampler", "_sent", "_setting", "_stream",
+        "_vector", "_version",
     )  # fmt: skip
+
+    FACTS = (*ReservingScheduler.FACTS, ("_rejected", "rejected_probes"))
 
     def __init__(
         self, layout: Layout, sampler: Sampler, setting: SchedulerSetting, stream: Random, numbering: tuple[int, int]
     ) -> None:
+        super().__init__(numbering)
         self._layout = layout
         self._sampler = sampler
         self._setting = setting
         self._stream = stream
-        self._number, self._step = numbering
         self._sent = 0
         self._batches: dict[int, Batch] = {}
-        self._running: dict[JobId, dict[TaskId, Address]] = {}
         self._estimates: dict[JobId, Time] = {}
         self._vector = b""
-        self._roomy: list[int] | None = None
+        self._roomy: tuple[list[int], bytes] | None = None
         self._version = 0
-        self._blocked_us = self._rejected = 0
-        self._facts = dict.fromkeys(("probes", "rejected_probes", "withdrawn_probes", "vain_requests"), 0)
-
-    def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
-        self._jobs = JobLedger(self._port.send)
+        self._rejected = 0
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Classify a job by its estimate and place its tasks; those that fit no machine are reported."""
@@ -152,13 +142,7 @@ class Scheduler(Component):
 
     def _schedule(self, job: JobId, tasks: Sequence[Task], estimate_us: Time) -> None:
         setting, supply = self._setting, self._sampler.supply
-        groups: dict[int, list[Task]] = {}
-        for task in reversed(tasks):
-            group = groups.get(task.constraints)
-            if group is None:
-                groups[task.constraints] = [task]
-            else:
-                group.append(task)
+        groups = by_needs(tasks)
         for needs in [needs for needs in groups if needs and not supply(needs)]:
             for _ in groups.pop(needs):
                 self._jobs.unsatisfiable(job)
@@ -179,11 +163,6 @@ class Scheduler(Component):
                 least,
             )
 
-    def _next_number(self) -> int:
-        number = self._number
-        self._number = number + self._step
-        return number
-
     def _probe(self, batch: Batch, wanted: int, least: int) -> None:
         count = max(wanted, least)
         self._batches[batch.id] = batch
@@ -202,7 +181,7 @@ class Scheduler(Component):
         nodes, send, number, step = self._layout.nodes, self._port.send, batch.first, self._step
         batch_id, estimate_us, needs = batch.id, batch.estimate_us, batch.needs
         remaining_us = estimate_us * len(batch.tasks)
-        self._facts["probes"] += len(workers)
+        self._probes += len(workers)
         chosen = [nodes[worker] for worker in workers]
         batch.nodes[:] = chosen
         for node in chosen:
@@ -220,14 +199,19 @@ class Scheduler(Component):
 
     def _without_long(self, needs: int) -> int:
         """A worker that has no long task as far as is known, short-only ones among them."""
-        roomy, constraints, random = self._roomy, self._layout.constraints, self._stream.random
-        if roomy is None:
-            roomy = self._roomy = self._layout.without_long(self._vector)
-        for _ in range(TRIES if roomy else 0):
-            worker = roomy[int(random() * len(roomy))]
-            if not needs & ~constraints[worker]:
+        random = self._stream.random
+        if self._roomy is None:
+            self._roomy = self._layout.without_long(self._vector)
+        roomy, has_room = self._roomy
+        if not needs:
+            return roomy[int(random() * len(roomy))] if roomy else self._short_only(needs)
+        fitting = self._sampler.suitable(needs)
+        for _ in range(TRIES):
+            worker = fitting[int(random() * len(fitting))]
+            if has_room[worker]:
                 return worker
-        return self._short_only(needs)
+        fitting = [worker for worker in fitting if has_room[worker]]
+        return fitting[int(random() * len(fitting))] if fitting else self._short_only(needs)
 
     def _short_only(self, needs: int) -> int:
         """A worker of the short-only part; where none fits, any that does."""
@@ -252,6 +236,8 @@ class Scheduler(Component):
         if batch.nodes[place] != source:
             return
         batch.nodes[place] = None
+        if batch.requests:
+            batch.requests[place] = 0  # the next worker counts its requests anew
         batch.rejections[place] += 1
         if not batch.rejected:
             self._port.set_timer(batch.id, now)
@@ -270,7 +256,7 @@ class Scheduler(Component):
             node = batch.nodes[place] = nodes[worker]
             number = batch.first + place * self._step
             self._port.send(node, Probe(number, batch.id, estimate_us, remaining_us, batch.needs, final))
-        self._facts["probes"] += len(batch.rejected)
+        self._probes += len(batch.rejected)
         batch.rejected.clear()
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
@@ -278,7 +264,7 @@ class Scheduler(Component):
         batch = self._batches.get(message.batch)
         place = -1 if batch is None else (message.number - batch.first) // self._step
         if batch is None or not self._holds(batch, place, source):
-            self._facts["vain_requests"] += 1
+            self._vain += 1
             self._port.send(source, NoTask(message.request))
             return
         if not self._setting.sticky:
@@ -309,19 +295,7 @@ class Scheduler(Component):
         """Nothing is left of a batch: its reservations are in vain."""
         del self._batches[batch.id]
         if self._setting.cancellation:
-            number, step, send, withdrawn = batch.first, self._step, self._port.send, 0
-            for node in batch.nodes:
-                if node is not None and node != served:
-                    withdrawn += 1
-                    send(node, Withdraw(number))
-                number += step
-            self._facts["withdrawn_probes"] += withdrawn
-
-    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        """Count the result; a repeated one is ignored."""
-        running = self._running.get(message.job)
-        if running is not None and running.pop(message.task, None) is not None:
-            self._finished(message.job, running, 1)
+            self._withdraw(batch.first, batch.nodes, served)
 
     def on_dropped(self, message: Dropped, source: Address, now: Time) -> None:
         """Tasks that will never run count as results."""
@@ -329,14 +303,6 @@ class Scheduler(Component):
         if running is not None:
             count = sum(running.pop(task, None) is not None for task in message.tasks)
             self._finished(message.job, running, count)
-
-    def _finished(self, job: JobId, running: dict[TaskId, Address], count: int) -> None:
-        if not running:
-            del self._running[job]
-            if not self._running:
-                self._report_facts()
-        if count:
-            self._jobs.finished(job, count)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Give up what is not bound yet, and have the rest killed, the end of which its worker reports."""
@@ -352,17 +318,6 @@ class Scheduler(Component):
         for task, node in running.items():
             if node != central:
                 self._port.send(node, Kill(task))
-
-    def _report_facts(self) -> None:
-        """Tell what has been counted since the last time; once per job at most, and when all is done."""
-        self._facts["rejected_probes"], self._rejected = self._rejected, 0
-        for name, amount in self._facts.items():
-            if amount:
-                self._port.observe(Counted(name, amount))
-                self._facts[name] = 0
-        if self._blocked_us:
-            self._port.observe(Counted("blocked_us", self._blocked_us))
-            self._blocked_us = 0
 
     def check(self) -> None:
         """Every batch has tasks left, and as many reservations unless they are sticky."""
@@ -381,5 +336,5 @@ class Scheduler(Component):
         TimerFired: on_timer,
         Vector: on_vector,
         Dropped: on_dropped,
-        Completed: on_completed,
+        Completed: ReservingScheduler.on_completed,
     }

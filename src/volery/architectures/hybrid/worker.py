@@ -7,22 +7,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from volery.architectures.hybrid.messages import (
-    Assign,
-    Completed,
-    Ended,
-    Kill,
-    LongProbe,
-    NoTask,
-    Probe,
-    Rejected,
-    Steal,
-    Stolen,
-    TaskRequest,
-    Withdraw,
-)
+from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe, Rejected, Steal, Stolen
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, TaskId, Time
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.policies.sampling import Draws
 from volery.policies.slots import SlotKeeper
 
@@ -39,7 +27,9 @@ class WorkerSetting(msgspec.Struct, frozen=True):
         schedulers: the scheduler of job j is the one at j modulo their number; the last address is the central one's.
         general: addresses of the workers outside the short-only part, which may be robbed.
         stealing: which reservations a victim gives.
-        steal_attempts: how many victims are asked for each slot that falls idle.
+        steal_attempts: how many victims are asked, one after the other, for each slot that falls idle; slots of a
+            worker that fall idle meanwhile share what is found.
+        steal_after_vain: whether a slot falls idle, too, when what it was kept for has no task left.
         steal_max: reservations given at once.
         sticky: whether a reservation stays until its batch has no task left (sticky batch probing).
         order: of the queue.
@@ -50,6 +40,7 @@ class WorkerSetting(msgspec.Struct, frozen=True):
     general: Sequence[Address]
     stealing: Stealing
     steal_attempts: int
+    steal_after_vain: bool
     steal_max: int
     sticky: bool
     order: Order
@@ -127,8 +118,8 @@ class Worker(SlotKeeper):
         self._vector = b""
 
     def on_probe(self, message: Probe, source: Address, now: Time) -> None:
-        """Reject it where a long task runs or waits, unless it is final; else serve or queue it."""
-        if self._longs and not message.final:
+        """Reject it where a long task runs or waits, unless it is final or here already; else serve or queue it."""
+        if self._longs and not message.final and message.number not in self._queue:
             self._port.send(source, Rejected(message.batch, message.number, self._version, self._vector))
             return
         self._enqueue(message, message.needs, False, now)
@@ -276,7 +267,10 @@ class Worker(SlotKeeper):
             self._longs -= 1
         elif entry.asking:
             self._queue.pop(entry.number, None)
-        self._next(now)
+        if self._queue or self._setting.steal_after_vain:
+            self._next(now)
+        else:
+            self._idle += 1
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Drop the reservation if it still waits; one that was asked for is answered by the scheduler."""

@@ -5,7 +5,9 @@ Flow     Submit > Request > (valid) Launch > Completed > Notice | (invalid) Inco
 Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
-         before "available"). Resources, repartition and user fairness of the 2021 version are not here. docs/papers.md.
+         before "available"). Where machines offer several resources, amounts stand in for the available bit.
+         megha-2021 (arXiv 2103.08413): a GM hears of the ends of its own tasks at once, because it answers for their
+         jobs (the paper: with the next update); user shares are not here. docs/papers.md.
 """
 
 from __future__ import annotations
@@ -14,17 +16,23 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.explaining import ExplainingMaster, ExplainingVectorMaster
+from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.surviving import Survival
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
+from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
+from volery.architectures.megha.vector_layout import VectorLayout
+from volery.architectures.megha.vector_lm import VectorLocalMaster
+from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.match import MatchPolicy
+from volery.policies.links import linked
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,7 +40,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     gms: Annotated[int, msgspec.Meta(ge=1, description="Global Masters; partitions per Local Master")] = 5
     lms: Annotated[int, msgspec.Meta(ge=1, description="Local Masters; clusters")] = 5
-    match: Annotated[MatchPolicy, msgspec.Meta(description="which suitable worker is taken (section 4.3)")] = "random"
+    match: Annotated[MeghaMatch, msgspec.Meta(description="which suitable worker is taken (section 4.3)")] = "random"
     heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="period of updates to the GMs, seconds")] = 5.0
     batch_max: Annotated[int, msgspec.Meta(ge=1, description="placements per request to a Local Master")] = 100
     updates: Annotated[Updates, msgspec.Meta(description="what an update carries (section 4.4)")] = "deltas"
@@ -48,13 +56,19 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reliable: Annotated[
         bool,
         msgspec.Meta(
-            description="bear faults: two Local Masters per cluster, leases, reliable messages (updates: deltas; "
-            "completion_notice: once; eager_retry: true)"
+            description="bear faults: reliable messages, and of slots alone two Local Masters per cluster and leases"
         ),
     ] = False
     detection_s: Annotated[
         float, msgspec.Meta(gt=0, description="a peer that does not answer is given up within this, seconds")
     ] = 1.0
+    repartition: Annotated[
+        bool, msgspec.Meta(description="external machines lend logical nodes (2021, IV-B4), else are requested as such")
+    ] = False
+    rescheduling: Annotated[
+        Rescheduling, msgspec.Meta(description="a refused task that fits nowhere goes to this end (2021: tail, IV-B5)")
+    ] = "head"
+    why: Annotated[bool, msgspec.Meta(description="GMs report why each task was placed, or not: volery why")] = False
 
 
 def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -63,14 +77,19 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     Raises:
         InputError: more partitions than machines.
     """
+    if config.reliable:
+        _refuse_unbearable(config)
+    if cluster.resources or config.repartition or config.rescheduling == "tail":
+        return build_vectors(cluster, config, streams)
     layout = Layout(cluster, config.gms, config.lms)
     if config.reliable:
         return build_surviving(layout, config, streams)
     heartbeat_us = round(config.heartbeat_s * 1_000_000)
     components: dict[str, Component] = {}
+    role = ExplainingMaster if config.why else GlobalMaster
     for gm in range(config.gms):
         address = f"gm/{gm}"
-        components[address] = GlobalMaster(
+        components[address] = role(
             gm,
             layout,
             match=config.match,
@@ -87,6 +106,50 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
             updates=config.updates,
             completion_notice=config.completion_notice,
         )
+    return _with_nodes(components, layout)
+
+
+def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components for a cluster whose machines offer several resources; slots are one resource of them."""
+    layout = VectorLayout(cluster, config.gms, config.lms)
+    role = ExplainingVectorMaster if config.why else VectorGlobalMaster
+    components: dict[str, Component] = {}
+    for gm in range(config.gms):
+        address = f"gm/{gm}"
+        components[address] = role(
+            gm,
+            layout,
+            match=config.match,
+            batch_max=config.batch_max,
+            eager_retry=config.eager_retry,
+            queue_max=config.queue_max,
+            stream=streams.of(address),
+            repartition=config.repartition,
+            rescheduling=config.rescheduling,
+        )
+    for lm in range(config.lms):
+        components[f"lm/{lm}"] = VectorLocalMaster(
+            lm,
+            layout,
+            heartbeat_us=round(config.heartbeat_s * 1_000_000),
+            updates=config.updates,
+            completion_notice=config.completion_notice,
+        )
+    deployment = _with_nodes(components, layout)
+    return linked(deployment, MESSAGES | VECTOR_MESSAGES) if config.reliable else deployment
+
+
+def _refuse_unbearable(config: MeghaConfig) -> None:
+    """Where components may crash, some parameters have one value."""
+    if config.why:
+        raise InputError("megha:why", "goes not with reliable; leave one of the two out")
+    fixed = {"updates": "deltas", "completion_notice": "once", "eager_retry": True}
+    for name, value in fixed.items() if config.rescheduling == "head" and not config.repartition else ():
+        if getattr(config, name) != value:
+            raise InputError(f"megha:{name}", f"must be {value} where reliable is set, not {getattr(config, name)}")
+
+
+def _with_nodes(components: dict[str, Component], layout: Layout) -> Deployment:
     machines: dict[str, int] = {}
     for partition, lm in enumerate(layout.lm_of):
         master = f"lm/{lm}"  # one string for all nodes: a hundred thousand of them would be memory traffic
@@ -94,7 +157,7 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
             if address not in machines:
                 machines[address] = machine
                 components[address] = Node(master)
-    return Deployment(components, machines, lambda job: f"gm/{job % config.gms}", {("node", "lm"): 0})
+    return Deployment(components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0})
 
 
 def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -132,12 +195,13 @@ MEGHA = Architecture(
     summary="federated: Global Masters match on a stale view, Local Masters validate",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
     defaults=MeghaConfig(),
-    messages=MESSAGES | SURVIVING_MESSAGES,
+    messages=MESSAGES | VECTOR_MESSAGES | SURVIVING_MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
+    vectors=True,
 )
 
 CENTRAL = msgspec.structs.replace(
@@ -147,4 +211,35 @@ CENTRAL = msgspec.structs.replace(
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
     bearing={"reliable": True},
+)
+
+MEGHA_2021 = msgspec.structs.replace(
+    MEGHA,
+    name="megha-2021",
+    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+    summary="the first Megha: amounts of several resources, repartition, full states, rescheduling at the tail",
+    source="Thiyyakat, Kalambur, Sitaram: Megha, arXiv 2103.08413 (2021), section IV",
+    defaults=MeghaConfig(
+        match="min-constraints",
+        heartbeat_s=10.0,
+        batch_max=1,
+        updates="snapshots",
+        repartition=True,
+        rescheduling="tail",
+    ),
+    stages={
+        Stage.J1: Realisation("VectorGlobalMaster.on_submit"),
+        Stage.J2: Realisation("VectorGlobalMaster.on_submit", "partial", "refused while the queue is full"),
+        Stage.J4: Realisation("VectorGlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
+        Stage.J6: Realisation("VectorGlobalMaster.on_ended", "full", "JobDone after the last task"),
+        Stage.T2: Realisation("VectorGlobalMaster._offer", "full", "first come first served among the tasks that fit"),
+        Stage.T3: Realisation("VectorGlobalMaster._place"),
+        Stage.T4: Realisation("VectorLocalMaster.on_request", "full", "validation, repartition"),
+        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T7: Realisation("VectorLocalMaster.on_completed"),
+        Stage.R1: Realisation("VectorGlobalMaster.on_state_update", "full", "the GM's view of all clusters"),
+        Stage.R3: Realisation("VectorGlobalMaster._find", "full", "constraint bit vectors"),
+        Stage.R4: Realisation("VectorGlobalMaster._find", "full", "bit vectors of free capacity"),
+        Stage.R5: Realisation("VectorGlobalMaster._find", "full", "the first machine that fits"),
+    },
 )

@@ -5,15 +5,19 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Literal
 
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update, Withdraw
 from volery.core.component import Component
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
-from volery.core.model import Address, Task, TaskId, Time
+from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
-from volery.policies.match import MatchPolicy, bytes_vector, positions
+from volery.policies.match import bytes_vector, positions
 from volery.policies.queueing import ConstraintQueue
+
+MeghaMatch = Literal["random", "min-constraints", "best-fit"]
+"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy."""
 
 
 class GlobalMaster(Component):
@@ -40,14 +44,14 @@ class GlobalMaster(Component):
         gm: int,
         layout: Layout,
         *,
-        match: MatchPolicy,
+        match: MeghaMatch,
         batch_max: int,
         eager_retry: bool,
         queue_max: int,
         stream: Random,
     ) -> None:
         self._gm = gm
-        self._by_fewest = match == "min-constraints"
+        self._by_fewest = match != "random"
         self._layout = layout
         self._lms = [f"lm/{lm}" for lm in range(layout.lm_count)]
         self._orders = layout.search_orders(gm)
@@ -75,8 +79,12 @@ class GlobalMaster(Component):
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Schedule a job's tasks; those that fit nowhere now wait, those that fit no machine are reported."""
-        self._port.observe(Measured("queued_tasks", self._queue.length))
-        self._schedule(self._jobs.admit(message, source, self._queue.length))
+        queued = self._queued()
+        self._port.observe(Measured("queued_tasks", queued))
+        self._schedule(self._jobs.admit(message, source, queued))
+
+    def _queued(self) -> int:
+        return self._queue.length
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -92,19 +100,25 @@ class GlobalMaster(Component):
                 placed.setdefault(self._layout.lm_of[partition], []).append(task.id)
         for lm, tasks in placed.items():
             self._port.send(self._lms[lm], Withdraw(tuple(tasks)))
-        dropped = self._queue.remove(lambda task: task.job == message.job)
+        dropped = self._drop(message.job)
         if dropped:
             self._jobs.finished(message.job, len(dropped))
 
+    def _drop(self, job: JobId) -> list[Task]:
+        return self._queue.remove(lambda task: task.job == job)
+
     def _schedule(self, tasks: Sequence[Task]) -> None:
         for task in self._place(tasks):
-            if self._satisfiable(task.constraints):
-                self._queue.push(task)
+            if self._satisfiable(task):
+                self._enqueue(task)
             else:
                 self._jobs.unsatisfiable(task.job)
 
-    def _satisfiable(self, mask: int) -> bool:
-        return any(matches[mask] for matches in self._layout.matches)
+    def _enqueue(self, task: Task) -> None:
+        self._queue.push(task)
+
+    def _satisfiable(self, task: Task) -> bool:
+        return any(matches[task.constraints] for matches in self._layout.matches)
 
     def _place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request; return what fits nowhere in the view.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volery.architectures.megha.global_master import MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
@@ -12,7 +13,6 @@ from volery.core.model import Address, Time
 from volery.core.streams import Streams
 from volery.policies.guarded import GuardedNode, Lease
 from volery.policies.links import Linking
-from volery.policies.match import MatchPolicy
 
 
 class Survival:
@@ -30,7 +30,7 @@ class Survival:
         layout: Layout,
         streams: Streams,
         *,
-        match: MatchPolicy,
+        match: MeghaMatch,
         batch_max: int,
         queue_max: int,
         heartbeat_us: Time,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.architectures.megha.surviving_lm import pair_of
@@ -19,7 +19,6 @@ from volery.architectures.megha.surviving_messages import ATTEMPTS, UNIT_SHIFT, 
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Inquire
-from volery.policies.match import MatchPolicy
 
 
 class SurvivingGlobalMaster(GlobalMaster):
@@ -40,7 +39,7 @@ class SurvivingGlobalMaster(GlobalMaster):
         gm: int,
         layout: Layout,
         *,
-        match: MatchPolicy,
+        match: MeghaMatch,
         batch_max: int,
         queue_max: int,
         stream: Random,

@@ -6,20 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.sparrow.messages import (
-    Assign,
-    Completed,
-    Kill,
-    NoTask,
-    Place,
-    Probe,
-    QueueLength,
-    TaskRequest,
-    Withdraw,
-)
+from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.lines import FairLines, Lines, PriorityLines
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.policies.slots import SlotKeeper
 
 QueuePolicy = Literal["fifo", "priority", "fair"]

@@ -8,21 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.sparrow.messages import (
-    Assign,
-    Completed,
-    Kill,
-    NoTask,
-    Place,
-    Probe,
-    QueueLength,
-    TaskRequest,
-    Withdraw,
-)
-from volery.core.component import Component
-from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
-from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.jobs import JobLedger
+from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
+from volery.core.events import Cancel, Measured, MoreTasks, Submit
+from volery.core.model import Address, JobId, Task, Time
+from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, by_needs
 from volery.policies.sampling import Sampler
 
 Sampling = Literal["batch", "per-task"]
@@ -70,7 +59,7 @@ class SchedulerSetting(msgspec.Struct, frozen=True):
     numbering: tuple[int, int]
 
 
-class BaseScheduler(Component):
+class BaseScheduler(ReservingScheduler):
     """What schedulers with and without late binding have in common.
 
     Args:
@@ -80,27 +69,18 @@ class BaseScheduler(Component):
         setting: how it probes.
     """
 
-    __slots__ = (
-        "_batches", "_blocked_us", "_jobs", "_nodes", "_number", "_offered", "_probes", "_running", "_sampler",
-        "_setting", "_step", "_user",
-    )  # fmt: skip
+    __slots__ = ("_batches", "_nodes", "_offered", "_sampler", "_setting", "_user")
 
     def __init__(
         self, nodes: Sequence[Address], constraints: Sequence[int], sampler: Sampler, setting: SchedulerSetting
     ) -> None:
+        super().__init__(setting.numbering)
         self._nodes = nodes
         self._offered = dict(zip(nodes, constraints, strict=True))
         self._sampler = sampler
         self._setting = setting
-        self._number, self._step = setting.numbering
         self._batches: dict[int, Batch] = {}
-        self._running: dict[JobId, dict[TaskId, Address]] = {}
         self._user: dict[JobId, str] = {}
-        self._blocked_us = self._probes = 0
-
-    def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
-        self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Probe for a job; tasks that fit no machine are reported and the others run."""
@@ -115,13 +95,7 @@ class BaseScheduler(Component):
         self._sample(self._jobs.more(message), self._user.get(message.job, ""))
 
     def _sample(self, tasks: Sequence[Task], user: str) -> None:
-        groups: dict[int, list[Task]] = {}
-        for task in reversed(tasks):
-            group = groups.get(task.constraints)
-            if group is None:
-                groups[task.constraints] = [task]
-            else:
-                group.append(task)
+        groups = by_needs(tasks)
         siblings: list[Batch] = []
         setting = self._setting
         for need in reversed(groups):
@@ -136,11 +110,6 @@ class BaseScheduler(Component):
             else:
                 for task in reversed(group):
                     self._probe(Batch(self._next_number(), [task], []), need, math.ceil(ratio), user)
-
-    def _next_number(self) -> int:
-        number = self._number
-        self._number = number + self._step
-        return number
 
     def _probe(self, batch: Batch, need: int, count: int, user: str) -> None:
         """Send the probes of a batch."""
@@ -166,20 +135,6 @@ class BaseScheduler(Component):
                 return batch
         return None
 
-    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        """Count the result; a repeated one is ignored."""
-        job = message.job
-        running = self._running.get(job)
-        if running is None or running.pop(message.task, None) is None:
-            return
-        if message.blocked_us:
-            self._blocked_us += message.blocked_us
-        if not running:
-            del self._running[job]
-            if not self._running:
-                self._report_facts()
-        self._jobs.finished(job)
-
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Give up what is not bound yet, and have the rest killed, the end of which its node reports."""
         if not self._jobs.cancel(message, source):
@@ -196,26 +151,11 @@ class BaseScheduler(Component):
         """Forget a batch that nothing is left of."""
         raise NotImplementedError
 
-    def _report_facts(self) -> None:
-        """Tell what has been counted since the last time; once per job at most, and when all is done."""
-        if self._probes:
-            self._port.observe(Counted("probes", self._probes))
-            self._probes = 0
-        if self._blocked_us:
-            self._port.observe(Counted("blocked_us", self._blocked_us))
-            self._blocked_us = 0
-
 
 class Scheduler(BaseScheduler):
     """Binds a task when a node asks for one."""
 
-    __slots__ = ("_vain", "_withdrawn")
-
-    def __init__(
-        self, nodes: Sequence[Address], constraints: Sequence[int], sampler: Sampler, setting: SchedulerSetting
-    ) -> None:
-        super().__init__(nodes, constraints, sampler, setting)
-        self._vain = self._withdrawn = 0
+    __slots__ = ()
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
         """Bind the next task of the reservation's batch, or one of the job's others that fits the node."""
@@ -258,23 +198,10 @@ class Scheduler(BaseScheduler):
         for sibling in batch.siblings:
             if sibling.tasks:
                 return
-        send = self._port.send
         for sibling in batch.siblings:
             del self._batches[sibling.id]
             if self._setting.cancellation:
-                number = sibling.first
-                for node in sibling.nodes:
-                    if node is not None:
-                        self._withdrawn += 1
-                        send(node, Withdraw(number))
-                    number += self._step
-
-    def _report_facts(self) -> None:
-        super()._report_facts()
-        for name, amount in (("withdrawn_probes", self._withdrawn), ("vain_requests", self._vain)):
-            if amount:
-                self._port.observe(Counted(name, amount))
-        self._vain = self._withdrawn = 0
+                self._withdraw(sibling.first, sibling.nodes)
 
     def check(self) -> None:
         """Every task that is not bound has a reservation of its own under way."""
@@ -287,7 +214,7 @@ class Scheduler(BaseScheduler):
         MoreTasks: BaseScheduler.on_more_tasks,
         Cancel: BaseScheduler.on_cancel,
         TaskRequest: on_task_request,
-        Completed: BaseScheduler.on_completed,
+        Completed: ReservingScheduler.on_completed,
     }
 
 
@@ -351,5 +278,5 @@ class EarlyScheduler(BaseScheduler):
         MoreTasks: BaseScheduler.on_more_tasks,
         Cancel: BaseScheduler.on_cancel,
         QueueLength: on_queue_length,
-        Completed: BaseScheduler.on_completed,
+        Completed: ReservingScheduler.on_completed,
     }

@@ -11,22 +11,18 @@ from volery.architectures import configure, lookup
 from volery.architectures.hybrid.messages import (
     Assign,
     CentralTasks,
-    Completed,
     Dropped,
     Ended,
-    Kill,
     LongProbe,
-    NoTask,
     Probe,
     Rejected,
-    TaskRequest,
-    Withdraw,
     WithdrawJob,
 )
 from volery.core.errors import InputError
 from volery.core.events import Cancel, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.sim.recording import TimerSet
 
 CENTRAL = "central/0"
@@ -85,6 +81,15 @@ def test_a_sticky_reservation_is_good_for_several_tasks_and_a_repeated_request_f
     said = alone.hear(TaskRequest(probe.batch, probe.number, 2, 0), node)
     assert said[0] == (node, Assign(2, tasks(0, 0, 0)[1], 0))
     assert messages(said, Withdraw) == [(other, Withdraw(p.number)) for other, p in probes if other != node]
+
+
+def test_a_reservation_that_moves_is_asked_for_anew_however_often_its_first_worker_has_asked() -> None:
+    alone = scheduler()
+    (node, probe), *_ = messages(alone.hear(submit(0, 0, 0, 0)), Probe)
+    alone.hear(TaskRequest(probe.batch, probe.number, 9, 0), node)
+    alone.hear(Rejected(probe.batch, probe.number, 1, b""), node)
+    ((other, _),) = messages(alone.hear(TimerFired(probe.batch), "scheduler/0"), Probe)
+    assert messages(alone.hear(TaskRequest(probe.batch, probe.number, 1, 0), other), Assign)
 
 
 def test_hawks_reservation_is_good_for_one_task_wherever_it_was_stolen_to() -> None:

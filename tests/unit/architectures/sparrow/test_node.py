@@ -6,19 +6,10 @@ from typing import Any
 
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
-from volery.architectures.sparrow.messages import (
-    Assign,
-    Completed,
-    Kill,
-    NoTask,
-    Place,
-    Probe,
-    QueueLength,
-    TaskRequest,
-    Withdraw,
-)
+from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.events import TaskFinished
 from volery.core.model import SECOND, Cluster
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.sim.recording import Launched
 
 ONE, TWO = "scheduler/0", "scheduler/1"

@@ -7,19 +7,10 @@ from typing import Any
 
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit, tasks
 
-from volery.architectures.sparrow.messages import (
-    Assign,
-    Completed,
-    Kill,
-    NoTask,
-    Place,
-    Probe,
-    QueueLength,
-    TaskRequest,
-    Withdraw,
-)
+from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.events import Cancel, JobDone, Submit
 from volery.core.model import Cluster, Job
+from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 
 NODES = Cluster.uniform(20)
 

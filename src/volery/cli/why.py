@@ -1,0 +1,127 @@
+"""`volery why`: why a job or a task waited, from a results folder of a run with --why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from volery.cli.options import AsJson
+from volery.cli.output import print_json, table_width
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from volery.metrics.why import Staleness
+    from volery.study.why import JobAnswer, Step, TaskAnswer
+
+CHOSEN = {
+    "placed": "placed", "queued": "no place found", "refused": "refused", "unsatisfiable": "fits no machine",
+    "preempted": "preempted",
+}  # fmt: skip
+
+
+def why(
+    results: Annotated[Path, typer.Option("--in", metavar="DIR", help="A results folder.", show_default=False)],
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB|JOB/TASK]",
+            help="A job, or a task by its place in its job; left out: how old the schedulers' views were.",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="NAME", help="Architecture or label of the run.", show_default=False),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a job or a task waited: what its schedulers decided, and what they passed over."""
+    from volery.study.why import explain
+
+    found = explain(results, question, label=run, seed=seed)
+    if as_json:
+        print_json(found)
+        return
+    from rich.console import Console
+
+    console = Console(width=table_width(), highlight=False)
+    others = ", ".join(f"{label} seed {number}" for label, number in found.others)
+    console.print(f"{found.label}, seed {found.seed}" + (f" (also here: {others})" if others else ""))
+    if found.job is not None:
+        _print_job(console, found.job)
+    elif found.task is not None:
+        _print_task(console, found.task)
+    elif found.staleness is not None:
+        _print_staleness(console, found.staleness)
+
+
+def _s(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:,.4f} s"
+
+
+def _words(passed: tuple[tuple[str, str, int], ...]) -> str:
+    return ", ".join(f"{count:,} {scope} {reason}" for scope, reason, count in passed) or "nothing"
+
+
+def _print_job(console: Console, job: JobAnswer) -> None:
+    console.print(
+        f"Job {job.job}: {job.tasks} tasks, submitted at {_s(job.submitted_s)}, finished at {_s(job.finished_s)}; "
+        f"{job.started} of {job.tasks} have started, the last after {_s(job.waited_s)}."
+    )
+    for chosen, count in job.chosen.items():
+        console.print(f"  {CHOSEN[chosen]}: {count} of its tasks, at least once")
+    console.print(f"  passed over in all (units, by why the task did not run there): {_words(job.passed)}")
+    console.print("The task that started last:" if job.slowest.started_s is not None else "A task that never started:")
+    _print_task(console, job.slowest)
+
+
+def _print_task(console: Console, task: TaskAnswer) -> None:
+    where = f" on machine {task.machine}" if task.machine >= 0 else ""
+    console.print(
+        f"Task {task.job}/{task.place}: submitted at {_s(task.submitted_s)}, started at {_s(task.started_s)}{where}, "
+        f"finished at {_s(task.finished_s)}."
+    )
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("at, s", "by", "decision", "machine", "asked", "view age, s", "passed over"):
+        table.add_column(column, justify="right" if column in ("at, s", "machine", "view age, s") else "left")
+    for step in task.steps:
+        _add_step(table.add_row, step)
+    console.print(table)
+
+
+def _add_step(add: object, step: Step) -> None:
+    assert callable(add)
+    if step.omitted:
+        add("...", "", f"{step.omitted} more decisions", "", "", "", "")
+    machine = str(step.machine) if step.machine >= 0 else ""
+    add(
+        f"{step.at_s:.4f}", step.by, CHOSEN[step.chosen], machine, step.asked, f"{step.view_age_s:.4f}",
+        _words(step.passed) if step.passed else "",
+    )  # fmt: skip
+
+
+def _print_staleness(console: Console, found: Staleness) -> None:
+    share = found.refused / found.placed if found.placed else 0.0
+    console.print(
+        f"{found.placed:,} placements are kept, {found.refused:,} of them ({share:.1%}) were refused: the view was out "
+        "of date, and the request was wasted."
+    )
+    if found.view_age_s:
+        ages = ", ".join(
+            f"{name} {age:.4f} s" for name, age in zip(("p50", "p90", "p99", "max"), found.view_age_s, strict=True)
+        )
+        console.print(f"Age of the view at a placement: {ages}.")
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("scheduler", "asked", "placed", "refused", "rate"):
+        table.add_column(column, justify="left" if column in ("scheduler", "asked") else "right")
+    for by, asked, placed, refused in found.rates:
+        table.add_row(by, asked, f"{placed:,}", f"{refused:,}", f"{refused / placed:.1%}" if placed else "")
+    console.print(table)

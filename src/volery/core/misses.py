@@ -1,0 +1,83 @@
+"""Why a task fits no machine: what comes nearest to it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from volery.core.model import Amounts, Cluster
+from volery.core.trace import Trace
+
+GB_MB = 1024
+MILLI = 1000
+
+
+def nearest_miss(cluster: Cluster, constraints: int, request: Amounts) -> str:
+    """Why no machine can ever run a task; empty where one can.
+
+    Args:
+        cluster: the machines.
+        constraints: that the task needs.
+        request: what it asks for; nothing on a cluster of slots.
+    """
+    kinds = dict.fromkeys(zip(cluster.constraints, cluster.capacities or ((),) * len(cluster.slots), strict=True))
+    offers = [amounts for bits, amounts in kinds if not constraints & ~bits]
+    if not offers:
+        best = max(cluster.constraints, key=lambda bits: (constraints & bits).bit_count())
+        return f"{_meeting('no machine', constraints)}; the nearest lacks {_numbers(constraints & ~best)}"
+    if not request or any(_holds(amounts, request) for amounts in offers):
+        return ""
+    where = _meeting("the largest machine", constraints)
+    short = [
+        f"needs {amount_text(name, request[k])}; {where} has {amount_text(name, max(one[k] for one in offers))}"
+        for k, name in enumerate(cluster.resources)
+        if request[k] > max(one[k] for one in offers)
+    ]
+    if short:
+        return ", and ".join(short)
+    nearest = max(offers, key=lambda one: min(a / b for a, b in zip(one, request, strict=True) if b))
+    needs, has = (
+        " with ".join(amount_text(name, amount) for name, amount in zip(cluster.resources, amounts, strict=True))
+        for amounts in (request, nearest)
+    )
+    return f"needs {needs}; {_meeting('the nearest machine', constraints)} has {has}"
+
+
+def misses(trace: Trace, cluster: Cluster) -> Iterator[tuple[int, str]]:
+    """The first task of each kind that no machine can run, and why."""
+    masks = trace.constraints or [0] * trace.task_count
+    asked = [trace.requests[k] for k in trace.request] if trace.request else [()] * trace.task_count
+    first: dict[tuple[int, Amounts], int] = {}
+    for task, kind in enumerate(zip(masks, asked, strict=True)):
+        first.setdefault(kind, task)
+    for (mask, request), task in first.items():
+        problem = nearest_miss(cluster, mask, request)
+        if problem:
+            yield task, problem
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount in the units that people use: 96 GB, 1.5 CPUs, 2 gpus."""
+    if name == "memory_mb":
+        return f"{amount / GB_MB:g} GB" if amount >= GB_MB else f"{amount} MB"
+    if name == "cpu_milli":
+        return f"{amount / MILLI:g} CPUs"
+    return f"{amount} {name}"
+
+
+def _holds(offered: Amounts, asked: Amounts) -> bool:
+    return all(a >= b for a, b in zip(offered, asked, strict=True))
+
+
+def _meeting(what: str, constraints: int) -> str:
+    if not constraints:
+        return what
+    plural = "s" if constraints & (constraints - 1) else ""
+    return (
+        f"{what} that meets constraint{plural} {_numbers(constraints)}"
+        if what != "no machine"
+        else (f"no machine meets constraint{plural} {_numbers(constraints)}")
+    )
+
+
+def _numbers(constraints: int) -> str:
+    return ", ".join(str(k) for k in range(constraints.bit_length()) if constraints >> k & 1)

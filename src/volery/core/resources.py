@@ -1,0 +1,103 @@
+"""Vectors of resources as single integers, so that one subtraction says whether a request fits.
+
+Every resource has a field of `AMOUNT_BITS` bits and a guard bit above it. What a machine has free is kept with all
+guards set: after the subtraction of a request a guard is gone exactly where the request was larger, and no field has
+borrowed from its neighbour (Lamport, CACM 1975: multiple byte processing with full-word instructions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from volery.core.errors import InputError
+from volery.core.model import AMOUNT_BITS, AMOUNT_MAX, Amounts, Cluster
+from volery.core.trace import Trace
+
+FIELD_BITS: Final = AMOUNT_BITS + 1
+SLOT: Final[Amounts] = (1,)
+
+
+class Packing(dict[Amounts, int]):
+    """Amounts -> one integer; looked up once per task, so the amounts that were asked for are remembered.
+
+    Slots are one resource, and a task without amounts takes one of them.
+
+    `left = free - packing[request]` fits where `left & guards == guards`, and is then what stays free.
+
+    Args:
+        resource_count: how many resources there are.
+
+    Attributes:
+        guards: all guard bits: also what a machine without any capacity has free.
+    """
+
+    def __init__(self, resource_count: int) -> None:
+        super().__init__()
+        self._count = resource_count
+        self.guards = sum(1 << (k * FIELD_BITS + AMOUNT_BITS) for k in range(resource_count))
+
+    def __missing__(self, amounts: Amounts) -> int:
+        packed = self._pack(amounts)
+        if len(self) < REMEMBERED_MAX:
+            self[amounts] = packed
+        return packed
+
+    def _pack(self, amounts: Sequence[int]) -> int:
+        if not amounts and self._count == 1:
+            amounts = SLOT
+        if len(amounts) != self._count:
+            raise ValueError(f"{tuple(amounts)} has {len(amounts)} amounts where there are {self._count} resources")
+        if min(amounts) < 0 or max(amounts) > AMOUNT_MAX:
+            raise ValueError(f"{tuple(amounts)}: amounts are from 0 to {AMOUNT_MAX}")
+        return sum(amount << (k * FIELD_BITS) for k, amount in enumerate(amounts))
+
+    def free(self, amounts: Amounts) -> int:
+        """These amounts as what a machine has free."""
+        return self._pack(amounts) | self.guards
+
+    def amounts(self, packed: int) -> Amounts:
+        """The amounts of a packed vector, guarded or not."""
+        return tuple([packed >> (k * FIELD_BITS) & AMOUNT_MAX for k in range(self._count)])
+
+
+REMEMBERED_MAX: Final = 1 << 16
+"""Distinct requests that a packing remembers; traces have some thousands."""
+
+
+def check_resources(trace: Trace, cluster: Cluster) -> None:
+    """Refuse a workload whose tasks ask for other things than the machines offer.
+
+    Raises:
+        InputError: naming both.
+    """
+    if trace.resources == cluster.resources:
+        return
+    offered, asked = ", ".join(cluster.resources), ", ".join(trace.resources)
+    if not trace.resources:
+        problem = f"its tasks take one slot each where machines offer {offered}; give --requests a model that asks"
+    elif not cluster.resources:
+        problem = f"its tasks ask for {asked} where machines have slots; give --capacity"
+    else:
+        problem = f"its tasks ask for {asked} where machines offer {offered}; both must name the same, in one order"
+    raise InputError(trace.name, problem)
+
+
+def check_vectors(name: str, *, vectors: bool, cluster: Cluster) -> None:
+    """Refuse a design that knows slots alone on machines with capacities.
+
+    Args:
+        name: of the architecture.
+        vectors: whether it places requests for several resources.
+        cluster: the machines.
+
+    Raises:
+        InputError: saying how machines are turned into slots.
+    """
+    if cluster.resources and not vectors:
+        offered = ",".join(f"{resource}=N" for resource in cluster.resources)
+        raise InputError(
+            name,
+            f"places slots only, not requests for several resources; give --slot-request {offered} to make slots of "
+            "the machines, or choose a design that places them (volery architectures)",
+        )

@@ -1,0 +1,92 @@
+"""The decisions of a run as columns, and what they say of tasks and of how old the schedulers' views were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from volery.core.records import Records
+from volery.core.why import Reason, Scope
+
+REASONS: tuple[tuple[Scope, Reason], ...] = tuple(
+    (scope, reason) for scope in ("internal", "external") for reason in Reason
+)
+AGE_PERCENTILES = (50, 90, 99, 100)
+
+
+class Staleness(msgspec.Struct, frozen=True):
+    """How old the views were on which tasks were placed, and what that cost.
+
+    Args:
+        placed, refused: decisions of this kind.
+        view_age_s: percentiles 50, 90, 99 and the largest over placements, seconds; empty without any.
+        rates: (scheduler, asked, placed, refused) for each pair that spoke.
+    """
+
+    placed: int
+    refused: int
+    view_age_s: tuple[float, ...]
+    rates: tuple[tuple[str, str, int, int], ...]
+
+
+def decision_columns(records: Records) -> dict[str, Any]:
+    """One row per decision that is kept, by task and time; empty where no scheduler explained itself.
+
+    Columns: task, job, time_us, by, chosen, partition, machine, asked, view_age_us, dropped (of its task before this
+    row), and per scope and reason, as `internal_busy`, what was passed over.
+    """
+    log = records.decisions
+    rows = [(noted, task, at) for task in sorted(log.of_task) for at, noted in enumerate(log.of_task[task])]
+    if not rows:
+        return {}
+    decisions = [noted.decision for noted, _, _ in rows]
+    columns: dict[str, Any] = {
+        "task": np.array([decision.task for decision in decisions], dtype=np.int64),
+        "job": np.array([decision.job for decision in decisions], dtype=np.int64),
+        "time_us": np.array([noted.time_us for noted, _, _ in rows], dtype=np.int64),
+        "by": np.array([noted.by for noted, _, _ in rows]),
+        "chosen": np.array([decision.chosen for decision in decisions]),
+        "partition": np.array([decision.partition for decision in decisions], dtype=np.int32),
+        "machine": np.array([decision.machine for decision in decisions], dtype=np.int32),
+        "asked": np.array([decision.asked for decision in decisions]),
+        "view_age_us": np.array([decision.view_age_us for decision in decisions], dtype=np.int64),
+        "dropped": np.array([log.dropped.get(task, 0) if at == 1 else 0 for _, task, at in rows], dtype=np.int64),
+    }
+    counts = np.zeros((len(REASONS), len(rows)), dtype=np.int32)
+    place = {key: i for i, key in enumerate(REASONS)}
+    for row, decision in enumerate(decisions):
+        for rejected in decision.rejected:
+            counts[place[rejected.scope, rejected.reason], row] += rejected.count
+    columns |= {f"{scope}_{reason}": counts[i] for i, (scope, reason) in enumerate(REASONS)}
+    return columns
+
+
+def task_columns(records: Records) -> dict[str, Any]:
+    """Per task: its job, when it was submitted, started and ended (`NEVER` where it did not), and on which machine."""
+    trace = records.trace
+    first = np.asarray(trace.first, dtype=np.int64)
+    job = np.repeat(np.arange(trace.job_count), np.diff(first))
+    return {
+        "job": job,
+        "submit_us": np.asarray(trace.arrival_us, dtype=np.int64)[job],
+        "start_us": np.asarray(records.start_us, dtype=np.int64),
+        "finish_us": np.asarray(records.finish_us, dtype=np.int64),
+        "worker": np.asarray(records.worker, dtype=np.int32),
+    }
+
+
+def staleness(decisions: Mapping[str, Any]) -> Staleness:
+    """From the columns of `decision_columns`; over the decisions that are kept."""
+    placed, refused = decisions["chosen"] == "placed", decisions["chosen"] == "refused"
+    ages = decisions["view_age_us"][placed] / 1e6
+    percentiles = tuple(np.percentile(ages, AGE_PERCENTILES).tolist()) if len(ages) else ()
+    told = placed | refused
+    pairs = sorted(set(zip(decisions["by"][told].tolist(), decisions["asked"][told].tolist(), strict=True)))
+    rates = []
+    for by, asked in pairs:
+        here = (decisions["by"] == by) & (decisions["asked"] == asked)
+        rates.append((by, asked, int((here & placed).sum()), int((here & refused).sum())))
+    return Staleness(int(placed.sum()), int(refused.sum()), percentiles, tuple(rates))

@@ -1,0 +1,219 @@
+"""Which machines of a partition have enough of every resource free, without a look at each.
+
+Per resource there is a ladder of thresholds, four to an octave, and per threshold one bit vector of the machines that
+have at least so much free. The AND of the vectors of the next thresholds at or above a request's amounts, and of the
+vector of its constraints, holds machines that fit for sure. Where that is empty, the vectors of the next thresholds
+below leave a few candidates, which are looked at exactly. A change of what is free flips the bits of the thresholds
+between the old amount and the new one: a machine that fills up crosses each once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from volery.core.model import AMOUNT_BITS, AMOUNT_MAX, Amounts
+from volery.core.resources import FIELD_BITS, SLOT, Packing
+from volery.policies.match import bytes_vector, positions
+
+Choice = Literal["first", "random", "best-fit"]
+
+STEPS: Final = 4
+"""Thresholds per octave: a candidate from the threshold below lacks at most a fifth of the amount."""
+NEEDS_MAX: Final = 1 << 14
+"""Requests whose places on the ladders are remembered."""
+
+
+def ladder(largest: int) -> list[int]:
+    """1, 2 .. 8, 10, 12, 14, 16, 20 ..: thresholds up to the largest amount."""
+    steps = {max(1, (STEPS + k) << octave >> 2) for octave in range(AMOUNT_BITS) for k in range(STEPS)}
+    return sorted(step for step in steps if step <= largest)
+
+
+class Need(NamedTuple):
+    """A request as an index looks for it.
+
+    Args:
+        packed: the amounts as one integer.
+        sure: (resource, rung) of the thresholds at or above the amounts; None where one is above the whole ladder.
+        below: (resource, rung) of the thresholds at or below them.
+        exact: whether these are the same, so that what is sure is all that fits.
+        tight: the resource of which it takes the largest share, and the rung from which best fit climbs.
+    """
+
+    packed: int
+    sure: tuple[tuple[int, int], ...] | None
+    below: tuple[tuple[int, int], ...]
+    exact: bool
+    tight: tuple[int, int]
+
+
+class Ladders(dict[Amounts, Need]):
+    """Request -> need: a pure function of the machines, shared inside a build.
+
+    Args:
+        capacities: of all machines that any index of the build holds.
+
+    Attributes:
+        packing: of vectors.
+        rungs: per resource, the thresholds.
+    """
+
+    def __init__(self, capacities: Sequence[Amounts]) -> None:
+        super().__init__()
+        self._largest = [max(column) for column in zip(*capacities, strict=True)]
+        self.packing = Packing(len(self._largest))
+        self.rungs = [ladder(largest) for largest in self._largest]
+
+    def __missing__(self, request: Amounts) -> Need:
+        asked = [(k, amount) for k, amount in enumerate(request or SLOT) if amount]
+        above = tuple([(k, bisect_left(self.rungs[k], amount)) for k, amount in asked])
+        below = tuple([(k, bisect_right(self.rungs[k], amount) - 1) for k, amount in asked])
+        possible = all(rung < len(self.rungs[k]) for k, rung in above)
+        tight = max(asked, key=lambda one: one[1] / (self._largest[one[0]] or 1), default=(0, 0))[0]
+        need = Need(
+            self.packing[request],
+            above if possible else None,
+            tuple([(k, min(rung, len(self.rungs[k]) - 1)) for k, rung in below if self.rungs[k]]),
+            above == below,
+            (tight, dict(above).get(tight, 0)),
+        )
+        if len(self) < NEEDS_MAX:
+            self[request] = need
+        return need
+
+
+class CapacityIndex:
+    """What the machines of one partition have free.
+
+    Args:
+        capacities: per position, units of each resource.
+        ladders: of the build.
+
+    Attributes:
+        free: per position, what is free, packed; change it through `put` alone.
+    """
+
+    __slots__ = ("_guards", "_rungs", "_vectors", "free")
+
+    def __init__(self, capacities: Sequence[Amounts], ladders: Ladders) -> None:
+        self._guards = ladders.packing.guards
+        self._rungs = ladders.rungs
+        known: dict[Amounts, int] = {}  # one integer for all machines alike
+        self.free = [known.setdefault(amounts, ladders.packing.free(amounts)) for amounts in capacities]
+        table = np.array(capacities, dtype=np.int64)
+        self._vectors = [_at_least(table[:, k], rungs) for k, rungs in enumerate(self._rungs)]
+
+    def copy(self) -> CapacityIndex:
+        """Another index that begins with the same state; the integers are shared."""
+        twin = CapacityIndex.__new__(CapacityIndex)
+        twin._guards, twin._rungs = self._guards, self._rungs
+        twin.free = list(self.free)
+        twin._vectors = [list(vectors) for vectors in self._vectors]
+        return twin
+
+    def fits(self, position: int, packed: int) -> bool:
+        """Whether the machine has enough of everything free."""
+        return (self.free[position] - packed) & self._guards == self._guards
+
+    def put(self, position: int, free: int) -> None:
+        """The machine has this free now, packed and guarded."""
+        before = self.free[position]
+        self.free[position] = free
+        bit = 1 << position
+        for rungs, vectors in zip(self._rungs, self._vectors, strict=True):
+            old, new = before & AMOUNT_MAX, free & AMOUNT_MAX
+            if old != new:
+                low, high = bisect_right(rungs, old), bisect_right(rungs, new)
+                if low > high:
+                    low, high = high, low
+                for rung in range(low, high):
+                    vectors[rung] ^= bit
+            before >>= FIELD_BITS
+            free >>= FIELD_BITS
+
+    def sure(self, need: Need, candidates: int) -> int:
+        """Those of the candidates that fit for sure."""
+        if need.sure is None:
+            return 0
+        for resource, rung in need.sure:
+            candidates &= self._vectors[resource][rung]
+        return candidates
+
+    def near(self, need: Need, candidates: int) -> int:
+        """Those of the candidates that may fit: all that do, and a few that lack a little."""
+        for resource, rung in need.below:
+            candidates &= self._vectors[resource][rung]
+        return candidates
+
+    def fitting(self, need: Need, candidates: int) -> int:
+        """Those of the candidates that fit."""
+        sure = self.sure(need, candidates)
+        if need.exact:
+            return sure
+        doubtful = self.near(need, candidates) & ~sure
+        free, packed, guards = self.free, need.packed, self._guards
+        for position in positions(doubtful):
+            if (free[position] - packed) & guards == guards:
+                sure |= 1 << position
+        return sure
+
+    def pick(self, need: Need, candidates: int, choice: Choice, start: int = 0) -> int:
+        """The position of a candidate that fits, or -1.
+
+        Args:
+            need: of the request.
+            candidates: vector, for example of the machines that meet its constraints.
+            choice: `first`: the lowest position; `random`: the next one from `start` on, round the partition; both
+                among those that fit for sure, where there are any. `best-fit`: the one that has least free, up to a
+                step of the ladder, of the resource of which the request takes the largest share.
+            start: a position, drawn by the caller.
+        """
+        if choice == "best-fit":
+            return self._tightest(need, candidates)
+        found = self.sure(need, candidates)
+        if not found:
+            if need.exact:
+                return -1
+            return self._first_exact(need, candidates, start if choice == "random" else 0)
+        if choice == "random":
+            found = found >> start << start or found
+        return (found & -found).bit_length() - 1
+
+    def _first_exact(self, need: Need, candidates: int, start: int) -> int:
+        near = self.near(need, candidates)
+        free, packed, guards = self.free, need.packed, self._guards
+        for part in (near >> start << start, near & ((1 << start) - 1)):
+            while part:
+                lowest = part & -part
+                position = lowest.bit_length() - 1
+                if (free[position] - packed) & guards == guards:
+                    return position
+                part ^= lowest
+        return -1
+
+    def _tightest(self, need: Need, candidates: int) -> int:
+        fitting = self.fitting(need, candidates)
+        if not fitting:
+            return -1
+        resource, rung = need.tight
+        vectors = self._vectors[resource]
+        # each vector contains the next: the last one that leaves no fitting machine below it bounds the tightest
+        low, high = rung, len(vectors)
+        whole = fitting
+        while low < high:
+            middle = (low + high) // 2
+            if whole & ~vectors[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        if low < len(vectors):
+            fitting = whole & ~vectors[low]
+        return (fitting & -fitting).bit_length() - 1
+
+
+def _at_least(column: np.ndarray[tuple[int], np.dtype[np.int64]], rungs: Sequence[int]) -> list[int]:
+    return [bytes_vector(np.packbits(column >= rung, bitorder="little").tobytes()) for rung in rungs]

@@ -1,0 +1,35 @@
+"""Fairness between users: whose task is next, what each user is due, and who has more than that.
+
+docs/reference/fairness.md says what each policy guarantees. The counter-examples are in `naive`, divisible
+allocations in `fluid`.
+"""
+
+from volery.policies.fairness import fluid, naive
+from volery.policies.fairness.drf import WeightedDrf
+from volery.policies.fairness.entitlements import entitlements
+from volery.policies.fairness.hdrf import HierarchicalDrf
+from volery.policies.fairness.ledger import ShareLedger
+from volery.policies.fairness.order import FairOrder, filling
+from volery.policies.fairness.queue import FairLines, FairQueue, FairVectorQueue
+from volery.policies.fairness.shares import Resources, dominant_share
+from volery.policies.fairness.tree import Sharer, equal_users, parse_shares, parse_shares_text
+
+__all__ = [
+    "FairLines",
+    "FairOrder",
+    "FairQueue",
+    "FairVectorQueue",
+    "HierarchicalDrf",
+    "Resources",
+    "ShareLedger",
+    "Sharer",
+    "WeightedDrf",
+    "dominant_share",
+    "entitlements",
+    "equal_users",
+    "filling",
+    "fluid",
+    "naive",
+    "parse_shares",
+    "parse_shares_text",
+]

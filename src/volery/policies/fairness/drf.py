@@ -1,0 +1,138 @@
+"""Weighted Dominant Resource Fairness (Ghodsi et al., NSDI 2011, section 4): the poorest user whose next task fits.
+
+Ties go to the user that was named, or came, first. Users are ranked among those whose next task asks for the same, so
+that a decision looks at each *distinct* demand once and never at the users whose task does not fit: O(log n) where
+demands are few, for slots above all.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+from volery.policies.fairness.order import Accepts
+from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.shares import (
+    Resources,
+    checked_capacity,
+    checked_demand,
+    dominant_share,
+    fits,
+    minus,
+    plus,
+    share_key,
+)
+
+
+def _head(ranking: Ranking) -> tuple[int, int]:
+    return ranking.entries()[0]
+
+
+class WeightedDrf:
+    """Users by ascending dominant share over weight; see `order.FairOrder`.
+
+    Args:
+        capacity: units per resource, all positive.
+        weights: per user, in the order in which ties are decided; others have weight 1 and come behind.
+        stops: nobody is served while the poorest user's task does not fit, as in the paper's algorithm 1, where the
+            capacity is that of one machine. Else the next poorest is tried, so that no resource idles that is wanted.
+
+    Raises:
+        ValueError: when there is no resource, or none of one.
+    """
+
+    __slots__ = ("_capacity", "_demand", "_free", "_names", "_nothing", "_numbers", "_stops", "_used", "_waiting",
+                 "_weights")  # fmt: skip
+
+    def __init__(self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops: bool = False) -> None:
+        self._capacity = self._free = checked_capacity(capacity)
+        self._nothing: Resources = (0,) * len(self._capacity)
+        self._stops = stops
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._weights: list[int] = []
+        self._used: list[Resources] = []
+        self._demand: list[Resources | None] = []
+        self._waiting: dict[Resources, Ranking] = {}
+        for user, weight in (weights or {}).items():
+            self._join(user, weight)
+
+    def _join(self, user: str, weight: int) -> int:
+        if weight < 1:
+            raise ValueError(f"the weight of {user!r} is {weight}; it has to be at least 1")
+        number = self._numbers[user] = len(self._names)
+        self._names.append(user)
+        self._weights.append(weight)
+        self._used.append(self._nothing)
+        self._demand.append(None)
+        return number
+
+    def _number(self, user: str) -> int:
+        number = self._numbers.get(user)
+        return self._join(user, 1) if number is None else number
+
+    def _rank(self, number: int, demand: Resources) -> None:
+        self._waiting[demand].place(number, share_key(self._used[number], self._capacity, self._weights[number]))
+
+    def wants(self, user: str, demand: Resources | None) -> None:
+        """What the user's next task asks for; None: nothing waits."""
+        number = self._number(user)
+        before = self._demand[number]
+        if demand == before:
+            return
+        if demand is not None:
+            if demand not in self._waiting:
+                self._waiting[checked_demand(demand, self._capacity)] = Ranking()
+            self._rank(number, demand)
+        if before is not None:
+            self._waiting[before].remove(number)
+            if not self._waiting[before]:
+                del self._waiting[before]
+        self._demand[number] = demand
+
+    def choose(self, accepts: Accepts | None = None) -> str | None:
+        """The poorest user whose next task fits, and is accepted."""
+        lines = [ranking.entries() for demand, ranking in self._waiting.items() if fits(demand, self._free)]
+        if not lines or (self._stops and min(self._waiting.values(), key=_head).entries() not in lines):
+            return None
+        if accepts is None:
+            return self._names[min(lines)[0][1]]
+        poorest: Iterable[tuple[int, int]] = lines[0] if len(lines) == 1 else heapq.merge(*lines)
+        return next((name for _, number in poorest if accepts(name := self._names[number])), None)
+
+    def launched(self, user: str, demand: Resources) -> None:
+        """A task of the user takes this much from now on."""
+        number = self._number(user)
+        self._free = minus(self._free, demand)
+        self._used[number] = plus(self._used[number], demand)
+        wanted = self._demand[number]
+        if wanted is not None:
+            self._rank(number, wanted)
+
+    def ended(self, user: str, demand: Resources) -> None:
+        """A task of the user has given this much back."""
+        number = self._number(user)
+        self._free = plus(self._free, demand)
+        self._used[number] = minus(self._used[number], demand)
+        wanted = self._demand[number]
+        if wanted is not None:
+            self._rank(number, wanted)
+
+    def share(self, user: str) -> Fraction:
+        """The user's dominant share of the whole capacity."""
+        return dominant_share(self._used[self._number(user)], self._capacity)
+
+    def check(self) -> None:
+        """Raise AssertionError unless every unit is used or free, and waiting users are ranked by what they use."""
+        total = self._free
+        for number, used in enumerate(self._used):
+            assert min(used) >= 0, f"{self._names[number]} uses {used}"
+            total = plus(total, used)
+            demand = self._demand[number]
+            if demand is not None:
+                key = share_key(used, self._capacity, self._weights[number])
+                assert self._waiting[demand].key(number) == key, self._names[number]
+        waiting = sum(demand is not None for demand in self._demand)
+        assert sum(map(len, self._waiting.values())) == waiting, "somebody is ranked twice or who wants nothing"
+        assert total == self._capacity, f"{total} in all, of {self._capacity}"

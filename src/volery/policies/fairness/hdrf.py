@@ -1,0 +1,313 @@
+"""Hierarchical DRF: a tree of weighted organisations and users (Bhattacharya et al., SoCC 2013).
+
+From the root, the non-blocked child of the lowest share over weight is followed down to a user, who launches one task.
+What an organisation's children use counts towards its share after *rescaling to the minimum node*: as if each
+non-blocked child had only as much as the poorest of them, for its weight. A node is *blocked* when nothing below it
+waits, or when what waits needs a saturated resource; it counts as it is. Without these two rules, users starve
+(`naive.py`).
+
+Sums per organisation are kept from step to step, so that a decision costs O(depth log fanout) and one look at each
+distinct demand that waits. Where a decision finds that another demand has begun or ceased to fit, all users who wait
+with it are counted anew; where another set of resources is saturated, the whole tree is. With one resource of which all
+tasks take as much, slots above all, neither happens: that is O(log n).
+
+Shares are whole numbers of 2^-128; they are compared after rounding to 2^-64, so that what the roundings of division
+leave does not decide between equals. Ties go to who was named, or came, first. `tests/unit/policies/fairness` holds the
+algorithm in rational numbers against this one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import ClassVar, Final
+
+from volery.policies.fairness.order import Accepts
+from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.shares import (
+    SHARE_BITS,
+    Resources,
+    checked_capacity,
+    checked_demand,
+    dominant_share,
+    fits,
+    minus,
+    plus,
+)
+from volery.policies.fairness.tree import Sharer
+
+TIE_BITS: Final = 64
+_HALF: Final = 1 << (TIE_BITS - 1)
+
+Amounts = list[int]
+"""Per resource, in shares of the capacity as whole numbers of 2^-128."""
+
+
+class Node:
+    """A user or an organisation, and what counts of it.
+
+    Args:
+        number: its place in the order of ties.
+        name: of a user: as in `Job.user`.
+        weight: against its siblings.
+        parent: None: the root.
+        width: how many resources there are.
+    """
+
+    __slots__ = ("amounts", "as_is", "blocked", "children", "demand", "name", "number", "open_count", "parent",
+                 "passed", "per_minimum", "rank", "scaled", "share", "used", "weight")  # fmt: skip
+
+    def __init__(self, number: int, name: str, weight: int, parent: Node | None, width: int) -> None:
+        self.number, self.name, self.weight, self.parent = number, name, weight, parent
+        self.children: list[Node] = []
+        self.used: Resources = (0,) * width
+        self.demand: Resources | None = None
+        self.passed = False
+        self.share = 0
+        self.blocked = True
+        self.amounts: Amounts = [0] * width
+        self.scaled: Amounts | None = None
+        self.as_is: Amounts = [0] * width
+        self.per_minimum: Amounts = [0] * width
+        self.open_count = 0
+        self.rank = Ranking()
+
+
+class HierarchicalDrf:
+    """The next user to serve, from the root down; see `order.FairOrder`.
+
+    Args:
+        capacity: units per resource, all positive.
+        tree: whose root's name and weight do not matter.
+
+    Raises:
+        ValueError: when there is no resource, or none of one.
+    """
+
+    __slots__ = ("_capacity", "_fitting", "_free", "_leaves", "_nodes", "_root", "_saturated", "_seen_free", "_stale",
+                 "_waiting")  # fmt: skip
+    rescales: ClassVar[bool] = True
+    """Children count as if each had as much as the poorest of them."""
+    spares_blocked: ClassVar[bool] = True
+    """Blocked children are no minimum and are not rescaled; saturated resources do not count for shares."""
+
+    def __init__(self, capacity: Sequence[int], tree: Sharer | None = None) -> None:
+        self._capacity = self._free = checked_capacity(capacity)
+        self._nodes: list[Node] = []
+        self._leaves: dict[str, Node] = {}
+        self._waiting: dict[Resources, dict[int, None]] = {}
+        self._fitting: dict[Resources, bool] = {}
+        self._saturated = (False,) * len(self._capacity)
+        self._seen_free: Resources | None = None
+        self._stale: dict[int, None] = {}
+        self._root = self._node("", 1, None)
+        self._grow(self._root, tree.members if tree is not None else ())
+        self._count_all()
+
+    def _node(self, name: str, weight: int, parent: Node | None) -> Node:
+        node = Node(len(self._nodes), name, weight, parent, len(self._capacity))
+        self._nodes.append(node)
+        if parent is not None:
+            parent.children.append(node)
+        return node
+
+    def _grow(self, node: Node, members: Iterable[Sharer]) -> None:
+        for member in members:
+            child = self._node(member.name, member.weight, node)
+            if member.members:
+                self._grow(child, member.members)
+            else:
+                self._leaves[member.name] = child
+
+    def _leaf(self, user: str) -> Node:
+        leaf = self._leaves.get(user)
+        if leaf is None:
+            leaf = self._leaves[user] = self._node(user, 1, self._root)
+        return leaf
+
+    def wants(self, user: str, demand: Resources | None) -> None:
+        """What the user's next task asks for; None: nothing waits."""
+        leaf = self._leaf(user)
+        if demand == leaf.demand:
+            return
+        if leaf.demand is not None:
+            alike = self._waiting[leaf.demand]
+            del alike[leaf.number]
+            if not alike:
+                del self._waiting[leaf.demand], self._fitting[leaf.demand]
+                self._seen_free = None
+        leaf.demand = demand
+        if demand is not None:
+            if demand not in self._waiting:
+                self._waiting[checked_demand(demand, self._capacity)] = {}
+                self._fitting[demand] = False
+                self._seen_free = None
+            self._waiting[demand][leaf.number] = None
+        self._stale[leaf.number] = None
+
+    def launched(self, user: str, demand: Resources) -> None:
+        """A task of the user takes this much from now on."""
+        leaf = self._leaf(user)
+        self._free = minus(self._free, demand)
+        leaf.used = plus(leaf.used, demand)
+        self._stale[leaf.number] = None
+
+    def ended(self, user: str, demand: Resources) -> None:
+        """A task of the user has given this much back."""
+        leaf = self._leaf(user)
+        self._free = plus(self._free, demand)
+        leaf.used = minus(leaf.used, demand)
+        self._stale[leaf.number] = None
+
+    def share(self, user: str) -> Fraction:
+        """The user's dominant share of the whole capacity."""
+        return dominant_share(self._leaf(user).used, self._capacity)
+
+    def choose(self, accepts: Accepts | None = None) -> str | None:
+        """Follow the non-blocked child of the lowest share over weight; who is not accepted counts as blocked."""
+        if not self._settle():
+            return None
+        passed: list[Node] = []
+        chosen = None
+        while chosen is None and not self._root.blocked:
+            leaf = self._descend()
+            if accepts is None or accepts(leaf.name):
+                chosen = leaf.name
+            else:
+                leaf.passed = True
+                self._count((leaf.number,))
+                passed.append(leaf)
+        for leaf in passed:
+            leaf.passed = False
+            self._stale[leaf.number] = None
+        return chosen
+
+    def _descend(self) -> Node:
+        node = self._root
+        while node.children:
+            node = next(child for number in node.rank if not (child := self._nodes[number]).blocked)
+        return node
+
+    def _settle(self) -> bool:
+        """Count what has changed since the last decision; False when nothing that waits fits."""
+        if self._free != self._seen_free:
+            fitting = {demand: fits(demand, self._free) for demand in self._waiting}
+            if not any(fitting.values()):
+                return False
+            before, self._fitting = self._fitting, fitting
+            saturated = self._saturation()
+            if saturated != self._saturated:
+                self._saturated = saturated
+                self._stale.clear()
+                self._count_all()
+            else:
+                for demand, fit in fitting.items():
+                    if fit != before[demand]:
+                        self._stale.update(self._waiting[demand])
+            self._seen_free = self._free
+        self._count(self._stale)
+        self._stale.clear()
+        return not self._root.blocked
+
+    def _saturation(self) -> tuple[bool, ...]:
+        """Per resource, whether not even the least waiting demand on it fits; without any, whether none is left."""
+        least = [
+            min([demand[j] for demand in self._waiting if demand[j]], default=1) for j in range(len(self._capacity))
+        ]
+        return tuple([left < units for left, units in zip(self._free, least, strict=True)])
+
+    def _count_all(self) -> None:
+        """Count the whole tree, children first: they have the higher numbers."""
+        for node in self._nodes:
+            node.rank = Ranking()
+            node.scaled = None
+            node.blocked = True
+            node.open_count = 0
+            node.as_is = [0] * len(self._capacity)
+            node.per_minimum = [0] * len(self._capacity)
+        for node in reversed(self._nodes):
+            self._measure(node)
+            if node.parent is not None:
+                self._enter(node.parent, node)
+
+    def _count(self, leaves: Iterable[int]) -> None:
+        """Count users and the organisations above them, each once and as far up as anything changes."""
+        pending = sorted({-number for number in leaves})  # children before parents, who have the lower numbers
+        known = set(pending)
+        while pending:
+            node = self._nodes[-heapq.heappop(pending)]
+            was_blocked, was_share, was_amounts = node.blocked, node.share, node.amounts
+            self._measure(node)
+            if node.parent is None:
+                return
+            if node.scaled is not None:
+                if (node.blocked, node.share, node.amounts) == (was_blocked, was_share, was_amounts):
+                    continue
+                self._leave(node.parent, node, was_blocked)
+            self._enter(node.parent, node)
+            if -node.parent.number not in known:
+                known.add(-node.parent.number)
+                heapq.heappush(pending, -node.parent.number)
+
+    def _measure(self, node: Node) -> None:
+        """What a node uses in shares, its own share, and whether it is blocked."""
+        if node.children:
+            node.blocked = not node.open_count
+            node.amounts = list(node.as_is)
+            if self.rescales and len(node.rank):
+                poorest = self._nodes[node.rank.first()]
+                for j, sum_of in enumerate(node.per_minimum):
+                    node.amounts[j] += (sum_of * poorest.share // poorest.weight) >> SHARE_BITS
+        else:
+            node.blocked = node.demand is None or node.passed or not self._fitting[node.demand]
+            node.amounts = [
+                (units << SHARE_BITS) // whole for units, whole in zip(node.used, self._capacity, strict=True)
+            ]
+        counted = node.amounts
+        if self.rescales and self.spares_blocked:
+            counted = [units for units, full in zip(node.amounts, self._saturated, strict=True) if not full]
+        node.share = max(counted or node.amounts)
+
+    def _rescaled(self, child: Node) -> bool:
+        return self.rescales and not (child.blocked and self.spares_blocked)
+
+    def _enter(self, parent: Node, child: Node) -> None:
+        """Add a child to its organisation's sums, as it is or per unit of the poorest child's share."""
+        if self._rescaled(child):
+            share = child.share
+            child.scaled = [(child.weight * units << SHARE_BITS) // share if share else 0 for units in child.amounts]
+            parent.per_minimum = [a + b for a, b in zip(parent.per_minimum, child.scaled, strict=True)]
+        else:
+            child.scaled = child.amounts
+            parent.as_is = [a + b for a, b in zip(parent.as_is, child.scaled, strict=True)]
+        if not child.blocked:
+            parent.open_count += 1
+        if not child.blocked or not self.spares_blocked:
+            parent.rank.place(child.number, (child.share // child.weight + _HALF) >> TIE_BITS)
+
+    def _leave(self, parent: Node, child: Node, was_blocked: bool) -> None:
+        """Take a child out of its organisation's sums, as it was entered."""
+        assert child.scaled is not None
+        if self.rescales and not (was_blocked and self.spares_blocked):
+            parent.per_minimum = [a - b for a, b in zip(parent.per_minimum, child.scaled, strict=True)]
+        else:
+            parent.as_is = [a - b for a, b in zip(parent.as_is, child.scaled, strict=True)]
+        if not was_blocked:
+            parent.open_count -= 1
+        parent.rank.remove(child.number)
+
+    def check(self) -> None:
+        """Raise AssertionError unless every unit is used or free, and the sums are what a fresh count gives."""
+        total = self._free
+        for leaf in self._leaves.values():
+            assert min(leaf.used) >= 0, f"{leaf.name} uses {leaf.used}"
+            total = plus(total, leaf.used)
+        assert total == self._capacity, f"{total} in all, of {self._capacity}"
+        self._count(self._stale)
+        self._stale.clear()
+        kept = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]
+        self._count_all()
+        fresh = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]
+        for node, one, other in zip(self._nodes, kept, fresh, strict=True):
+            assert one == other, f"{node.name or node.number}: {one} is kept, {other} counted"

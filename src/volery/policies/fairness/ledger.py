@@ -1,0 +1,119 @@
+"""Who has more than its share, and by how much: what decides whose tasks are preempted under contention.
+
+Megha's algorithm 2 (Thiyyakat et al., "Megha: Decentralized Global Fair Scheduling for Federated Clusters", section
+IV-C) asks users in decreasing order of violation. A violation is the dominant share that a user has less what it is due
+(`entitlements.py`), both of the whole capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from volery.policies.fairness.entitlements import NOTHING, entitlements
+from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.shares import SHARE_BITS, Resources, checked_capacity, dominant_share, minus, plus
+from volery.policies.fairness.tree import Sharer
+
+
+class ShareLedger:
+    """What every user has, wants and is due; users that the tree does not name are not in it.
+
+    What users are due is counted anew, O(n log n), only after a wish has crossed what its user was due or has changed
+    below it: under contention most wishes are far above. All else is O(log n).
+
+    Args:
+        capacity: units per resource, all positive.
+        tree: of users and weights.
+
+    Raises:
+        ValueError: when there is no resource, or none of one.
+    """
+
+    __slots__ = ("_capacity", "_due", "_names", "_numbers", "_outdated", "_ranking", "_tree", "_used", "_wanted")
+
+    def __init__(self, capacity: Sequence[int], tree: Sharer) -> None:
+        self._capacity = checked_capacity(capacity)
+        self._tree = tree
+        self._names = [leaf.name for leaf in tree.leaves()]
+        self._numbers = {user: number for number, user in enumerate(self._names)}
+        nothing: Resources = (0,) * len(self._capacity)
+        self._used = [nothing] * len(self._names)
+        self._wanted = [NOTHING] * len(self._names)
+        self._due = [NOTHING] * len(self._names)
+        self._ranking = Ranking()
+        self._outdated = False
+        for number in range(len(self._names)):
+            self._rank(number)
+
+    def wants(self, user: str, total: Resources) -> None:
+        """All that the user has and waits for."""
+        number = self._numbers[user]
+        wish, due = dominant_share(total, self._capacity), self._due[number]
+        if wish != self._wanted[number] and (wish <= due or self._wanted[number] <= due):
+            self._outdated = True
+        self._wanted[number] = wish
+
+    def launched(self, user: str, demand: Resources) -> None:
+        """A task of the user takes this much from now on."""
+        number = self._numbers[user]
+        self._used[number] = plus(self._used[number], demand)
+        self._rank(number)
+
+    def ended(self, user: str, demand: Resources) -> None:
+        """A task of the user has given this much back."""
+        number = self._numbers[user]
+        self._used[number] = minus(self._used[number], demand)
+        self._rank(number)
+
+    def _violation(self, number: int, used: Resources) -> Fraction:
+        return dominant_share(used, self._capacity) - self._due[number]
+
+    def _rank(self, number: int) -> None:
+        violation = self._violation(number, self._used[number])
+        self._ranking.place(number, -((violation.numerator << SHARE_BITS) // violation.denominator))
+
+    def _settle(self) -> None:
+        if self._outdated:
+            self._outdated = False
+            wanted = dict(zip(self._names, self._wanted, strict=True))
+            due = entitlements(self._tree, wanted)
+            for number, user in enumerate(self._names):
+                if due[user] != self._due[number]:
+                    self._due[number] = due[user]
+                    self._rank(number)
+
+    def due(self, user: str) -> Fraction:
+        """The dominant share that the user is entitled to now."""
+        self._settle()
+        return self._due[self._numbers[user]]
+
+    def violation(self, user: str) -> Fraction:
+        """By how much the user's dominant share is above what it is due; below 0 where it is short of it."""
+        self._settle()
+        number = self._numbers[user]
+        return self._violation(number, self._used[number])
+
+    def violators(self) -> Iterator[str]:
+        """The users that have more than they are due, the largest violation first; ties as the tree names them."""
+        self._settle()
+        for number in self._ranking:
+            if self._violation(number, self._used[number]) <= 0:
+                return
+            yield self._names[number]
+
+    def largest_violator(self, losing: Resources | None = None) -> str | None:
+        """Whom to take from first; None where nobody has more than it is due.
+
+        Args:
+            losing: what one of its tasks gives back: a user that would have less than its due without it is passed
+                over. So a user loses only what it was not due, and cannot claim it back.
+        """
+        for user in self.violators():
+            number = self._numbers[user]
+            if losing is None:
+                return user
+            rest = minus(self._used[number], losing)
+            if min(rest) >= 0 and self._violation(number, rest) >= 0:
+                return user
+        return None

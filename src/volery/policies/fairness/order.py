@@ -1,0 +1,74 @@
+"""What every fair order can be asked, and progressive filling by any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Protocol
+
+from volery.policies.fairness.shares import Resources
+
+Accepts = Callable[[str], bool]
+"""Whether a user's next task can be placed; it may place it."""
+
+
+class FairOrder(Protocol):
+    """Who is served next. Nothing is launched here: the owner says what it has launched and what has ended.
+
+    Users that no tree names join it beside the topmost ones, with weight 1, in the order in which they come.
+    """
+
+    def wants(self, user: str, demand: Resources | None) -> None:
+        """What the user's next task asks for; None: nothing waits.
+
+        Raises:
+            ValueError: it has not as many amounts as there are resources, or a negative one.
+        """
+
+    def choose(self, accepts: Accepts | None = None) -> str | None:
+        """The user to serve next among those who want something that is free; None when there is none.
+
+        Args:
+            accepts: asked for each user in turn, best first; one who is refused is passed over this time.
+        """
+
+    def launched(self, user: str, demand: Resources) -> None:
+        """A task of the user takes this much from now on."""
+
+    def ended(self, user: str, demand: Resources) -> None:
+        """A task of the user has given this much back."""
+
+    def share(self, user: str) -> Fraction:
+        """The user's dominant share of the whole capacity."""
+
+    def check(self) -> None:
+        """Raise AssertionError where what is kept from step to step is not what a fresh count gives."""
+
+
+def filling(
+    order: FairOrder, demands: Mapping[str, Resources], tasks: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    """Progressive filling with indivisible tasks: launch for whoever is next until nothing fits.
+
+    Args:
+        order: decides; what it has launched before stays.
+        demands: per user, what each of its tasks takes. Orders whose ties go to who came first see them in this order.
+        tasks: per user, how many wait; None: no end of them.
+
+    Raises:
+        ValueError: when a task takes nothing: there would be no end.
+    """
+    for user, demand in demands.items():
+        if not any(demand):
+            raise ValueError(f"the tasks of {user!r} take nothing; filling would never end")
+    left = dict(tasks) if tasks is not None else None
+    for user, demand in demands.items():
+        order.wants(user, demand if left is None or left.get(user) else None)
+    for user in iter(order.choose, None):
+        assert user is not None
+        order.launched(user, demands[user])
+        if left is not None:
+            left[user] -= 1
+            if not left[user]:
+                order.wants(user, None)
+        yield user

@@ -1,0 +1,124 @@
+"""Who is best at what: the lowest mean of each quantity, and whom the paired differences cannot tell from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from volery.metrics import Distribution, RunSummary, paired_difference
+from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting
+from volery.report.units import digits, duration
+
+RIVALS_MIN = 3
+"""Two architectures need no ranking: their paired differences say it all."""
+SEEDS_MIN = 2
+MESSAGES: Final = "messages"
+
+Quantity = Callable[[RunSummary], float | None]
+
+
+class Best(msgspec.Struct, frozen=True):
+    """The lowest of one quantity in one setting.
+
+    Args:
+        setting: what the labels end with in square brackets; empty where the study has one setting.
+        jobs: "all", "short" or "long".
+        quantity: "median delay", "mean delay", "p99 delay" or "messages per task".
+        unit: "s" or "messages".
+        label: whose mean over the seeds is the lowest.
+        mean: that mean.
+        level: the others that no paired difference shows to be higher, by their means.
+        next: those with the lowest mean that is shown to be higher; empty where there is none.
+        next_mean: that mean; 0 where there is none.
+    """
+
+    setting: str
+    jobs: str
+    quantity: str
+    unit: str
+    label: str
+    mean: float
+    level: tuple[str, ...]
+    next: tuple[str, ...]
+    next_mean: float
+
+
+def _delay(jobs: JobClass, statistic: Callable[[Distribution], float]) -> Quantity:
+    def of(run: RunSummary) -> float | None:
+        found = run if jobs == "all" else run.short if jobs == "short" else run.long
+        return statistic(found.delay_s) if found is not None and found.delay_s.count else None
+
+    return of
+
+
+_STATISTICS: Final[tuple[tuple[str, Callable[[Distribution], float]], ...]] = (
+    ("median delay", lambda delay: delay.p50),
+    ("mean delay", lambda delay: delay.mean),
+    ("p99 delay", lambda delay: delay.p99),
+)
+_QUANTITIES: Final[tuple[tuple[JobClass, str, str, Quantity], ...]] = (
+    *((jobs, name, "s", _delay(jobs, statistic)) for jobs in CLASSES for name, statistic in _STATISTICS),
+    ("all", "messages per task", MESSAGES, lambda run: run.messages_per_task),
+)
+
+
+def best(groups: Sequence[RunGroup]) -> list[Best]:
+    """Rank within each setting that has three architectures or more, and two seeds that all of them share."""
+    found: list[Best] = []
+    for setting, members in by_setting(groups):
+        seeds = set.intersection(*({run.seed for run in group.runs} for group in members))
+        if len(members) < RIVALS_MIN or len(seeds) < SEEDS_MIN:
+            continue
+        for jobs, name, unit, quantity in _QUANTITIES:
+            values = {group.label: _values(group, seeds, quantity) for group in members}
+            ranked = _ranked({label: known for label, known in values.items() if len(known) == len(seeds)})
+            if len(ranked) >= RIVALS_MIN:
+                found.append(_lowest(setting, jobs, name, unit, ranked))
+    return found
+
+
+def _values(group: RunGroup, seeds: set[int], quantity: Quantity) -> list[float]:
+    known = (quantity(run) for run in group.runs if run.seed in seeds)
+    return [value for value in known if value is not None]
+
+
+def _ranked(values: dict[str, list[float]]) -> list[tuple[str, float, list[float]]]:
+    found = [(label, sum(known) / len(known), known) for label, known in values.items()]
+    return sorted(found, key=lambda one: one[1])
+
+
+def _lowest(
+    setting: str, jobs: str, quantity: str, unit: str, ranked: Sequence[tuple[str, float, list[float]]]
+) -> Best:
+    def bare(labels: Sequence[str]) -> tuple[str, ...]:
+        return tuple(label.removesuffix(f" [{setting}]") for label in labels)
+
+    label, mean, values = ranked[0]
+    higher = [(other, its) for other, its, known in ranked[1:] if paired_difference(known, values).is_shown]
+    names = {other for other, _ in higher}
+    level = [other for other, _, _ in ranked[1:] if other not in names]
+    next_mean = higher[0][1] if higher else 0.0
+    following = [other for other, its in higher if its == next_mean]
+    return Best(setting, jobs, quantity, unit, bare([label])[0], mean, bare(level), bare(following), next_mean)
+
+
+def written(value: float, unit: str) -> str:
+    """A ranked quantity with its unit."""
+    return duration(value) if unit == "s" else digits(value)
+
+
+def sentences(ranking: Sequence[Best]) -> Iterator[str]:
+    """The medians and tails of all jobs, in words."""
+    for one in ranking:
+        if one.jobs != "all" or one.quantity not in ("median delay", "p99 delay"):
+            continue
+        where = f" ({one.setting})" if one.setting else ""
+        level = f", not told apart from {_listed(one.level)}" if one.level else ""
+        after = f"; next is {_listed(one.next)}, {written(one.next_mean, one.unit)}" if one.next else ""
+        yield f"The lowest {one.quantity}{where} is that of {one.label}, {written(one.mean, one.unit)}{level}{after}."
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))

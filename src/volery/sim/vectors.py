@@ -1,0 +1,73 @@
+"""Machines of the lab that offer amounts of several resources instead of slots."""
+
+from __future__ import annotations
+
+from volery.core.events import Event, TaskFinished
+from volery.core.model import Address, Amounts, Cluster, Task, Time
+from volery.core.resources import Packing
+from volery.sim.execution import BrokenRule, Door, LabPort
+
+UNCOUNTED = 1 << 62
+"""Idle slots of a machine on which nobody counts slots."""
+
+
+class VectorPort(LabPort):
+    """A port whose machine has amounts free; all but those is checked and recorded by the class that follows in line.
+
+    Attributes:
+        free: what the machine has free, packed.
+        packing, resources: of the cluster.
+    """
+
+    __slots__ = ("_ended", "free")
+    packing: Packing
+    resources: tuple[str, ...]
+
+    def __init__(self, address: Address, door: Door) -> None:
+        super().__init__(address, door)
+        self.free = self.packing.guards
+        self._ended = self.finished
+        self.finished = self._release
+
+    def stand_on(self, machine: int, cluster: Cluster) -> None:
+        """Take the place of a machine, which makes launches possible."""
+        super().stand_on(machine, cluster)
+        self.idle = UNCOUNTED
+        self.free = self.packing.free(cluster.capacities[machine])
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+        """Take what the task asks for until its true duration has passed."""
+        super().launch(task, attempt, waited_us)
+        guards = self.packing.guards
+        left = self.free - self.packing[task.request]
+        if left & guards != guards:
+            asked, free = self._named(task.request), self._named(self.packing.amounts(self.free))
+            raise BrokenRule(
+                f"task {task.id} (job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us: asks "
+                f"for {asked} where {free} are free"
+            )
+        self.free = left
+
+    def _release(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
+        self.free += self.packing[event.task.request]
+        self._ended(owner, event, source, now)
+
+    def deliver(self, event: Event, _: None, now: Time) -> None:
+        """Hand one of the driver's own events over; the end of a killed task is among them."""
+        if type(event) is TaskFinished:
+            self.free += self.packing[event.task.request]
+        super().deliver(event, _, now)
+
+    def _named(self, amounts: Amounts) -> str:
+        return ", ".join(f"{amount} {name}" for name, amount in zip(self.resources, amounts, strict=True))
+
+
+def vector_port_class(slot_port: type[LabPort], cluster: Cluster) -> type[LabPort]:
+    """The ports of one role in a run with capacities: a class of its own, so that runs with slots pay nothing for it.
+
+    Args:
+        slot_port: what would be the ports of this role on a cluster of slots.
+        cluster: with capacities.
+    """
+    content = {"__slots__": (), "packing": Packing(len(cluster.resources)), "resources": cluster.resources}
+    return type("VectorRolePort", (VectorPort, slot_port), content)

@@ -1,0 +1,229 @@
+"""Why a job or a task waited: what the runs of a results folder say of it, if asked to explain themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from volery import architectures
+from volery.core.errors import InputError
+from volery.core.trace import NEVER
+from volery.metrics.why import REASONS, Staleness, staleness
+from volery.study.results import ResultsFolder
+from volery.study.spec import ArchitectureChoice, StudySpec
+
+SECONDS = 1e6
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One decision about a task.
+
+    Args:
+        at_s: when, seconds since the run began.
+        by: who decided.
+        chosen: placed, queued, refused, unsatisfiable or preempted.
+        machine: number, or -1.
+        asked: who had to confirm it, or refused it.
+        view_age_s: how old the view was.
+        passed: scope, reason and number of the units that were passed over.
+        omitted: decisions before this one that were not kept.
+    """
+
+    at_s: float
+    by: str
+    chosen: str
+    machine: int
+    asked: str
+    view_age_s: float
+    passed: tuple[tuple[str, str, int], ...]
+    omitted: int
+
+
+class TaskAnswer(msgspec.Struct, frozen=True):
+    """What happened to one task; times in seconds, None: it did not happen.
+
+    Args:
+        job, place: the task is the one at this place of the job, from 0.
+        submitted_s, started_s, finished_s: since the run began.
+        machine: that it ran on, or -1.
+        steps: the decisions about it.
+    """
+
+    job: int
+    place: int
+    submitted_s: float
+    started_s: float | None
+    finished_s: float | None
+    machine: int
+    steps: tuple[Step, ...]
+
+
+class JobAnswer(msgspec.Struct, frozen=True):
+    """What happened to the tasks of one job.
+
+    Args:
+        job: number.
+        tasks: how many.
+        submitted_s, finished_s: since the run began; the end of its last task.
+        started, waited_s: tasks that have started, and the longest time that one of them waited for it.
+        chosen: how many tasks met each decision at least once.
+        passed: scope, reason and number of the units that were passed over, over all its decisions.
+        slowest: the task that started last, or never.
+    """
+
+    job: int
+    tasks: int
+    submitted_s: float
+    finished_s: float | None
+    started: int
+    waited_s: float
+    chosen: dict[str, int]
+    passed: tuple[tuple[str, str, int], ...]
+    slowest: TaskAnswer
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """What one run says; without a question, how old its views were.
+
+    Args:
+        label, seed: of the run.
+        others: the other runs of the folder that explain themselves.
+        staleness: of the whole run.
+        job, task: the answer to the question.
+    """
+
+    label: str
+    seed: int
+    others: tuple[tuple[str, int], ...]
+    staleness: Staleness | None = None
+    job: JobAnswer | None = None
+    task: TaskAnswer | None = None
+
+
+def explain(path: Path, question: str | None = None, *, label: str | None = None, seed: int | None = None) -> Explained:
+    """Answer from a results folder.
+
+    Args:
+        path: of the folder.
+        question: JOB, or JOB/TASK with the task's place in its job; None: about the views of all schedulers.
+        label, seed: of the run; the first that explains itself.
+
+    Raises:
+        InputError: the folder, run, job or task is not there, or no run explains itself.
+    """
+    folder = ResultsFolder(path)
+    able = [line for line in folder.manifest().runs if folder.columns(line.key, "why")]
+    if not able:
+        raise InputError(str(path), "no run in it explains its decisions; run it with --why (megha does)")
+    chosen = [line for line in able if label in (None, line.label, line.architecture) and seed in (None, line.seed)]
+    if not chosen:
+        known = ", ".join(f"{line.label} with seed {line.seed}" for line in able)
+        raise InputError("--run" if label is not None else "--seed", f"no such run explains itself; these do: {known}")
+    line = chosen[0]
+    others = tuple((other.label, other.seed) for other in able if other is not line)
+    decisions = folder.columns(line.key, "why")
+    if question is None:
+        return Explained(line.label, line.seed, others, staleness=staleness(decisions))
+    job, place = _parsed(question)
+    tasks = folder.columns(line.key, "task")
+    members = np.flatnonzero(tasks["job"] == job)
+    if not len(members):
+        raise InputError(question, f"there is no job {job}; the run has jobs 0 to {int(tasks['job'].max())}")
+    if place is None:
+        return Explained(line.label, line.seed, others, job=_job(job, members, tasks, decisions))
+    if place >= len(members):
+        raise InputError(question, f"job {job} has tasks 0 to {len(members) - 1}")
+    return Explained(line.label, line.seed, others, task=_task(int(members[place]), tasks, decisions))
+
+
+def _parsed(question: str) -> tuple[int, int | None]:
+    job, slash, place = question.partition("/")
+    if not (job.isascii() and job.isdigit() and (not slash or (place.isascii() and place.isdigit()))):
+        raise InputError("JOB", f"{question!r} is not JOB or JOB/TASK, as 14 or 14/3")
+    return int(job), int(place) if slash else None
+
+
+def _seconds(value: int) -> float | None:
+    return None if value == NEVER else value / SECONDS
+
+
+def _passed(decisions: Mapping[str, Any], rows: Any) -> tuple[tuple[str, str, int], ...]:
+    sums = [(scope, reason, int(decisions[f"{scope}_{reason}"][rows].sum())) for scope, reason in REASONS]
+    return tuple((str(scope), str(reason), count) for scope, reason, count in sums if count)
+
+
+def _task(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> TaskAnswer:
+    job = int(tasks["job"][task])
+    first = int(np.searchsorted(tasks["job"], job))
+    low, high = (int(np.searchsorted(decisions["task"], task, side)) for side in ("left", "right"))
+    steps = tuple(
+        Step(
+            int(decisions["time_us"][row]) / SECONDS,
+            str(decisions["by"][row]),
+            str(decisions["chosen"][row]),
+            int(decisions["machine"][row]),
+            str(decisions["asked"][row]),
+            int(decisions["view_age_us"][row]) / SECONDS,
+            _passed(decisions, [row]),
+            int(decisions["dropped"][row]),
+        )
+        for row in range(low, high)
+    )
+    return TaskAnswer(
+        job,
+        task - first,
+        int(tasks["submit_us"][task]) / SECONDS,
+        _seconds(int(tasks["start_us"][task])),
+        _seconds(int(tasks["finish_us"][task])),
+        int(tasks["worker"][task]),
+        steps,
+    )
+
+
+def _job(job: int, members: Any, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> JobAnswer:
+    starts, ends = tasks["start_us"][members], tasks["finish_us"][members]
+    submitted = int(tasks["submit_us"][members[0]])
+    ran = starts != NEVER
+    rows = np.flatnonzero(decisions["job"] == job)
+    chosen = {
+        str(kind): len(np.unique(decisions["task"][rows][decisions["chosen"][rows] == kind]))
+        for kind in np.unique(decisions["chosen"][rows])
+    }
+    never = np.flatnonzero(~ran)
+    slowest = int(members[never[0]] if len(never) else members[np.argmax(starts)])
+    return JobAnswer(
+        job,
+        len(members),
+        submitted / SECONDS,
+        int(ends.max()) / SECONDS if ran.all() else None,
+        int(ran.sum()),
+        (int(starts[ran].max()) - submitted) / SECONDS if ran.any() else 0.0,
+        chosen,
+        _passed(decisions, rows),
+        _task(slowest, tasks, decisions),
+    )
+
+
+def explaining(study: StudySpec) -> StudySpec:
+    """The study with all architectures that can explain their decisions asked to.
+
+    Raises:
+        InputError: none can.
+    """
+    asked = tuple(
+        msgspec.structs.replace(choice, parameters={**choice.parameters, "why": True}) if _can(choice) else choice
+        for choice in study.architectures
+    )
+    if not any(choice.parameters.get("why") for choice in asked):
+        names = ", ".join(sorted({choice.name for choice in asked}))
+        raise InputError("--why", f"{names} cannot explain decisions; of the architectures here megha can")
+    return msgspec.structs.replace(study, architectures=asked)
+
+
+def _can(choice: ArchitectureChoice) -> bool:
+    known = architectures.parameters(architectures.lookup(choice.name))
+    return any(parameter.name == "why" for parameter in known)

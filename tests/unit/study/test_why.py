@@ -1,0 +1,74 @@
+"""`volery why`: answers from a results folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from volery.core.errors import InputError
+from volery.study import compare_spec, run_study
+from volery.study.spec import StudySpec
+from volery.study.why import explain, explaining
+
+
+def study(*architectures: str) -> StudySpec:
+    return compare_spec(architectures, {"trace": "syn:40x20", "workers": 50, "constraints": "sharma2011"}, 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("why")
+    run_study(explaining(study("pigeonc", "megha")), folder=path)
+    return path
+
+
+def test_a_job_is_answered_with_its_last_task(folder: Path) -> None:
+    found = explain(folder, "12")
+    assert found.label == "megha:why=true"
+    job = found.job
+    assert job is not None
+    assert (job.job, job.tasks) == (12, 40)
+    assert job.chosen["placed"] == job.started
+    assert job.slowest.job == 12
+    assert job.slowest.steps[0].at_s >= job.submitted_s == 12.0
+    assert {reason for _, reason, _ in job.passed} >= {"constraint", "busy"}
+
+
+def test_a_task_is_answered_with_every_decision_about_it(folder: Path) -> None:
+    job = explain(folder, "12").job
+    assert job is not None
+    task = explain(folder, f"12/{job.slowest.place}").task
+    assert task == job.slowest
+    if task.started_s is not None:
+        assert task.steps[-1].chosen == "placed"
+        assert task.steps[-1].machine == task.machine
+
+
+def test_without_a_question_the_age_of_the_views_is_told(folder: Path) -> None:
+    found = explain(folder).staleness
+    assert found is not None
+    assert found.placed == sum(placed for _, _, placed, _ in found.rates) > 0
+    assert len(found.rates) == 25, "each of five Global Masters asks each of five Local Masters"
+    assert list(found.view_age_s) == sorted(found.view_age_s)
+
+
+@pytest.mark.parametrize(
+    ("question", "named"), [("20", "jobs 0 to 19"), ("3/40", "tasks 0 to 39"), ("x", "JOB/TASK"), ("3/", "JOB/TASK")]
+)
+def test_what_is_not_there_is_named(folder: Path, question: str, named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        explain(folder, question)
+
+
+def test_a_run_that_does_not_explain_itself_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="megha:why=true with seed 0"):
+        explain(folder, "1", label="pigeonc")
+    run_study(study("megha"), folder=tmp_path)
+    with pytest.raises(InputError, match="--why"):
+        explain(tmp_path, "1")
+
+
+def test_designs_that_cannot_explain_themselves_are_refused_before_any_run() -> None:
+    with pytest.raises(InputError, match="pigeon"):
+        explaining(study("pigeon"))
