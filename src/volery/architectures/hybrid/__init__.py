@@ -214,10 +214,11 @@ def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> 
         soft=sum(1 << k for k in set(config.soft_constraints)),
     )
     roles = Roles(partial(PhoenixScheduler, watch), partial(PhoenixCentral, watch), partial(PhoenixWorker, watch))
-    deployment = build(cluster, config, streams, roles)
+    deployment = build(cluster, msgspec.structs.replace(config, reliable=False), streams, roles)
     schedulers = [f"scheduler/{number}" for number in range(config.schedulers)]
     components = {**deployment.components, watch.monitor: Monitor(watch, schedulers)}
-    return msgspec.structs.replace(deployment, components=components)
+    whole = msgspec.structs.replace(deployment, components=components)
+    return linked(whole, PHOENIX_MESSAGES) if config.reliable else whole
 
 
 REQUEST_US = 1_000
@@ -285,7 +286,7 @@ PHOENIX = msgspec.structs.replace(
     summary="hybrid: Eagle, and where queues are crowded tasks that ask for the scarcest constraint go first",
     source="Thinakaran, Gunasekaran, Sharma, Kandemir, Das: Phoenix, ICDCS 2017, sections III and IV",
     defaults=PhoenixConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
-    messages=PHOENIX_MESSAGES,
+    messages=PHOENIX_MESSAGES | LINK_MESSAGES,
     stages={
         **STAGES,
         Stage.J2: Realisation("PhoenixScheduler._admitted", "full", "soft constraints are negotiated away"),
