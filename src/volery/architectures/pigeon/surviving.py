@@ -227,19 +227,17 @@ class SurvivingMaster(Master, PairedMaster):
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """A worker is idle; its result is passed on, for the worker may crash before it has."""
-        if self.leading:
-            self._end(message.active, source)
+        if self.leading and self._end(message.active, source) and self.usable(source):
+            self._serve(message.active.unit)
 
-    def _end(self, active: Active, node: Address) -> None:
+    def _end(self, active: Active, node: Address) -> bool:
+        """Pass a result on; whether it frees a unit."""
         self._port.send(active.owner, Result(active))
         known = self._active[node].get(active.task)
-        if known is not None and known.attempt == active.attempt:
-            self._let_go(known, node)
-
-    def _let_go(self, active: Active, node: Address) -> None:
+        if known is None or known.attempt != active.attempt:
+            return False
         del self._active[node][active.task], self._owned[active.task]
-        if self.usable(node):
-            self._serve(active.unit)
+        return True
 
     def _serve(self, unit: int) -> None:
         task = self._next(unit) if self._high.length or self._low.length else None
