@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from volery.core.model import Amounts, Cluster
+from volery.core.model import Amounts, Cluster, TaskId
 from volery.core.trace import Trace
 
 GB_MB = 1024
@@ -42,14 +42,18 @@ def nearest_miss(cluster: Cluster, constraints: int, request: Amounts) -> str:
     return f"needs {needs}; {_meeting('the nearest machine', constraints)} has {has}"
 
 
-def misses(trace: Trace, cluster: Cluster) -> Iterator[tuple[int, str]]:
-    """The first task of each kind that no machine can run, and why."""
-    masks = trace.constraints or [0] * trace.task_count
-    asked = [trace.requests[k] for k in trace.request] if trace.request else [()] * trace.task_count
-    first: dict[tuple[int, Amounts], int] = {}
-    for task, kind in enumerate(zip(masks, asked, strict=True)):
-        first.setdefault(kind, task)
-    for (mask, request), task in first.items():
+def misses(trace: Trace, cluster: Cluster, tasks: Iterable[TaskId]) -> Iterator[tuple[TaskId, str]]:
+    """Of these tasks, the first of each kind that no machine can run, and why; the tasks of a run that never started.
+
+    Each kind is held against every machine: let the caller stop after a few.
+    """
+    seen: set[tuple[int, Amounts]] = set()
+    for task in tasks:
+        mask = trace.constraints[task] if trace.constraints else 0
+        request = trace.requests[trace.request[task]] if trace.request else ()
+        if (mask, request) in seen:
+            continue
+        seen.add((mask, request))
         problem = nearest_miss(cluster, mask, request)
         if problem:
             yield task, problem

@@ -6,7 +6,7 @@ from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, to
 from volery.metrics.difference import ComparedMeans, Difference, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
-from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation
+from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "summarise",
     "total_load",
     "utilisation",
+    "utilisation_by_resource",
 ]
