@@ -44,6 +44,7 @@ def _described(entry: Architecture) -> dict[str, Any]:
         "source": entry.source,
         "hops": entry.hops,
         "tolerates": sorted(entry.tolerates),
+        "bearing": dict(entry.bearing),
         "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
         "stages": {
             stage.value: {"method": found.method, "extent": found.extent, "how": found.how}
@@ -76,6 +77,8 @@ def _print_one(entry: Architecture) -> None:
     console.print(Text(f"source:    {entry.source}"))
     console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
     console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+    if entry.bearing:
+        console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
     table = Table("parameter", "values", "default", "meaning")
     for parameter in architectures.parameters(entry):
         default = "none" if parameter.default is None else str(parameter.default)

@@ -108,8 +108,8 @@ def _read(path: Path) -> Scenario:
 def _one(scenario: Scenario, as_json: bool) -> None:
     from volery.architectures import lookup
 
-    verdict = _judge(scenario.architecture, scenario.seed, scenario)
     lookup(scenario.architecture)
+    verdict = _judge(scenario.architecture, scenario.seed, scenario)
     if as_json:
         print_json(msgspec.to_builtins(verdict))
     else:
