@@ -231,7 +231,7 @@ class GlobalMaster(Component):
 
     def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
         for partition, vector in freed:
-            if self._queue.length:
+            if self._queued():
                 self._offer(partition, positions(vector))
 
     def _learn(self, update: Update, source: Address) -> list[tuple[int, int]]:
