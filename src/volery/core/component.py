@@ -78,7 +78,7 @@ class Deployment(msgspec.Struct, frozen=True):
             a hop costs other than the network's default, for example node > LM 0.
         rebuild: (address, incarnation) -> a component that takes the place of one that has crashed, its volatile
             state gone and its stream that of (seed, address, incarnation); None where the design bears no crash.
-        watches: pairs of addresses that are told PeerLost and PeerBack of each other; see docs/decisions/0009.
+        watches: pairs of addresses that are told PeerLost and PeerBack of each other; see docs/decisions/0010.
         detection_us: within this time the driver tells both of them.
     """
 

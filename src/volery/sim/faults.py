@@ -1,7 +1,7 @@
 """What goes wrong in the lab: messages, links, components and machines, by a plan that the kernel applies.
 
 A plan is plain data (`msgspec.toml` and `msgspec.json` read and write it) and names everything by address. It says what
-happens, never what a component knows: who is told of a lost peer, and when, is the detector's (`docs/decisions/0009`).
+happens, never what a component knows: who is told of a lost peer, and when, is the detector's (`docs/decisions/0010`).
 """
 
 from __future__ import annotations
