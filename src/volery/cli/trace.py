@@ -29,7 +29,7 @@ RepairChoice = Annotated[
 @trace_app.command("describe")
 def describe_trace(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|SPEC", help="A .tr file (plain or .gz), or syn:/poisson:/mix:...")
+        str, typer.Argument(metavar="FILE|SPEC", help="A trace of any known format, or syn:/poisson:/mix:...")
     ],
     workers: Annotated[int, typer.Option(help="Workers that the load is taken over.")] = 10_000,
     cutoff: Annotated[
@@ -52,7 +52,9 @@ def describe_trace(
     from volery.workload.picture import draw_load_curve
 
     cluster = load_cluster(workers, constraints=constraints, machines=machines, seed=seed)
-    trace, reading = load_workload(source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs)
+    trace, reading = load_workload(
+        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, workflows=True
+    )
     described = describe(trace, workers, cutoff, reading)
     use = describe_constraints(constrain(trace, constraints, seed), cluster)
     if picture is not None:
@@ -142,7 +144,8 @@ def _print_diagnosis(found: Diagnosis) -> None:
     for one in found.findings:
         answer = f"chosen: {one.chosen}" if one.chosen else f"choose --repair {one.rule}={'|'.join(one.actions)}"
         typer.echo(f"{one.rule}: {one.meaning}: {one.rows:,}; {answer}")
-        typer.echo(f"  first: {', '.join(one.first)}")
+        head, *more = one.first
+        typer.echo(f"  first: {', '.join([head, *(place.rpartition(':')[2] for place in more)])}")
     if never := [name for name, rows in found.unknown.items() if rows == found.rows]:
         typer.echo(f"unknown: {', '.join(never)}")
     for name, rows in found.unknown.items():
@@ -223,7 +226,8 @@ def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("tasks of zero duration", odd.zero_durations),
         ("means that disagree with the durations", odd.wrong_means),
         ("rows not in order of arrival (sorted)", odd.unsorted_rows),
-        ("blank lines (passed over)", odd.blank_lines),
+        ("lines without a word, or of what cannot be run", odd.blank_lines),
+        ("tasks that wait for others (not heeded)", odd.dependent_tasks),
     ]
     rows = [(name, f"{count:,}") for name, count in counts if count]
     if odd.first_arrival_s:

@@ -16,7 +16,7 @@ from volery.workload.graph import Broken
 from volery.workload.rules import ROW_RULES, Mask, nulled
 from volery.workload.table import BATCH_ROWS, SCHEMA
 
-BUCKET_ROWS: Final = 8 * BATCH_ROWS
+BUCKET_ROWS: Final = 4 * BATCH_ROWS
 SAMPLES: Final = 64
 """Per batch, of the times of submission."""
 CLOCKS: Final = ("submit_us", "start_us", "end_us")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from volery.workload.doctor import Diagnosis, examine
 from volery.workload.rules import RULES, choices
 from volery.workload.table import Manifest, TaskRow, batches, read_manifest, read_table, rows_of, table_output
 
+TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 S = 1_000_000
 Rows = list[TaskRow]
 
@@ -224,3 +226,29 @@ def test_a_wrong_source_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_wrong_repairs_are_refused(words: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         choices(words)
+
+
+SAMPLES: list[tuple[str, dict[str, int], dict[str, int]]] = [
+    ("gwf/askalon_workload_ee.gwf.gz", {"zero-runtime": 643, "unsorted": 9_398, "clock-origin": 1}, {}),
+    ("gwf/opendc_test_trace.gwf", {"zero-runtime": 7, "unsorted": 16, "clock-origin": 1}, {}),
+    ("wta/shell/tasks.parquet", {"unsorted": 430}, {"start_us": 10_208}),
+    ("wta/spec_trace_1", {}, {"start_us": 14_630}),
+    ("swf/SDSC-SP2-1998_first5000lines.swf.gz", {}, {"runtime_us": 355, "end_us": 355}),
+    ("swf/NASA-iPSC-1993-3.1-cln.swf.gz", {"zero-runtime": 173}, {"start_us": 18_239, "estimate_us": 18_239}),
+    ("alibaba2017/batch_task.csv.gz",
+     {"end-before-start": 209, "zero-runtime": 64, "unsorted": 5_214, "clock-origin": 1}, {"cpu_milli": 9_017}),
+    ("philly/philly_pollux.csv.gz", {"unsorted": 44_878, "clock-origin": 1}, {}),
+    ("google2019/borg_traces_slice.csv", {"duplicate": 2, "unsorted": 42, "clock-origin": 1}, {}),
+    ("alibaba_gpu/openb_pod_list_default.csv.gz", {}, {"start_us": 897}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "defects", "unknown"), SAMPLES)
+def test_the_known_quirks_of_the_samples_are_named(name: str, defects: dict[str, int], unknown: dict[str, int]) -> None:
+    """../shared/traces/README.md and stats.md: zero runtimes, no order, runtimes of -1, no clock from 0."""
+    path = TRACES / name
+    if not path.exists():
+        pytest.skip("the public traces are not beside this repository")
+    found = examine(path)
+    assert {one.rule: one.rows for one in found.findings} == defects
+    assert unknown.items() <= found.unknown.items()

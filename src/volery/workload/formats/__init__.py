@@ -36,15 +36,23 @@ def format_of(path: Path, name: str | None = None) -> Format:
             if one.name == name:
                 return one
         raise InputError("--format", f"{name!r} is no format{suggestion(name, [one.name for one in FORMATS])}")
-    head = head_of(path)
-    for one in FORMATS:
-        if one.fits(head):
-            return one
+    if (found := fitting(path)) is not None:
+        return found
     titles = ", ".join(one.title for one in FORMATS)
     raise InputError(
         f"{path}:1",
         f"is not the first line of a known table ({titles}); keep it as published, or name it with --format",
     )
+
+
+def fitting(path: Path) -> Format | None:
+    """The first format that the content fits.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    head = head_of(path)
+    return next((one for one in FORMATS if one.fits(head)), None)
 
 
 def read_source(path: Path, form: Format, noticed: Noticed) -> Iterator[pa.RecordBatch]:

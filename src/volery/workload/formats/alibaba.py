@@ -63,7 +63,7 @@ def _rows_2017(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 instances=count(row["number_of_instances"]) if row["number_of_instances"] else None,
                 cpu_milli=amount(row[V2017[6]], CORE),
                 memory_share=amount(row[V2017[7]]),
-                status=STATUS.get(row["status"]),
+                status=STATUS[row["status"]] if row["status"] else None,
                 line=number,
             )
         noticed["rows that ask for nothing"] += made.cpu_milli is None
@@ -110,7 +110,7 @@ def _rows_2018(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 cpu_milli=amount(row["plan_cpu"], CORE),
                 memory_share=amount(row["plan_mem"], 0.01),
                 parents=None if graph is None else graph[1],
-                status=STATUS.get(row["status"]),
+                status=STATUS[row["status"]] if row["status"] else None,
                 line=number,
             )
         yield made
