@@ -48,6 +48,7 @@ def _described(entry: Architecture) -> dict[str, Any]:
         "source": entry.source,
         "hops": entry.hops,
         "tolerates": sorted(entry.tolerates),
+        "bearing": dict(entry.bearing),
         "vectors": entry.vectors,
         "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
         "stages": {
@@ -81,6 +82,8 @@ def _print_one(entry: Architecture) -> None:
     console.print(Text(f"source:    {entry.source}"))
     console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
     console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+    if entry.bearing:
+        console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
     console.print(Text(f"places:    {PLACES[entry.vectors]}"))
     table = Table("parameter", "values", "default", "meaning")
     for parameter in architectures.parameters(entry):

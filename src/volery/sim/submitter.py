@@ -39,6 +39,14 @@ class Submitter:
     def _submit_again(self, job: JobId, _: None, _now: Time) -> None:
         self.submit(job)
 
+    def resubmit(self, entry: Address) -> None:
+        """Submit all that is not done to an entry that has begun anew: it knows no job any more."""
+        answered = self._kernel.records.answered_us
+        self._kernel.enter(0)
+        for job in range(self._next):
+            if answered[job] == NEVER and self._entry(job) == entry:
+                self.submit(job)
+
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay."""
         lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry(job))

@@ -45,7 +45,7 @@ ROUNDING: Final = 1e-9
 """Relative slack of the relations that allow equality: the same number, reached by two sums, is equal."""
 
 
-class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A measured quantity of a claim.
 
     Args:
@@ -64,7 +64,7 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (self.of,) if isinstance(self.of, str) else self.of
 
 
-class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a paper says, as a test.
 
     Args:

@@ -34,7 +34,7 @@ TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
 
 
-class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Machines and what they satisfy.
 
     Args:
@@ -51,7 +51,7 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine_count: AtLeastOne | None = None
 
 
-class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A trace on a cluster; what is not said here is as in `volery.study.spec.Setting`.
 
     Args:
@@ -74,7 +74,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capacity: str = ""
 
 
-class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What messages and work cost in every run of an experiment, as in `volery.study.spec.Setting`."""
 
     delay_us: AtLeastZero = 500
@@ -83,7 +83,7 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: dict[str, HostCosts] = {}
 
 
-class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The cheap variant: only the first jobs, seeds and populations."""
 
     jobs: AtLeastOne
