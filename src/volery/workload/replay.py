@@ -132,10 +132,13 @@ def _rows(batch: pa.RecordBatch, resources: tuple[str, ...], passed: Passed) -> 
     columns = zip(asked, *(batch.column(name).to_pylist() for name in names), strict=True)
     for request, job, submit_us, runtime_us, estimate_us, instances, status, user in columns:
         unknown = job is None or submit_us is None or runtime_us is None or instances is None or None in request
-        if unknown or submit_us < 0 or runtime_us < 0 or status not in (None, "finished"):
+        if unknown or submit_us < 0 or runtime_us < 0 or instances < 1 or status not in (None, "finished"):
             passed.rows += 1
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
+        if not all(0 <= value <= AMOUNT_MAX for value in request):
+            passed.rows += 1
+            continue
         units = tuple(
             max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(resources, request, strict=True)
         )  # nothing that runs takes no processor and no memory
@@ -153,9 +156,6 @@ def _trace(path: Path, form: Format, jobs: dict[tuple[str, int], list[_Row]], re
         estimate_us.append(round(sum(row.estimate_us * row.instances for row in rows) / (first[-1] - first[-2])))
     if len(number) > REQUESTS_MAX:
         raise InputError(str(path), f"has more than {REQUESTS_MAX} distinct requests; read fewer jobs")
-    largest = max((max(request, default=0) for request in number), default=0)
-    if largest > AMOUNT_MAX:
-        raise InputError(str(path), f"has a request of {largest} units; at most {AMOUNT_MAX} can be counted")
     begin = min(arrival_us for _, arrival_us in jobs)
     name = trace_name(path)
     for suffix in SUFFIXES:

@@ -43,12 +43,17 @@ KINDS_2011: Final = {
 KINDS_2019: Final = (
     "submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"
 )  # fmt: skip
+AFTER_TRACE: Final = str((1 << 63) - 1)
+"""The time of what happened later than the trace."""
 RELATIONS: Final = ("=", "!=", "<", ">", "<=", ">=", " present", " absent")
 _CPUS, _MEMORY = re.compile(r"'cpus': ([0-9.e+-]+)"), re.compile(r"'memory': ([0-9.e+-]+)")
 
 
 def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Noticed) -> Iterator[Event]:
     for number, row in table_rows(path, names):
+        if row["time"] == AFTER_TRACE:
+            noticed["events after the trace ends, passed over"] += 1
+            continue
         with place(path, number, title):
             noticed["events that were not recorded but inferred"] += bool(row["missing"])
             apart = row.get("different_machine") == "1"
@@ -154,6 +159,9 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
         with place(path, number, "Google 2019 instance_events"):
             said = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
             noticed["events that were not recorded but inferred"] += bool(said.missing_type)
+            if str(said.time) == AFTER_TRACE:
+                noticed["events after the trace ends, passed over"] += 1
+                continue
             request = said.resource_request or Resources()
             row = TaskRow(
                 job=str(said.collection_id),
@@ -163,6 +171,8 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
                 constraints=None if said.constraint is None else [_condition(one) for one in said.constraint],
                 line=number,
             )
+            if said.type < 0:
+                raise ValueError(f"{said.type} is no type of event")
             event = Event(microseconds(str(said.time), 1), KINDS_2019[said.type], row)
         yield event
 

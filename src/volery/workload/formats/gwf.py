@@ -10,10 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from volery.workload.formats.source import Format, Head, Noticed, known, microseconds, place, table_rows
+from volery.workload.formats.source import Format, Head, Noticed, amount, known, microseconds, place, table_rows
 from volery.workload.table import TaskRow
 
 HEADER: Final = frozenset({"WorkflowID", "JobID", "SubmitTime", "RunTime", "NProcs", "ReqNProcs", "Dependencies"})
+
+
+def _processors(text: str) -> float | None:
+    """None where it is not above 0: unknown."""
+    return None if float(text) <= 0 else amount(text)
 
 
 def read(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -25,7 +30,7 @@ def read(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     bare = 0
     for number, row in table_rows(path, sorted(HEADER), header=HEADER):
         with place(path, number, "GWF"):
-            processors = float(row["ReqNProcs"]) if float(row["ReqNProcs"]) > 0 else float(row["NProcs"])
+            processors = _processors(row["ReqNProcs"]) or _processors(row["NProcs"])
             parents = row["Dependencies"].split()
             bare += not parents
             made = TaskRow(
@@ -33,7 +38,7 @@ def read(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 task=known(row["JobID"]),
                 submit_us=microseconds(row["SubmitTime"]),
                 runtime_us=microseconds(row["RunTime"]),
-                cpu_milli=processors * 1000 if processors > 0 else None,
+                cpu_milli=None if processors is None else processors * 1000,
                 parents=[] if parents == ["-1"] else parents,
                 line=number,
             )

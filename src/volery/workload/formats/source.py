@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,7 +21,10 @@ from volery.workload.tr import SECONDS_MAX
 
 HEAD_LINES: Final = 50
 HEAD_LINE_BYTES: Final = 1 << 20
+QUOTED_LINES_MAX: Final = 1000
+"""A quoted field that goes on for longer has lost its end."""
 INSTANCES_MAX: Final = 10_000_000
+AMOUNT_END: Final = 1e15
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
@@ -109,8 +113,11 @@ def head_of(path: Path) -> Head:
 
 
 def fields(line: str, separator: str = ",") -> list[str]:
-    """The fields of a line, without blanks around them."""
-    return [word.strip() for word in next(csv.reader([line], delimiter=separator))]
+    """The fields of a line, without blanks around them; one field where it is no row of a table at all."""
+    try:
+        return [word.strip() for word in next(csv.reader([line], delimiter=separator))]
+    except csv.Error:
+        return [line]
 
 
 @contextmanager
@@ -122,7 +129,7 @@ def place(path: Path, number: int, title: str) -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, OverflowError, IndexError, KeyError) as error:
+    except (ValueError, OverflowError, IndexError, KeyError, msgspec.MsgspecError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}:{number}", f"is no row of {title}: {error}; mend or delete the row") from None
@@ -145,9 +152,11 @@ def table_rows(
     text, began, number, first_row = "", 0, 0, True
     for number, line in numbered_lines(path):
         text, began = text + line.decode("utf-8", "replace").rstrip("\r\n"), began or number
-        if text.count('"') % 2:
+        if text.count('"') % 2 and number - began < QUOTED_LINES_MAX:
             text += " "
             continue
+        if text.count('"') % 2:
+            break
         whole, first, text, began = text, began, "", 0
         if not whole.strip():
             continue
@@ -163,7 +172,7 @@ def table_rows(
             )
         yield first, dict(zip(names, words, strict=True))
     if text:
-        raise InputError(f"{path}:{number}", "a quoted field that begins here has no end; mend the row")
+        raise InputError(f"{path}:{began}", "a quoted field that begins here has no end; mend the row")
 
 
 def microseconds(text: str | float, unit: float = SECOND) -> int:
@@ -202,7 +211,7 @@ def amount(text: str, scale: float = 1.0) -> float | None:
     if not text:
         return None
     value = float(text) * scale
-    if not 0 <= value < 1e15:
+    if not 0 <= value < AMOUNT_END:
         raise ValueError(f"{text!r} is no amount from 0")
     return value
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from volery.core.model import SECOND
 from volery.workload.files import numbered_lines
-from volery.workload.formats.source import Format, Head, Noticed, microseconds, place
+from volery.workload.formats.source import AMOUNT_END, Format, Head, Noticed, microseconds, place
 from volery.workload.table import TaskRow
 
 FIELDS: Final = 18
@@ -36,6 +36,8 @@ def _numbers(words: list[str]) -> bool:
 
 def _positive(text: str) -> float | None:
     value = float(text)
+    if not abs(value) < AMOUNT_END:
+        raise ValueError(f"{text!r} is no amount")
     return value if value > 0 else None
 
 

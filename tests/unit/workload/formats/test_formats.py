@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -38,7 +39,7 @@ TEXTS: dict[str, str] = {
     "alibaba-gpu": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,"
     "scheduled_time\np-0,12000,16384,1,460,,LS,Succeeded,0,40,10\np-1,2000,512,0,0,T4|P100,LS,Pending,5,90,\n",
     "google-2011": "0,,1,1,,0,ua,3,9,0.5,0.25,0.125,1\n4,,1,1,77,1,ua,3,9,0.5,0.25,0.125,1\n9,,1,1,77,4,ua,3,9,,,,\n"
-    "9,2,1,2,77,1,ub,3,9,,,,\n",
+    "9,2,1,2,77,1,ub,3,9,,,,\n9223372036854775807,,1,2,77,4,ub,3,9,,,,\n",
     "google-2011-jobs": "0,,3,0,u=,3,n=,l=\n5,,3,1,u=,3,n=,l=\n7,,3,5,u=,3,n=,l=\n",
     "google-2011-reduced": "0;12;0;user;2;10;5000000;-1;0.5;0.25\n",
     "google-2019-usage": USAGE + "0,44,1,\"{'cpus': 0.5, 'memory': None}\",[],1000000,3000000,u,\"[0.1\n 0.2]\"\n"
@@ -226,6 +227,12 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
         ("alibaba-2017", "7,1,3,", "7,1,0,", "source:1: is no row of Alibaba v2017 .*'0' is no number of instances"),
         ("alibaba-2018", "10,12,50", "10,12,-50", "source:1: is no row of Alibaba v2018 .*'-50' is no amount"),
         ("google-2011", "4,,1,1,77,1", "4,,1,1,77,9", "source:2: is no row of Google 2011 task_events: '9'"),
+        (
+            "google-2019",
+            '{"time":7',
+            '{"time":}',
+            "source:2: is no row of Google 2019 instance_events: JSON is malformed",
+        ),
         ("google-2019", '"type":3', '"type":33', "source:2: is no row of Google 2019 instance_events: tuple index"),
         ("philly", '"jobid": "a1", ', "", r"source: is no log of Philly's jobs: .*jobid"),
         ("wfcommons", '"name": "blast", ', "", "source: is no WfCommons document: .*name"),
@@ -298,3 +305,26 @@ def test_the_samples_load_with_their_quirks(name: str, form: str, rows: int, qui
     assert found.name == form
     assert sum(batch.num_rows for batch in read_source(path, found, noticed)) == rows
     assert {quirk: noticed[quirk] for quirk in quirks} == quirks
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_whatever_is_wrong_is_the_users_to_mend(tmp_path: Path, name: str) -> None:
+    """Files with a few bytes changed are read, or refused with a place; nothing else happens."""
+    refused = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        text = list(TEXTS[name])
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(text))
+            text[at : at + rng.randrange(3)] = rng.choice(
+                ["", "-", "9" * 20, '"', ",", "nan", "\n", "1e400", "\0", "x"]
+            )
+        path = tmp_path / "source"
+        path.write_text("".join(text))
+        try:
+            rows_in(path, name)
+            format_of(path)
+        except InputError as error:
+            refused += 1
+            assert error.place.startswith(str(path))
+    assert refused > 0
