@@ -7,7 +7,7 @@ import json
 import os
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,17 @@ import pytest
 from volery.core.errors import InputError
 from volery.workload.formats import FORMATS, format_of, read_source
 from volery.workload.formats.source import Noticed
-from volery.workload.table import Manifest, TaskRow, is_table, read_manifest, read_table, rows_of, table_output
+from volery.workload.table import (
+    BATCH_ROWS,
+    Manifest,
+    TaskRow,
+    batches,
+    is_table,
+    read_manifest,
+    read_table,
+    rows_of,
+    table_output,
+)
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[5] / "shared" / "traces"))
 S = 1_000_000
@@ -208,6 +218,25 @@ def test_the_canonical_table_holds_every_row_of_every_reader(tmp_path: Path, nam
     assert format_of(table).name == "table"
     assert rows_in(table) == ROWS[name]
     assert read_manifest(table) == manifest()
+
+
+def test_rows_are_taken_a_batch_at_a_time(tmp_path: Path) -> None:
+    """So that memory holds a batch, however long the file is."""
+    taken = 0
+
+    def rows() -> Iterator[TaskRow]:
+        nonlocal taken
+        for taken in range(1, BATCH_ROWS + 3):
+            yield TaskRow(line=taken)
+
+    parts = batches(rows())
+    assert next(parts).num_rows == taken == BATCH_ROWS
+    assert next(parts).num_rows == 2
+    with table_output(tmp_path / "t.parquet") as output:
+        for batch in batches(rows()):
+            output.add(batch)
+        output.finish(manifest())
+    assert pq.ParquetFile(tmp_path / "t.parquet").num_row_groups == 2
 
 
 def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
