@@ -7,6 +7,7 @@ stream that it was given, so that the same object runs in the lab and live, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import msgspec
@@ -73,12 +74,24 @@ class Deployment(msgspec.Struct, frozen=True):
         entry: the address to which a job is submitted.
         delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself says that
             a hop costs other than the network's default, for example node > LM 0.
+        entry_of_user: where the jobs of some users go instead, by name; see `entry_for`.
+        due: by name, the dominant share below which no user ever loses a running task to another; nothing where tasks
+            are never preempted.
+        keeps_progress: whether a preempted task goes on where it was when its next attempt starts (the lab alone can do
+            that); otherwise it starts from zero.
     """
 
     components: Mapping[Address, Component]
     machines: Mapping[Address, int]
     entry: Callable[[JobId], Address]
     delays: Mapping[tuple[str, str], Time] = {}
+    entry_of_user: Mapping[str, Address] = {}
+    due: Mapping[str, Fraction] = {}
+    keeps_progress: bool = False
+
+    def entry_for(self, job: JobId, user: str) -> Address:
+        """The address to which a job of a user is submitted."""
+        return self.entry_of_user.get(user) or self.entry(job)
 
 
 class Architecture(msgspec.Struct, frozen=True):

@@ -81,6 +81,8 @@ class Kernel:
         self.network = network
         self.options = options
         self.records = Records(trace)
+        self._keeps = deployment.keeps_progress
+        self.left_us = trace.duration_us[:] if self._keeps else trace.duration_us
         self.now: Time = 0
         self.path = 0
         self.times: list[Time] = []
@@ -102,7 +104,7 @@ class Kernel:
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults()
-        self.submitter = Submitter(self, deployment.entry)
+        self.submitter = Submitter(self, deployment.entry_for)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         self._host_costs = {role: costs for costs in options.hosts.values() for role in costs.roles}
         shared = [(costs.roles, Host(self, costs)) for costs in options.hosts.values() if not costs.each]
@@ -370,6 +372,9 @@ class Kernel:
         before = LostAttempt(
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )
+        if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
+            before = msgspec.structs.replace(before, kept_us=at - before.start_us)
+            self.left_us[number] -= before.kept_us
         if (number, before.attempt) not in records.killed or attempt <= before.attempt:
             raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
         records.lost.append(before)
@@ -384,7 +389,7 @@ class Kernel:
         records.killed[task, attempt] = self.now
         due = records.finish_us[task]
         records.finish_us[task] = NEVER
-        event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task)
+        event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
         self._killed.add((port.address, task, attempt))
 
         self.schedule(self.now, self._end_killed, port, event)

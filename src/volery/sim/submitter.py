@@ -19,7 +19,7 @@ FAR: Time = 1 << 62
 class Submitter:
     """The lab's submitter: sends jobs in on time, hears the answers, and tries again when it is told to."""
 
-    def __init__(self, kernel: Kernel, entry: Callable[[JobId], Address]) -> None:
+    def __init__(self, kernel: Kernel, entry: Callable[[JobId, str], Address]) -> None:
         self._kernel = kernel
         self._entry = entry
         self._next = 0
@@ -41,8 +41,10 @@ class Submitter:
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay."""
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
-        for message in self._kernel.trace.submission(job):
+        trace = self._kernel.trace
+        entry = self._entry(job, trace.user[job] if trace.user else "")
+        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(entry)
+        for message in trace.submission(job):
             lane.sent.append((receiver, handlers, message, SUBMITTER))
             self.message_count += 1
 
