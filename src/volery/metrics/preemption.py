@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from volery.core.events import Preemption
 from volery.core.model import SECOND, Cluster, TaskId, Time
 from volery.core.records import Records
 from volery.core.trace import NEVER
@@ -37,8 +38,7 @@ class PreemptionSummary(msgspec.Struct, frozen=True):
         wasted_s: how long they had run in vain, in task seconds.
         wasted_fraction: resource time in vain / resource time in use, of the resource of which that is most (0 to 1).
         losses: by loser and winner, the largest waste first.
-        circle: users who have taken from each other, directly or in a circle of several: while nobody's demand changes,
-            that is a waste for nothing.
+        taken_back: by how many of them a place went back to a user who had lost it before.
         shares: per user, the dominant share of the cluster that it had on average from first submit to last finish.
     """
 
@@ -46,7 +46,7 @@ class PreemptionSummary(msgspec.Struct, frozen=True):
     wasted_s: float
     wasted_fraction: float
     losses: tuple[Loss, ...]
-    circle: tuple[str, ...]
+    taken_back: int
     shares: dict[str, float]
 
 
@@ -65,7 +65,7 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
         sum(loss.wasted_s for loss in losses),
         max(vain / amount if amount else 0.0 for vain, amount in zip(wasted, used, strict=True)),
         losses,
-        circle([(loss.loser, loss.winner) for loss in losses]),
+        len(taken_back(records.preemptions, stays.users)),
         user_shares(records, cluster, begin, end),
     )
 
@@ -80,15 +80,21 @@ def user_shares(records: Records, cluster: Cluster, begin_us: Time, end_us: Time
     return found
 
 
-def circle(pairs: Collection[tuple[str, str]]) -> tuple[str, ...]:
-    """Who stands in a circle of losers and winners, or between two; nobody where every loss has a last winner."""
-    left = set(pairs)
-    while True:
-        losers, winners = {loser for loser, _ in left}, {winner for _, winner in left}
-        kept = {(loser, winner) for loser, winner in left if loser in winners and winner in losers}
-        if kept == left:
-            return tuple(sorted(losers))
-        left = kept
+def taken_back(preemptions: Sequence[Preemption], user_of_task: Sequence[str]) -> list[tuple[str, str]]:
+    """Winner and loser of each preemption by which a place went back to a user who had lost it before.
+
+    A place is followed from a preempted task to the task that ran there instead, and on when that is preempted. While
+    nobody's demand changes, such a circle would be a waste for nothing.
+    """
+    losers_of: dict[TaskId, frozenset[str]] = {}
+    found = []
+    for one in preemptions:
+        loser, winner = user_of_task[one.task], user_of_task[one.beneficiary]
+        before = losers_of.pop(one.task, frozenset())
+        if winner in before:
+            found.append((winner, loser))
+        losers_of[one.beneficiary] = losers_of.get(one.beneficiary, frozenset()) | before | {loser}
+    return found
 
 
 class _Stays:

@@ -15,7 +15,7 @@ from volery.report import best, plots
 from volery.report.elements import Row, code, definitions, escaped, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, read_results
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
-from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, circle_notes, preemption_rows
+from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
@@ -328,7 +328,7 @@ def _preemption_table(groups: Sequence[RunGroup]) -> str:
     if not rows:
         return ""
     found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
-    return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *circle_notes(groups)]))
+    return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
 
 
 def _counter_table(groups: Sequence[RunGroup]) -> str:

@@ -35,11 +35,11 @@ def preemption_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
     return rows
 
 
-def circle_notes(groups: Sequence[RunGroup]) -> list[str]:
-    """A warning for each group in which users have taken from each other."""
+def return_notes(groups: Sequence[RunGroup]) -> list[str]:
+    """A warning for each group in which places went back to users who had lost them."""
     told = []
     for group in groups:
-        users = sorted({user for run in group.runs if run.preemption is not None for user in run.preemption.circle})
-        if users:
-            told.append(f"{group.label}: {', '.join(users)} took from each other; see docs/reference/fairness.md.")
+        count = sum(run.preemption.taken_back for run in group.runs if run.preemption is not None)
+        if count:
+            told.append(f"{group.label}: {count} places went back to users who had lost them before.")
     return told

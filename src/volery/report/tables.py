@@ -15,7 +15,7 @@ from rich.text import Text
 from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, group_runs
-from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, circle_notes, preemption_rows
+from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
@@ -55,7 +55,7 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
         told.append(NOTE)
     if lost := preemption_rows(groups):
         parts += ["", _loss_table(lost, width)]
-        told += [PREEMPTION_NOTE, *circle_notes(groups)]
+        told += [PREEMPTION_NOTE, *return_notes(groups)]
     parts += ["", *(Text(note, style="dim") for note in told)]
     for setting, ranking in itertools.groupby(best(groups), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]

@@ -162,6 +162,7 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
             repartition=config.repartition,
             rescheduling=config.rescheduling,
             sharing=sharing,
+            spared_us=round(config.heartbeat_s * 1_000_000),
         )
     for lm in range(config.lms):
         components[f"lm/{lm}"] = FairLocalMaster(

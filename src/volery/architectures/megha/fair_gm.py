@@ -27,7 +27,7 @@ from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
-from volery.core.events import Cancel, MoreTasks, Submit
+from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.resources import SLOT
 from volery.policies.vectorqueue import Kind
@@ -36,6 +36,9 @@ SEARCH_MAX: Final = 512
 """Tasks of a violator that are looked at for one request, the youngest first."""
 KINDS_MAX: Final = 32
 """Kinds of waiting tasks of one user for which victims are sought."""
+
+
+SPARED: Final = "spared"
 
 
 class Held(NamedTuple):
@@ -54,11 +57,12 @@ class FairGlobalMaster(VectorGlobalMaster):
         gm, layout, match, batch_max, eager_retry, queue_max, stream, repartition, rescheduling: see
             `VectorGlobalMaster`.
         sharing: of the cluster.
+        spared_us: a user whose GM has refused to give up a task is not asked again for so long.
     """
 
     __slots__ = (
         "_attempts", "_claims", "_doubtful", "_held", "_hopeless", "_ledger", "_names", "_prey", "_running", "_sharing",
-        "_spared", "_told", "_user_lines", "_user_of_job", "_yielded", "_yields",
+        "_spared", "_spared_us", "_told", "_user_lines", "_user_of_job", "_yielded", "_yields",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +78,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         repartition: bool,
         rescheduling: Rescheduling,
         sharing: Sharing,
+        spared_us: Time,
     ) -> None:
         super().__init__(
             gm,
@@ -87,6 +92,7 @@ class FairGlobalMaster(VectorGlobalMaster):
             rescheduling=rescheduling,
         )
         self._sharing = sharing
+        self._spared_us = spared_us
         self._names = sharing.names
         self._ledger = sharing.ledger()
         self._user_of_job: dict[JobId, int] = {}
@@ -309,7 +315,6 @@ class FairGlobalMaster(VectorGlobalMaster):
                 request = holding.request or SLOT
                 self._hold(holding.task, Held(holding.user, holding.partition, holding.position, request))
         self._hopeless.clear()
-        self._spared.clear()
 
     def on_denied(self, message: Denied, source: Address, now: Time) -> None:
         """Nothing was preempted: learn what is true there and try again with others; a repeat is stale."""
@@ -324,8 +329,15 @@ class FairGlobalMaster(VectorGlobalMaster):
                 self._hold(victim, held)
         if message.kept and claimed:
             self._spared.add(next(iter(claimed.values())).user)
+            self._port.set_timer(SPARED, now + self._spared_us)
         self._hopeless.clear()
         self.on_refusal(Refusal((message.task,), message.update), source, now)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Nobody is spared any longer."""
+        self._spared.clear()
+        self._hopeless.clear()
+        self._enforce()
 
     def on_taken(self, message: Taken, source: Address, now: Time) -> None:
         """A preemption is complete."""
@@ -336,6 +348,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         if message.number <= self._yields[source]:
             return
         self._yields[source] = message.number
+        self._arrived(self._layout_lm(source), message.heard)
         known = [self._held[task] for task in message.tasks if task in self._held]
         agreed = len(known) == len(message.tasks) and self._can_lose(message.user, known)
         if agreed:
@@ -387,4 +400,5 @@ class FairGlobalMaster(VectorGlobalMaster):
         Taken: on_taken,
         Yield: on_yield,
         Lost: on_lost,
+        TimerFired: on_timer,
     }

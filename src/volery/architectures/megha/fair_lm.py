@@ -24,7 +24,7 @@ from volery.architectures.megha.fair_messages import (
     UserRequest,
     Yield,
 )
-from volery.architectures.megha.local_master import CompletionNotice, Node, Updates
+from volery.architectures.megha.local_master import HEARTBEAT, CompletionNotice, Node, Updates
 from volery.architectures.megha.messages import Completed, Kill, Request, Withdraw
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.vector_layout import VectorLayout
@@ -43,11 +43,12 @@ class Holder(NamedTuple):
 
 
 class _News:
-    """Tasks of other GMs of which one GM does not know yet."""
+    """Tasks of other GMs of which one GM does not know yet, and the last of its requests that it knows to be heard."""
 
-    __slots__ = ("ended", "number", "started")
+    __slots__ = ("ended", "heard", "number", "started")
 
     def __init__(self) -> None:
+        self.heard = 0
         self.number = 0
         self.started: dict[TaskId, Holding] = {}
         self.ended: list[TaskId] = []
@@ -60,13 +61,14 @@ class Claim:
         wanted: what was asked for.
         owner: the GM that asked.
         position: of the machine, with the place of its partition among this LM's.
+        losers: users who have lost the place, now or before.
         victims: those that have not ended yet; they are active.
         pool: what is set aside, packed.
         agreed: whether the victims' GM has given them up.
         withdrawn: whether the job of the beneficiary was cancelled meanwhile.
     """
 
-    __slots__ = ("agreed", "owner", "pool", "position", "victims", "wanted", "withdrawn")
+    __slots__ = ("agreed", "losers", "owner", "pool", "position", "victims", "wanted", "withdrawn")
 
     def __init__(
         self, wanted: Preempt, owner: Told, position: tuple[int, int], pool: int, victims: set[TaskId]
@@ -76,6 +78,7 @@ class Claim:
         self.position = position
         self.pool = pool
         self.victims = victims
+        self.losers: frozenset[int] = frozenset()
         self.agreed = False
         self.withdrawn = False
 
@@ -88,7 +91,7 @@ class FairLocalMaster(VectorLocalMaster):
         sharing: of the cluster.
     """
 
-    __slots__ = ("_asked", "_claimed", "_claims", "_holders", "_news", "_others", "_requested", "_yields")
+    __slots__ = ("_asked", "_claimed", "_claims", "_holders", "_losers", "_news", "_others", "_requested", "_yields")
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class FairLocalMaster(VectorLocalMaster):
         self._holders: dict[TaskId, Holder] = {}
         self._news = {address: _News() for address in self._gms}
         self._requested: dict[TaskId, Holder] = {}
+        self._losers: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
         self._claims: dict[TaskId, Claim] = {}
         self._claimed: dict[TaskId, Claim] = {}
         self._asked: dict[int, Claim] = {}
@@ -141,7 +145,16 @@ class FairLocalMaster(VectorLocalMaster):
             news.number += 1
             self._port.send(told.address, Holdings(news.number, tuple(news.ended), tuple(news.started.values())))
             news.ended, news.started = [], {}
+        news.heard = told.request
         return super()._update(told)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """As for any Local Master; a GM also hears what has come of its requests, so that it can count on its tasks."""
+        super().on_timer(event, source, now)
+        if event.key == HEARTBEAT:
+            for address, told in self._gms.items():
+                if told.request > self._news[address].heard:
+                    self._port.send(address, self._update(told))
 
     def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
         """Validate that the victims run there and that with what they have there is enough; ask their GM."""
@@ -172,11 +185,11 @@ class FairLocalMaster(VectorLocalMaster):
             return
         self._yields += 1
         self._asked[self._yields] = claim
-        self._port.send(losers.address, Yield(self._yields, message.loser, tuple(victims)))
+        self._port.send(losers.address, Yield(self._yields, losers.request, message.loser, tuple(victims)))
 
     def _may_end(self, task: TaskId, message: Preempt) -> bool:
         active = self._active.get(task)
-        if active is None or task in self._claimed:
+        if active is None or task in self._claimed or message.user in self._losers.get(task, ()):
             return False
         holder = self._holders[task]
         runs_there = (active.partition, active.position) == (message.partition, message.position)
@@ -242,7 +255,12 @@ class FairLocalMaster(VectorLocalMaster):
         claim.pool += active.took
         claim.victims.discard(task)
         self._tell_gone(task, active.owner)
+        self._lose_place(task, claim)
         active.owner.lacks[claim.position[0]] |= 1 << active.position
+
+    def _lose_place(self, task: TaskId, claim: Claim) -> None:
+        """Whoever has lost a place never takes it back from those who got it: the account has no circle."""
+        claim.losers |= self._losers.pop(task, frozenset()) | {claim.wanted.loser}
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """What the task took is free, or its successor's where it was to be preempted."""
@@ -254,6 +272,7 @@ class FairLocalMaster(VectorLocalMaster):
             self._maybe_launch(claim, now)
         elif message.task in self._active:
             del self._holders[message.task]
+            self._losers.pop(message.task, None)
             self._tell_gone(message.task, self._active[message.task].owner)
             super().on_completed(message, source, now)
 
@@ -270,6 +289,8 @@ class FairLocalMaster(VectorLocalMaster):
         owner = claim.owner
         lent = self._first + owner.number
         guest = -1 if lent == wanted.partition else lent
+        if claim.losers:
+            self._losers[wanted.task.id] = claim.losers
         self._active[wanted.task.id] = Active(wanted.partition, position, took, owner, guest)
         self._launches += 1
         self._requested = {wanted.task.id: Holder(wanted.user, wanted.attempt)}
@@ -302,7 +323,7 @@ class FairLocalMaster(VectorLocalMaster):
         Withdraw: on_withdraw,
         Completed: on_completed,
         Evicted: on_evicted,
-        TimerFired: VectorLocalMaster.on_timer,
+        TimerFired: on_timer,
     }
 
 

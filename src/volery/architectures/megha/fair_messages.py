@@ -39,9 +39,17 @@ class Preempt(Message, frozen=True):
 
 
 class Yield(Message, frozen=True):
-    """LM > GM of a user: give these running tasks of the user up, if it has more than its share without them."""
+    """LM > GM of a user: give these running tasks of the user up, if it has its share without them.
+
+    Args:
+        number: of these messages from this LM to this GM, and of those to others.
+        heard: the last of the GM's requests that this LM has heard.
+        user: whose.
+        tasks: that are to be ended.
+    """
 
     number: int
+    heard: int
     user: int
     tasks: tuple[TaskId, ...]
 
