@@ -62,7 +62,7 @@ class FairGlobalMaster(VectorGlobalMaster):
 
     __slots__ = (
         "_attempts", "_claims", "_doubtful", "_held", "_hopeless", "_ledger", "_names", "_prey", "_running", "_sharing",
-        "_spared", "_spared_us", "_told", "_user_lines", "_user_of_job", "_yielded", "_yields",
+        "_spared", "_spared_us", "_told", "_untouchable", "_user_lines", "_user_of_job", "_yielded", "_yields",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +105,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._claims: dict[TaskId, dict[TaskId, Held]] = {}
         self._prey: dict[TaskId, TaskId] = {}
         self._yielded: set[TaskId] = set()
+        self._untouchable: set[TaskId] = set()
         self._hopeless: set[int] = set()
         self._spared: set[int] = set()
         self._yields = dict.fromkeys(self._lms, 0)
@@ -129,6 +130,7 @@ class FairGlobalMaster(VectorGlobalMaster):
             del self._running[held.user][task]
             self._ledger.ended(self._names[held.user], held.request)
             self._hopeless.discard(held.user)
+            self._untouchable.discard(task)
         return held
 
     def _doubt(self, user: int, request: Amounts, sign: int) -> None:
@@ -195,7 +197,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         machines: dict[tuple[int, int], list[TaskId]] = {}
         for task in islice(reversed(running), SEARCH_MAX):
             held = running[task]
-            if matches[held.partition][mask] >> held.position & 1:
+            if task not in self._untouchable and matches[held.partition][mask] >> held.position & 1:
                 left = self._index[held.partition].free[held.position] + self._packing[held.request] - need
                 if left & guards == guards and self._can_lose(loser, (held,)):
                     return [task]
@@ -322,11 +324,10 @@ class FairGlobalMaster(VectorGlobalMaster):
             return
         claimed = self._settle(message.task)
         for victim, held in claimed.items():
-            if victim in self._yielded:
-                self._yielded.discard(victim)
+            self._yielded.discard(victim)
+            if victim not in self._held:
                 self._hold(victim, held)
-            elif victim not in message.gone and victim not in self._held:
-                self._hold(victim, held)
+        self._untouchable.update(claimed.keys() & message.gone)
         if message.kept and claimed:
             self._spared.add(next(iter(claimed.values())).user)
             self._port.set_timer(SPARED, now + self._spared_us)

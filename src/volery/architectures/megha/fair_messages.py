@@ -72,7 +72,8 @@ class Denied(Message, frozen=True):
 
     Args:
         task: that was to run.
-        gone: victims that do not run there, or that are being preempted for somebody else.
+        gone: victims that cannot be had: they have ended, which was told before, are being preempted for somebody
+            else, or hold a place that the beneficiary's user has lost before.
         kept: whether the loser's GM has refused, because the user would have had less than its share.
     """
 

@@ -124,11 +124,32 @@ def test_a_user_within_its_share_is_no_victim_in_the_view() -> None:
 def test_the_next_victim_is_tried_where_the_first_is_gone_and_the_queue_when_nobody_is_left() -> None:
     master = contended(*FOUR_OF_A)
     master.hear(job(1, 1, "b"))
+    assert not master.hear(Holdings(2, (103,), ()), "lm/0")
     (again,) = sent(master.hear(Denied(10, (103,), False, update(2, 1, **FULL)), "lm/0"), Preempt)
     assert again.victims == (102,), "a has three in the view, and may lose one of them"
+    assert not master.hear(Holdings(3, (102,), ()), "lm/0")
     assert not master.hear(Denied(10, (102,), False, update(3, 2, **FULL)), "lm/0"), "two are what a is due"
     asked = sent(master.hear(update(4, 2, node3=1), "lm/0"), UserRequest)
     assert [one.tasks[0].id for one in asked] == [10], "it was in the queue"
+
+
+def test_what_cannot_be_had_is_asked_for_once() -> None:
+    """It runs on, and so it counts as its user's."""
+    master = contended(*FOUR_OF_A)
+    master.hear(job(1, 1, "b"))
+    for number, victim in enumerate((103, 102, 101, 100), 1):
+        again = sent(master.hear(Denied(10, (victim,), False, update(1 + number, number, **FULL)), "lm/0"), Preempt)
+        assert [one.victims for one in again] == ([(victim - 1,)] if victim > 100 else [])
+    assert not sent(master.hear(job(2, 1, "b")), Preempt)
+
+
+def test_users_of_one_gm_are_asked_for_the_same_task_once() -> None:
+    master = part("gm/0", gms=1, shares="a:1+b:1", queues="0+0")
+    master.hear(job(0, 4, "a"))
+    master.hear(StateUpdate(1, 4, (), 0), "lm/0")
+    master.hear(job(1, 1, "b"))
+    (again,) = sent(master.hear(Denied(10, (3,), False, StateUpdate(2, 5, (), 0)), "lm/0"), Preempt)
+    assert again.victims == (2,)
 
 
 def test_a_user_whose_gm_has_refused_is_spared_for_a_heartbeat() -> None:
