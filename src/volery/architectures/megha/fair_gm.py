@@ -32,9 +32,9 @@ from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Ti
 from volery.core.resources import SLOT
 from volery.policies.vectorqueue import Kind
 
-SEARCH_MAX: Final = 512
+SEARCH_MAX: Final = 256
 """Tasks of a violator that are looked at for one request, the youngest first."""
-KINDS_MAX: Final = 32
+KINDS_MAX: Final = 16
 """Kinds of waiting tasks of one user for which victims are sought."""
 
 
@@ -195,11 +195,16 @@ class FairGlobalMaster(VectorGlobalMaster):
         mask, need, guards = kind[0], self._packing[kind[1]], self._guards
         matches, running = self._layout.matches, self._running[loser]
         machines: dict[tuple[int, int], list[TaskId]] = {}
+        losable: dict[Amounts, bool] = {}
         for task in islice(reversed(running), SEARCH_MAX):
             held = running[task]
             if task not in self._untouchable and matches[held.partition][mask] >> held.position & 1:
                 left = self._index[held.partition].free[held.position] + self._packing[held.request] - need
-                if left & guards == guards and self._can_lose(loser, (held,)):
+                if held.request not in losable:
+                    losable[held.request] = self._can_lose(loser, (held,))
+                if not losable[held.request]:
+                    continue
+                if left & guards == guards:
                     return [task]
                 machines.setdefault((held.partition, held.position), []).append(task)
         for (partition, position), tasks in machines.items():
@@ -316,7 +321,8 @@ class FairGlobalMaster(VectorGlobalMaster):
             if holding.task not in self._held and holding.task not in self._placed:
                 request = holding.request or SLOT
                 self._hold(holding.task, Held(holding.user, holding.partition, holding.position, request))
-        self._hopeless.clear()
+        if message.started:
+            self._hopeless.clear()
 
     def on_denied(self, message: Denied, source: Address, now: Time) -> None:
         """Nothing was preempted: learn what is true there and try again with others; a repeat is stale."""
@@ -331,7 +337,6 @@ class FairGlobalMaster(VectorGlobalMaster):
         if message.kept and claimed:
             self._spared.add(next(iter(claimed.values())).user)
             self._port.set_timer(SPARED, now + self._spared_us)
-        self._hopeless.clear()
         self.on_refusal(Refusal((message.task,), message.update), source, now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
