@@ -23,6 +23,11 @@ TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[2
 MACHINES = TRACES / "constraints" / "machines_10000x21.csv.gz"
 
 
+ALIBABA = "alibaba:jobs=4000,load=0.4"
+"""320,000 tasks that ask for processors and memory."""
+NODE = "cpu_milli=64000,memory_mb=16384"
+
+
 class Case(NamedTuple):
     """One measurement: the architecture, where it runs, and what is promised of it."""
 
@@ -31,6 +36,7 @@ class Case(NamedTuple):
     trace: str
     workers: int = 10_000
     constrained: bool = True
+    capacity: str = ""
     tasks_per_cpu_s_min: float = 0
     cpu_s_max: float = 0
     peak_rss_mb_max: float = 0
@@ -49,6 +55,15 @@ CASES = (
     Case("GOOG eagle unconstrained", "eagle", "GOOG_subtrace.tr.gz", constrained=False, tasks_per_cpu_s_min=40_000),
     Case("100,000 workers megha", "megha", "syn:250x2000", workers=100_000),
     Case("100,000 workers pigeonc", "pigeonc", "syn:250x2000", workers=100_000),
+    Case("5,000 nodes megha-2021", "megha-2021:gms=10,lms=10", ALIBABA + ",workers=5000", 5_000, capacity=NODE),
+    Case(
+        "50,000 nodes megha-2021",
+        "megha-2021:gms=10,lms=10",
+        ALIBABA + ",workers=50000",
+        50_000,
+        capacity=NODE,
+        tasks_per_cpu_s_min=25_000,
+    ),
 )
 
 
@@ -56,6 +71,8 @@ def command(case: Case, trace: Path | str) -> list[str]:
     """The command line of a case."""
     words = [sys.executable, "-m", "volery.cli.main", "compare", case.architecture, "--json", "--trace", str(trace)]
     words += ["--workers", str(case.workers), "--cutoff", "1129.532"]
+    if case.capacity:
+        words += ["--capacity", case.capacity]
     if case.constrained:
         words += ["--constraints", "sharma2011"]
         if case.workers <= 10_000 and MACHINES.exists():

@@ -76,9 +76,30 @@ def pigeon_task_zero_queue(group_workers: int, load: float) -> float:
     return 1 - erlang_c(group_workers, load)
 
 
-def pigeon_task_wait(group_workers: int, load: float, task_mean: float) -> float:
-    """Mean queueing time of a task in its group (equation 2)."""
-    return mmc_wait(group_workers, group_workers * load / task_mean, task_mean)
+def pigeon_task_wait(group_workers: int, load: float, task_mean: float, held: float = 0.0) -> float:
+    """Mean queueing time of a task in its group (equation 2).
+
+    Args:
+        group_workers: workers of the group.
+        load: share of the time that a worker runs tasks.
+        task_mean: mean duration of a task.
+        held: how long the master counts a worker as busy beside its task; the paper's equations have none, its
+            simulation has the way of the task to the worker and of the idle notice back.
+    """
+    served = task_mean + held
+    return mmc_wait(group_workers, group_workers * load / task_mean, served)
+
+
+def pigeon_job_wait(
+    group_workers: int, load: float, task_mean: float, held: float = 0.0, messages: float = 0.0
+) -> float:
+    """Mean waiting time of a job: that of its slowest task, about T_q, and its messages (section 3, after equation 4).
+
+    Args:
+        group_workers, load, task_mean, held: as in `pigeon_task_wait`.
+        messages: what communication adds to a job that never waits.
+    """
+    return pigeon_task_wait(group_workers, load, task_mean, held) + messages
 
 
 def pigeon_job_zero_queue(group_workers: int, load: float, fanout: int) -> float:
@@ -109,10 +130,16 @@ def longer_task_hides_wait(wait: float, task_mean: float) -> float:
     return math.exp(-wait / task_mean)
 
 
-def pigeon_job_zero_queue_exponential(group_workers: int, load: float, task_mean: float = 1.0) -> float:
-    """Probability that queueing does not delay a job of many tasks with exponential durations (equation 6)."""
-    wait = pigeon_task_wait(group_workers, load, task_mean)
-    return pigeon_task_zero_queue(group_workers, load) * longer_task_hides_wait(wait, task_mean)
+def pigeon_job_zero_queue_exponential(
+    group_workers: int, load: float, task_mean: float = 1.0, held: float = 0.0
+) -> float:
+    """Probability that queueing does not delay a job of many tasks with exponential durations (equation 6).
+
+    The arguments are those of `pigeon_task_wait`.
+    """
+    wait = pigeon_task_wait(group_workers, load, task_mean, held)
+    seen = load * (task_mean + held) / task_mean
+    return pigeon_task_zero_queue(group_workers, seen) * longer_task_hides_wait(wait, task_mean)
 
 
 def power_of_choices_tail(load: float, choices: int, length: int) -> float:

@@ -34,13 +34,13 @@ def one_group(groups: int = 1, **parameters: object) -> Architecture:
     )
 
 
-def waits_of_seeds(design: Architecture, workers: int, spec: str) -> list[list[float]]:
-    """Per seed, the waiting times of all tasks after the warm-up, seconds."""
+def waits_of_seeds(design: Architecture, workers: int, spec: str, delay_us: int = 0) -> list[list[float]]:
+    """Per seed, the times from submission to start of all tasks after the warm-up, seconds."""
     cluster, found = Cluster.uniform(workers), []
     for seed in range(SEEDS):
         trace = synthesize(spec, seed)
         deployment = design.build(cluster, design.defaults, Streams(seed))
-        records = simulate(deployment, trace, cluster, network=Network(delay_us=0), seed=seed)
+        records = simulate(deployment, trace, cluster, network=Network(delay_us=delay_us), seed=seed)
         skipped = int(trace.job_count * WARM_UP)
         found.append(
             [
@@ -102,3 +102,17 @@ def test_the_published_delay_adds_two_hops_to_every_start() -> None:
     trace = synthesize("poisson:load=0.05,workers=1000,fanout=1,mean=1,jobs=500", 0)
     records = simulate(design.build(cluster, design.defaults, Streams(0)), trace, cluster)
     assert {start - at for start, at in zip(records.start_us, trace.arrival_us, strict=True)} == {1_000}
+
+
+def test_the_way_to_the_worker_and_that_of_the_idle_notice_count_as_service() -> None:
+    """What Pigeon's simulation has and its equations have not (section 3): a worker is held for two messages more."""
+    workers, load, delay_s = 10, 0.8, 0.02
+    spec = f"poisson:load={load},workers={workers},fanout=1,mean=1,jobs=15000"
+    waits = waits_of_seeds(one_group(), workers, spec, round(delay_s * SECOND))
+    found = statistics.fmean(statistics.fmean(seed) - 2 * delay_s for seed in waits)
+    plain, held = (theory.pigeon_task_wait(workers, load, 1.0, extra) for extra in (0.0, 2 * delay_s))
+    assert held > 1.2 * plain
+    assert abs(found - held) < abs(found - plain) / 2, (found, held, plain)
+    never = statistics.fmean(sum(wait <= 2 * delay_s for wait in seed) / len(seed) for seed in waits)
+    idle_plain, idle_held = (theory.pigeon_task_zero_queue(workers, load * busy) for busy in (1.0, 1 + 2 * delay_s))
+    assert abs(never - idle_held) < abs(never - idle_plain) / 2, (never, idle_held, idle_plain)

@@ -31,9 +31,9 @@ MACHINES = [
 
 
 @asynccontextmanager
-async def federation(name: str, folder: Path) -> AsyncIterator[AsyncClient]:
-    """A client of a federation of eight machines with two slots each."""
-    fleet = Fleet(MACHINES, [2] * len(MACHINES))
+async def federation(name: str, folder: Path, capacity: dict[str, int] | None = None) -> AsyncIterator[AsyncClient]:
+    """A client of a federation of eight machines with two slots each, or with this capacity."""
+    fleet = Fleet(MACHINES, [2] * len(MACHINES), capacities=[capacity] * len(MACHINES) if capacity else ())
     architecture = lookup(name)
     deployment = Plan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
 
@@ -57,9 +57,11 @@ async def federation(name: str, folder: Path) -> AsyncIterator[AsyncClient]:
         await server.close()
 
 
-def play(name: str, folder: Path, scenario: Callable[[AsyncClient], Awaitable[None]]) -> None:
+def play(
+    name: str, folder: Path, scenario: Callable[[AsyncClient], Awaitable[None]], capacity: dict[str, int] | None = None
+) -> None:
     async def run() -> None:
-        async with federation(name, folder) as client:
+        async with federation(name, folder, capacity) as client:
             await scenario(client)
 
     asyncio.run(run())
@@ -116,3 +118,23 @@ def test_callables_timeouts_and_tasks_that_fit_nowhere(name: str, tmp_path: Path
         assert "timeout" in job.reason
 
     play(name, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("name", ["megha", "megha-2021", "oracle"])
+def test_amounts_are_given_to_as_many_tasks_as_they_suffice_for(name: str, tmp_path: Path) -> None:
+    """Eight machines of 1,000 MB: one task of 600 MB each, however many processors are left."""
+
+    async def scenario(client: AsyncClient) -> None:
+        large = {"command": "sleep 0.3", "request": {"cpu_milli": 100, "memory_mb": 600}, "count": 20}
+        impossible = {"command": "true", "request": {"cpu_milli": 1, "memory_mb": 3000}, "constraints": ["cores >= 8"]}
+        receipt = await client.submit({"tasks": [large, impossible]})
+        assert receipt.warnings == (
+            "task 20 will never run: needs 2.92969 GB; the largest machine that meets cores >= 8 has 1000 MB",
+        )
+        most = 0
+        while (job := await client.job(receipt.id)).state not in ("done", "failed"):
+            most = max(most, *(node.running for node in await client.nodes()))
+            await asyncio.sleep(0.02)
+        assert (job.finished, job.unsatisfiable, most) == (20, 1, 1)
+
+    play(name, tmp_path, scenario, {"cpu_milli": 4000, "memory_mb": 1000})

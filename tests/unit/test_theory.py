@@ -135,3 +135,10 @@ def test_impossible_arguments_are_refused() -> None:
         theory.sparrow_job_zero_queue(1.01, 3)
     with pytest.raises(ValueError, match="choices"):
         theory.power_of_choices_tail(0.5, 0, 3)
+
+
+def test_a_worker_that_is_held_longer_than_its_task_is_a_longer_task_at_a_higher_load() -> None:
+    assert theory.pigeon_task_wait(50, 0.9, 100.0, 1.0) == pytest.approx(theory.pigeon_task_wait(50, 0.909, 101.0))
+    assert theory.pigeon_task_wait(50, 0.9, 100.0, 1.0) == pytest.approx(8.977, abs=6e-4)
+    assert theory.pigeon_job_zero_queue_exponential(50, 0.9, 100.0, 1.0) == pytest.approx(0.5445, abs=6e-5)
+    assert theory.pigeon_job_wait(50, 0.9, 100.0, messages=1.5) == pytest.approx(8.777, abs=6e-4)

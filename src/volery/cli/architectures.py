@@ -13,6 +13,9 @@ from volery.cli.output import print_json, table_width
 if TYPE_CHECKING:
     from volery.core.component import Architecture
 
+PLACES = {True: "slots, amounts", False: "slots"}
+"""What a design gives to tasks."""
+
 
 def show_architectures(
     name: Annotated[
@@ -26,7 +29,8 @@ def show_architectures(
     if name is None:
         entries = [architectures.lookup(known) for known in architectures.names()]
         if as_json:
-            print_json([{"name": entry.name, "summary": entry.summary, "source": entry.source} for entry in entries])
+            fields = ("name", "summary", "source", "vectors")
+            print_json([{field: getattr(entry, field) for field in fields} for entry in entries])
         else:
             _print_list(entries)
     elif as_json:
@@ -44,6 +48,8 @@ def _described(entry: Architecture) -> dict[str, Any]:
         "source": entry.source,
         "hops": entry.hops,
         "tolerates": sorted(entry.tolerates),
+        "bearing": dict(entry.bearing),
+        "vectors": entry.vectors,
         "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
         "stages": {
             stage.value: {"method": found.method, "extent": found.extent, "how": found.how}
@@ -57,9 +63,9 @@ def _print_list(entries: list[Architecture]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("name", "summary", "source")
+    table = Table("name", "summary", "places", "source")
     for entry in entries:
-        table.add_row(Text(entry.name, "bold"), Text(entry.summary), Text(entry.source))
+        table.add_row(Text(entry.name, "bold"), Text(entry.summary), Text(PLACES[entry.vectors]), Text(entry.source))
     Console(width=table_width()).print(table)
     typer.echo("volery architectures NAME describes one with its parameters.")
 
@@ -76,6 +82,9 @@ def _print_one(entry: Architecture) -> None:
     console.print(Text(f"source:    {entry.source}"))
     console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
     console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+    if entry.bearing:
+        console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
+    console.print(Text(f"places:    {PLACES[entry.vectors]}"))
     table = Table("parameter", "values", "default", "meaning")
     for parameter in architectures.parameters(entry):
         default = "none" if parameter.default is None else str(parameter.default)

@@ -22,6 +22,7 @@ from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the tr
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
+from volery.cli.storm import storm
 from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
@@ -59,6 +60,7 @@ app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)
 app.command("replay", rich_help_panel=TRUST)(replay)
 app.command("reproduce", rich_help_panel=TRUST)(reproduce)
+app.command("storm", rich_help_panel=TRUST)(storm)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,16 +1,22 @@
-"""`volery theory`: closed forms that simulations are checked against, as a table."""
+"""`volery theory`: closed forms that simulations are checked against, as a table and a picture, simulation beside."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, table_width
 from volery.core.errors import InputError
+
+TASKS_FOR_A_PICTURE: Final = 400_000
+CURVE_STEPS: Final = 60
+GIVEN: Final = ("load", "workers", "fanout", "probe_ratio", "choices")
+"""Columns of a row that were asked for, not worked out."""
 
 
 class Model(StrEnum):
@@ -37,16 +43,37 @@ def show_theory(
     fanout: Annotated[int, typer.Option(metavar="F", help="Tasks of a job.", min=1)] = 100,
     mean_ms: Annotated[float, typer.Option(metavar="MS", help="Mean task duration.", min=0.001)] = 100.0,
     choices: Annotated[int, typer.Option(metavar="D", help="Probes per task.", min=1)] = 2,
+    simulate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TASKS", min=0, help="Simulate so many tasks per row [default: 0; 400,000 for a picture].",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the simulation.")] = 0,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw analysis and simulation over the load, as .svg, .png or .pdf.")
+    ] = None,
     as_json: AsJson = False,
-) -> None:
-    """Print what theory expects: waits, and the probability that nothing waits."""
+) -> None:  # fmt: skip
+    """Print what theory expects, waits and the probability that nothing waits, with simulation beside it."""
     loads = _numbers(load, "--load", float, lambda value: 0 <= value < 1, "a number from 0 to below 1")
     sizes = _numbers(workers, "--workers", int, lambda value: value >= 1, "a whole number from 1")
     rows = [row for r in loads for row in _rows(model, r, sizes, fanout, mean_ms, choices)]
+    if picture is not None and picture.suffix not in (".svg", ".png", ".pdf"):
+        raise InputError("--picture", f"{picture.name!r} must end in .png, .svg or .pdf")
+    tasks = simulate if simulate is not None else TASKS_FOR_A_PICTURE if picture is not None else 0
+    simulated = [_simulated(model, row, fanout, mean_ms, choices, tasks, seed) if tasks else {} for row in rows]
+    if picture is not None:
+        grid = [row for load_at in _grid(loads) for row in _rows(model, load_at, sizes, fanout, mean_ms, choices)]
+        _draw(model, rows, simulated, grid, picture)
     if as_json:
-        print_json({"model": model.value, "mean_ms": mean_ms, "rows": rows})
-    else:
-        _print_rows(rows)
+        told = [row | ({"simulated": found} if found else {}) for row, found in zip(rows, simulated, strict=True)]
+        print_json({"model": model.value, "mean_ms": mean_ms, "rows": told, "picture": picture and str(picture)})
+        return
+    _print_rows([_beside(row, found) for row, found in zip(rows, simulated, strict=True)])
+    if picture is not None:
+        typer.echo(f"picture: {picture}")
 
 
 def _numbers(text: str, option: str, kind: Callable[[str], Any], fits: Callable[[Any], bool], what: str) -> list[Any]:
@@ -91,6 +118,58 @@ def _rows(
             row["job_not_delayed_exponential_tasks"] = theory.pigeon_job_zero_queue_exponential(size, load, mean_ms)
         rows.append(row)
     return rows
+
+
+def _simulated(
+    model: Model, row: dict[str, Any], fanout: int, mean_ms: float, choices: int, tasks: int, seed: int
+) -> dict[str, float]:
+    from volery.study.simulated import Point, simulate_point
+
+    point = Point(row["load"], row.get("workers", 1), fanout, mean_ms, choices)
+    return simulate_point(model.value, point, tasks, seed)
+
+
+def _beside(row: dict[str, Any], found: dict[str, float]) -> dict[str, Any]:
+    """Each simulated value in a column behind that of theory."""
+    columns: dict[str, Any] = {}
+    for name, value in row.items():
+        columns[name] = value
+        if name in found:
+            columns[f"{name} (simulated)"] = found[name]
+    return columns
+
+
+def _grid(loads: Sequence[float]) -> list[float]:
+    """Loads close enough for a smooth curve, those that were asked for among them."""
+    low, high = min(loads), max(loads)
+    return sorted({*loads, *(low + (high - low) * step / CURVE_STEPS for step in range(CURVE_STEPS + 1))})
+
+
+def _draw(
+    model: Model,
+    rows: Sequence[dict[str, Any]],
+    simulated: Sequence[dict[str, float]],
+    grid: Sequence[dict[str, Any]],
+    path: Path,
+) -> None:
+    """Probabilities and times over the load, one line per quantity and number of workers."""
+    from volery.report.plots import Line, draw_analysis
+
+    panels: dict[str, list[Line]] = {}
+    quantities = [name for name in rows[0] if name not in GIVEN]
+    sizes = list(dict.fromkeys(row.get("workers") for row in rows))
+    for name in quantities:
+        for size in sizes:
+            label = name.removesuffix("_ms").replace("_", " ") + (f", {size} workers" if size is not None else "")
+            curve = tuple((row["load"], row[name]) for row in grid if row.get("workers") == size)
+            marks = tuple(
+                (row["load"], found[name])
+                for row, found in zip(rows, simulated, strict=True)
+                if name in found and row.get("workers") == size
+            )
+            panel = "time (ms)" if name.endswith("_ms") else "probability"
+            panels.setdefault(panel, []).append(Line(label, curve, marks))
+    draw_analysis(panels, path, title=f"{model.value}: analysis (lines), simulation (circles)")
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:

@@ -59,7 +59,9 @@ def attempts(records: Records) -> dict[int, list[Interval]]:
             end = records.killed.get((task, attempt), records.finish_us[task])
             found[records.worker[task]].append((start, end, task))
     for lost in records.lost:
-        found[lost.worker].append((lost.start_us, records.killed[lost.task, lost.attempt], lost.task))
+        found[lost.worker].append(
+            (lost.start_us, records.killed.get((lost.task, lost.attempt), lost.finish_us), lost.task)
+        )
     return found
 
 

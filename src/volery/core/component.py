@@ -58,6 +58,9 @@ class Component:
     def check(self) -> None:
         """Raise AssertionError on a broken invariant; tests call it after every event."""
 
+    def check_rest(self) -> None:
+        """Raise AssertionError if anything is left, or a view is untrue, when all is done and no fault lasts."""
+
 
 def unknown(component: object, event: object, source: Address, now: Time) -> str:
     """What to say of an event that a component has no handler for."""
@@ -74,6 +77,10 @@ class Deployment(msgspec.Struct, frozen=True):
         entry: the address to which a job is submitted.
         delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself says that
             a hop costs other than the network's default, for example node > LM 0.
+        rebuild: (address, incarnation) -> a component that takes the place of one that has crashed, its volatile
+            state gone and its stream that of (seed, address, incarnation); None where the design bears no crash.
+        watches: pairs of addresses that are told PeerLost and PeerBack of each other; see docs/decisions/0010.
+        detection_us: within this time the driver tells both of them.
         entry_of_user: where the jobs of some users go instead, by name; see `entry_for`.
         due: by name, the dominant share below which no user ever loses a running task to another; nothing where tasks
             are never preempted.
@@ -85,6 +92,9 @@ class Deployment(msgspec.Struct, frozen=True):
     machines: Mapping[Address, int]
     entry: Callable[[JobId], Address]
     delays: Mapping[tuple[str, str], Time] = {}
+    rebuild: Callable[[Address, int], Component] | None = None
+    watches: tuple[tuple[Address, Address], ...] = ()
+    detection_us: Time = 0
     entry_of_user: Mapping[str, Address] = {}
     due: Mapping[str, Fraction] = {}
     keeps_progress: bool = False
@@ -92,6 +102,11 @@ class Deployment(msgspec.Struct, frozen=True):
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""
         return self.entry_of_user.get(user) or self.entry(job)
+
+
+FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE")
+"""Classes of faults. Delay lets messages of one link overtake each other; crash:gm is the crash of a component of that
+role, and of the machine with all that runs on it where the component stands on one."""
 
 
 class Architecture(msgspec.Struct, frozen=True):
@@ -106,7 +121,9 @@ class Architecture(msgspec.Struct, frozen=True):
         stages: which methods realise which stages of the reference architecture.
         build: components for a cluster, a configuration and random streams.
         hops: link delays between the submission of a task to an idle cluster and the moment its job is told done.
-        tolerates: fault classes that the design bears ("loss", "duplication", "crash", "partition").
+        tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others
+            with the parameters of `bearing`.
+        bearing: those parameters.
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
     """
 
@@ -119,6 +136,7 @@ class Architecture(msgspec.Struct, frozen=True):
     build: Callable[[Cluster, Any, Streams], Deployment]
     hops: int
     tolerates: frozenset[str] = frozenset()
+    bearing: Mapping[str, Any] = {}
     vectors: bool = False
 
 

@@ -45,6 +45,7 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         roles: role -> name of an event's type -> what it costs; `submitter` stands for what a submission costs a host
             that the submitter shares.
         turn: what each turn costs beside its events.
+        sends: name of a message's type -> what it costs to make it for another host, beside the event that leads to it.
         launch: what each launch costs when the turn has ended; a task starts when those before it have been launched.
         rest_half_us: see above.
         each: every component of these roles has such a processor of its own.
@@ -55,6 +56,7 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     launch: EventCost = NOTHING
     rest_half_us: Annotated[float, msgspec.Meta(gt=0)] = 1000.0
     each: bool = False
+    sends: dict[str, EventCost] = {}
 
     def of(self, role: str, event: str) -> EventCost:
         """What an event costs."""

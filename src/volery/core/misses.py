@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from volery.core.model import Amounts, Cluster
+from volery.core.model import Amounts, Cluster, TaskId
 from volery.core.trace import Trace
 
 GB_MB = 1024
 MILLI = 1000
 
 
-def nearest_miss(cluster: Cluster, constraints: int, request: Amounts) -> str:
+def nearest_miss(cluster: Cluster, constraints: int, request: Amounts, words: str = "") -> str:
     """Why no machine can ever run a task; empty where one can.
 
     Args:
         cluster: the machines.
         constraints: that the task needs.
         request: what it asks for; nothing on a cluster of slots.
+        words: how the constraints were written, as "cores >= 4"; their numbers by default.
     """
     kinds = dict.fromkeys(zip(cluster.constraints, cluster.capacities or ((),) * len(cluster.slots), strict=True))
     offers = [amounts for bits, amounts in kinds if not constraints & ~bits]
     if not offers:
         best = max(cluster.constraints, key=lambda bits: (constraints & bits).bit_count())
-        return f"{_meeting('no machine', constraints)}; the nearest lacks {_numbers(constraints & ~best)}"
+        return f"no machine meets {_listed(constraints, words)}; the nearest lacks {_numbers(constraints & ~best)}"
     if not request or any(_holds(amounts, request) for amounts in offers):
         return ""
-    where = _meeting("the largest machine", constraints)
+    meets = f" that meets {_listed(constraints, words)}" if constraints or words else ""
+    where = f"the largest machine{meets}"
     short = [
         f"needs {amount_text(name, request[k])}; {where} has {amount_text(name, max(one[k] for one in offers))}"
         for k, name in enumerate(cluster.resources)
@@ -39,17 +41,21 @@ def nearest_miss(cluster: Cluster, constraints: int, request: Amounts) -> str:
         " with ".join(amount_text(name, amount) for name, amount in zip(cluster.resources, amounts, strict=True))
         for amounts in (request, nearest)
     )
-    return f"needs {needs}; {_meeting('the nearest machine', constraints)} has {has}"
+    return f"needs {needs}; the nearest machine{meets} has {has}"
 
 
-def misses(trace: Trace, cluster: Cluster) -> Iterator[tuple[int, str]]:
-    """The first task of each kind that no machine can run, and why."""
-    masks = trace.constraints or [0] * trace.task_count
-    asked = [trace.requests[k] for k in trace.request] if trace.request else [()] * trace.task_count
-    first: dict[tuple[int, Amounts], int] = {}
-    for task, kind in enumerate(zip(masks, asked, strict=True)):
-        first.setdefault(kind, task)
-    for (mask, request), task in first.items():
+def misses(trace: Trace, cluster: Cluster, tasks: Iterable[TaskId]) -> Iterator[tuple[TaskId, str]]:
+    """Of these tasks, the first of each kind that no machine can run, and why; the tasks of a run that never started.
+
+    Each kind is held against every machine: let the caller stop after a few.
+    """
+    seen: set[tuple[int, Amounts]] = set()
+    for task in tasks:
+        mask = trace.constraints[task] if trace.constraints else 0
+        request = trace.requests[trace.request[task]] if trace.request else ()
+        if (mask, request) in seen:
+            continue
+        seen.add((mask, request))
         problem = nearest_miss(cluster, mask, request)
         if problem:
             yield task, problem
@@ -68,15 +74,9 @@ def _holds(offered: Amounts, asked: Amounts) -> bool:
     return all(a >= b for a, b in zip(offered, asked, strict=True))
 
 
-def _meeting(what: str, constraints: int) -> str:
-    if not constraints:
-        return what
+def _listed(constraints: int, words: str) -> str:
     plural = "s" if constraints & (constraints - 1) else ""
-    return (
-        f"{what} that meets constraint{plural} {_numbers(constraints)}"
-        if what != "no machine"
-        else (f"no machine meets constraint{plural} {_numbers(constraints)}")
-    )
+    return words or f"constraint{plural} {_numbers(constraints)}"
 
 
 def _numbers(constraints: int) -> str:

@@ -21,7 +21,7 @@ The API stands on the host `api`. Every host reads the same file and must get th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -31,7 +31,8 @@ from msgspec import Meta
 
 from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.model import SUBMITTER, Address
+from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
+from volery.core.resources import check_vectors
 from volery.live.building import Plan
 from volery.live.fleet import Fleet
 from volery.live.journal import Durability
@@ -43,7 +44,7 @@ from volery.live.transport import HostName
 API_HOST: Final = "api"
 ALL: Final = "all"
 """The name of the one host of a federation that runs in one process."""
-MACHINE_KEYS: Final = ("count", "slots", "labels", *ATTRIBUTES)
+MACHINE_KEYS: Final = ("count", "slots", "capacity", "labels", *ATTRIBUTES)
 
 ExecutorName = Literal["agent", "sleep", "instant"]
 Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
@@ -53,7 +54,9 @@ Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
 class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the file holds."""
 
-    machines: Annotated[list[dict[str, Any]], Meta(description="tables of equal machines: count, slots, attributes")]
+    machines: Annotated[
+        list[dict[str, Any]], Meta(description="tables of equal machines: count, slots or capacity, attributes")
+    ]
     architecture: str = "megha"
     parameters: Annotated[dict[str, Any], Meta(description="of the architecture")] = {}
     name: Annotated[str, Meta(description="tells federations on one broker apart")] = "federation"
@@ -148,7 +151,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
         InputError: naming the key.
     """
     architecture, config = choose(file.architecture, file.parameters)
-    machines, slots = [], []
+    machines, slots, capacities = [], [], []
     here = discover()
     for place, table in enumerate(file.machines):
         key = f"machines[{place}]"
@@ -156,15 +159,39 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
             if name not in MACHINE_KEYS:
                 raise InputError(f"{key}.{name}", "unknown key" + suggestion(name, MACHINE_KEYS))
         count, slot_count = (_at_least_one(table, name, key) for name in ("count", "slots"))
-        attributes = {name: value for name, value in table.items() if name not in ("count", "slots")}
+        attributes = {name: value for name, value in table.items() if name not in ("count", "slots", "capacity")}
+        capacities += [_capacity(table, key)] * count
         machine = machine_from_table(attributes, key, here)
         machines += [machine] * count
         slots += [slot_count] * count
     if not machines:
         raise InputError("machines", "there is none; add [[machines]] with count = 30")
-    fleet = Fleet(machines, slots, file.name)
+    fleet = Fleet(machines, slots, file.name, _alike(capacities))
+    check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
     plan = Plan(architecture, config, fleet.cluster, file.seed)
     return Federation(file, plan, fleet, base / file.folder, _listening(file.api))
+
+
+def _capacity(table: Mapping[str, Any], place: str) -> dict[str, int]:
+    found = table.get("capacity", {})
+    if not isinstance(found, Mapping):
+        raise InputError(f"{place}.capacity", f"is a table, as capacity = {{ memory_mb = 4096 }}, not {found!r}")
+    if found and "slots" in table:
+        raise InputError(f"{place}.slots", "is given beside capacity; machines have the one or the other")
+    for name, amount in found.items():
+        if type(amount) is not int or not 0 <= amount <= AMOUNT_MAX:
+            raise InputError(f"{place}.capacity.{name}", f"expected a whole number up to {AMOUNT_MAX}, not {amount!r}")
+    return dict(found)
+
+
+def _alike(capacities: Sequence[Mapping[str, int]]) -> Sequence[Mapping[str, int]]:
+    """The capacities, or nothing where no machine has any."""
+    names = dict.fromkeys(name for offered in capacities for name in offered)
+    for offered in capacities:
+        missing = [name for name in names if name not in offered]
+        if missing:
+            raise InputError("machines", f"some offer {missing[0]} and some do not say; write 0 where there is none")
+    return capacities if names else ()
 
 
 def _at_least_one(table: Mapping[str, Any], name: str, place: str) -> int:

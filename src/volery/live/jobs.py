@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from volery.core.errors import InputError, suggestion
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, SECOND, Job, JobId, Message, Task, TaskId
+from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Job, JobId, Message, Task, TaskId
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 from volery.live.constraints import Condition, parse_conditions
 from volery.live.fleet import Fleet
@@ -24,6 +24,7 @@ CHUNK_BYTES: Final = 512 * 1024
 
 WorkT = TypeVar("WorkT", bound="Work")
 Seconds = Annotated[float, Meta(ge=0)]
+Amount = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +42,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     constraints: Annotated[
         tuple[str, ...], Meta(description='what the machine must have, all of it, as ["cores >= 8"]')
     ] = ()
+    request: Annotated[
+        dict[str, Amount], Meta(description="units of each resource, where machines offer more than slots")
+    ] = {}
 
 
 class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,6 +168,7 @@ def _completed(task: TaskDescription, job: JobDescription) -> TaskDescription:
         estimate_s=first(task.estimate_s, job.estimate_s),
         outputs=task.outputs or job.outputs,
         constraints=task.constraints,
+        request=task.request or job.request,
         count=task.count,
     )
 
@@ -192,11 +197,12 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
         own: tuple[Condition, ...] = ()
         if isinstance(work, TaskDescription):
             own = parse_conditions(work.constraints, f"{where}.constraints")
-        mask, obstacle = fleet.needed(shared + own)
+        request = fleet.request(work.request, f"{where}.request")
+        mask, obstacle = fleet.needed(shared + own, request)
         count = work.count if isinstance(work, TaskDescription) else task_count(job)
         for index in range(len(planned), len(planned) + count):
             payload = encode_payload(_payload(work, index))
-            planned.append(PlannedTask(Task(first + index, number, mask, estimate_us, payload), obstacle))
+            planned.append(PlannedTask(Task(first + index, number, mask, estimate_us, payload, request), obstacle))
     return planned
 
 

@@ -6,7 +6,7 @@ from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, to
 from volery.metrics.difference import ComparedMeans, Difference, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
-from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation
+from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 
@@ -39,4 +39,5 @@ __all__ = [
     "total_load",
     "user_shares",
     "utilisation",
+    "utilisation_by_resource",
 ]

@@ -12,8 +12,9 @@ import numpy as np
 from volery.core.misses import misses
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
+from volery.core.trace import NEVER
 from volery.metrics.allocation import allocation_parts
-from volery.metrics.columns import Flags
+from volery.metrics.columns import Flags, view
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.occupancy import utilisation_by_resource
@@ -191,7 +192,8 @@ def summarise(
 
 
 def _misses(records: Records, cluster: Cluster) -> tuple[str, ...]:
-    found = itertools.islice(misses(records.trace, cluster), MISSES_MAX)
+    never = np.flatnonzero(view(records.start_us) == NEVER).tolist()
+    found = itertools.islice(misses(records.trace, cluster, never), MISSES_MAX)
     return tuple(f"task {task} {problem}" for task, problem in found)
 
 

@@ -97,22 +97,23 @@ class CapacityIndex:
         free: per position, what is free, packed; change it through `put` alone.
     """
 
-    __slots__ = ("_guards", "_rungs", "_vectors", "free")
+    __slots__ = ("_columns", "_guards", "_vectors", "free")
 
     def __init__(self, capacities: Sequence[Amounts], ladders: Ladders) -> None:
         self._guards = ladders.packing.guards
-        self._rungs = ladders.rungs
         known: dict[Amounts, int] = {}  # one integer for all machines alike
         self.free = [known.setdefault(amounts, ladders.packing.free(amounts)) for amounts in capacities]
         table = np.array(capacities, dtype=np.int64)
-        self._vectors = [_at_least(table[:, k], rungs) for k, rungs in enumerate(self._rungs)]
+        self._vectors = [_at_least(table[:, k], rungs) for k, rungs in enumerate(ladders.rungs)]
+        self._columns = _columns(ladders.rungs, self._vectors)
 
     def copy(self) -> CapacityIndex:
         """Another index that begins with the same state; the integers are shared."""
         twin = CapacityIndex.__new__(CapacityIndex)
-        twin._guards, twin._rungs = self._guards, self._rungs
+        twin._guards = self._guards
         twin.free = list(self.free)
         twin._vectors = [list(vectors) for vectors in self._vectors]
+        twin._columns = _columns([rungs for _, rungs, _ in self._columns], twin._vectors)
         return twin
 
     def fits(self, position: int, packed: int) -> bool:
@@ -123,17 +124,13 @@ class CapacityIndex:
         """The machine has this free now, packed and guarded."""
         before = self.free[position]
         self.free[position] = free
-        bit = 1 << position
-        for rungs, vectors in zip(self._rungs, self._vectors, strict=True):
-            old, new = before & AMOUNT_MAX, free & AMOUNT_MAX
-            if old != new:
-                low, high = bisect_right(rungs, old), bisect_right(rungs, new)
-                if low > high:
-                    low, high = high, low
-                for rung in range(low, high):
+        for shift, rungs, vectors in self._columns:
+            low = bisect_right(rungs, before >> shift & AMOUNT_MAX)
+            high = bisect_right(rungs, free >> shift & AMOUNT_MAX)
+            if low != high:
+                bit = 1 << position
+                for rung in range(low, high) if low < high else range(high, low):
                     vectors[rung] ^= bit
-            before >>= FIELD_BITS
-            free >>= FIELD_BITS
 
     def sure(self, need: Need, candidates: int) -> int:
         """Those of the candidates that fit for sure."""
@@ -213,6 +210,14 @@ class CapacityIndex:
         if low < len(vectors):
             fitting = whole & ~vectors[low]
         return (fitting & -fitting).bit_length() - 1
+
+
+Columns = tuple[tuple[int, list[int], list[int]], ...]
+"""Per resource: where its field begins, the thresholds, and the vectors."""
+
+
+def _columns(rungs: Sequence[list[int]], vectors: Sequence[list[int]]) -> Columns:
+    return tuple([(k * FIELD_BITS, *pair) for k, pair in enumerate(zip(rungs, vectors, strict=True))])
 
 
 def _at_least(column: np.ndarray[tuple[int], np.dtype[np.int64]], rungs: Sequence[int]) -> list[int]:

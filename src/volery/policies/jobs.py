@@ -53,6 +53,14 @@ class JobLedger:
         """How many jobs are open."""
         return len(self._remaining)
 
+    def is_open(self, job: JobId) -> bool:
+        """Whether the job was admitted and is not done."""
+        return job in self._remaining
+
+    def is_done(self, job: JobId) -> bool:
+        """Whether the job was told done."""
+        return job in self._done
+
     def admit(self, message: Submit, source: Address, queued: int) -> tuple[Task, ...]:
         """Answer a submission and return the tasks to schedule now: none when it is refused, known or empty."""
         job = message.job

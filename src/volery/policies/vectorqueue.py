@@ -48,6 +48,10 @@ class VectorQueue:
         self._back = self._front = 0
         self.length = 0
 
+    def __contains__(self, kind: object) -> bool:
+        """Whether a task of this kind waits."""
+        return kind in self._slots
+
     def kinds(self) -> list[Kind]:
         """The distinct constraint sets and requests that wait."""
         return list(self._slots)

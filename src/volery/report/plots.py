@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from volery.core.errors import InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report.units import duration
@@ -36,6 +37,10 @@ GRID: Final = "#d0d7de"
 WIDTH_INCHES, HEIGHT_INCHES = 6.2, 3.8
 LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.26, 0.85, 0.095
 STRIP_INCHES = 0.85
+UNDATED: Final[Mapping[str, dict[str, Any]]] = {
+    ".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}
+}  # fmt: skip
+"""Endings of pictures, with what keeps a date and a version out of the file."""
 CURVE_POINTS = 300
 """A curve is thinned to about so many points; a screen shows no more."""
 
@@ -193,6 +198,69 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
 def write_svg(picture: str, path: Path) -> None:
     """Write a picture to a file of its own."""
     path.write_text(picture, encoding="utf-8")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A quantity as theory gives it, with simulated values beside it.
+
+    Args:
+        label: in the legend.
+        analysis: points of the curve, x and y.
+        simulated: points that are marked.
+    """
+
+    label: str
+    analysis: tuple[tuple[float, float], ...]
+    simulated: tuple[tuple[float, float], ...] = ()
+
+
+def draw_analysis(panels: Mapping[str, Sequence[Line]], path: Path, *, title: str = "", x_label: str = "load") -> None:
+    """Write a picture, theory as lines and simulation as circles; the same values give the same bytes.
+
+    Args:
+        panels: label of the y axis -> what is drawn on it; one panel below the other.
+        path: its ending says the format, .svg, .png or .pdf.
+
+    Raises:
+        InputError: another ending, or the file cannot be written.
+    """
+    if path.suffix not in UNDATED:
+        raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
+    with _style():
+        figure = _analysis_figure(panels, title, x_label)
+        try:
+            figure.savefig(path, dpi=120, metadata=UNDATED[path.suffix])
+        except OSError as error:
+            raise InputError(str(path), f"cannot be written: {error.strerror or error}; choose another place") from None
+
+
+def analysis_curves(panels: Mapping[str, Sequence[Line]], *, title: str = "", x_label: str = "load") -> str:
+    """The picture of `draw_analysis` as SVG text."""
+    with _style():
+        return _svg(_analysis_figure(panels, title, x_label), 0)
+
+
+def _analysis_figure(panels: Mapping[str, Sequence[Line]], title: str, x_label: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    lines = sum(len(shown) for shown in panels.values())
+    height = HEIGHT_INCHES * len(panels) + LEGEND_LINE_INCHES * lines
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    rows = figure.subplots(len(panels), squeeze=False)[:, 0]
+    for axes, (y_label, shown) in zip(rows, panels.items(), strict=True):
+        for place, line in enumerate(shown):
+            axes.plot(*_xy(line.analysis), color=colour(place), linestyle=dash(place), label=literal(line.label))
+            if line.simulated:
+                axes.plot(*_xy(line.simulated), color=colour(place), linestyle="", marker="o", markerfacecolor="none")
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        _legend(axes, 1)
+    return figure
+
+
+def _xy(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def colour(place: int) -> str:

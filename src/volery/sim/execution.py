@@ -70,11 +70,22 @@ class _Everything(dict[type, Callable[..., None]]):
         return True
 
 
+class _Nothing(dict[type, Callable[..., None]]):
+    """Handlers of a component that is gone."""
+
+    def __missing__(self, key: type) -> Callable[..., None]:
+        return _unheeded
+
+
 def _handler(handlers: Handlers, event_type: type) -> Callable[..., None]:
     try:
         return handlers[event_type]
     except KeyError:
         return _unheard
+
+
+def _unheeded(owner: object, event: Event, source: Address, now: Time) -> None:
+    """Nobody is there."""
 
 
 def _call(handle: Handle, event: Event, source: Address, now: Time) -> None:
@@ -166,6 +177,12 @@ class LabPort:
     def deliver(self, event: Event, _: None, now: Time) -> None:
         """Hand one of the driver's own events to the component (an action of the kernel's)."""
         _handler(self.handlers, type(event))(self.owner, event, self.address, now)
+
+    def silence(self) -> None:
+        """The component is gone: nothing that it has set going reaches anybody."""
+        self._timers = None
+        self.handlers = _Nothing()
+        self.finished = _unheeded
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time."""

@@ -43,6 +43,7 @@ class HostedPort:
             self._routes.to(to)[0].message_count += 1
             self.host.take_in(entry, message, self.address, self.host.path)
         else:
+            self.host.made(message)
             self.host.hold(self.port.send, (to, message))
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
@@ -140,6 +141,7 @@ class Host:
         self._touched: dict[Kind, None] = {}
         self._free_at: Time = 0
         self._awake = False
+        self._made_us = 0.0
 
     def entry(self, address: Address, door: Door) -> Entry:
         """A way in for one more component."""
@@ -155,6 +157,12 @@ class Host:
         """Have an event handled in this turn, or else in the next."""
         self._inbox.append((entry, event, source, path))
         self.wake()
+
+    def made(self, message: Message) -> None:
+        """Charge this turn, or the next one, for a message to another host."""
+        cost = self.costs.sends.get(type(message).__name__) if self.costs.sends else None
+        if cost is not None:
+            self._made_us += cost.event_us + cost.task_us * tasks_in(message) + cost.entry_us * entries_in(message)
 
     def hold(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         """Keep an effect until the turn has ended."""
@@ -185,7 +193,8 @@ class Host:
             if source == SUBMITTER:
                 used_us += cost_us((SUBMITTER, name), self.costs.of(SUBMITTER, name), tasks, now)
             entry.door.deliver(event, source, now)
-        ended = now + round(used_us)
+        ended = now + round(used_us + self._made_us)
+        self._made_us = 0.0
         if self._held:
             self.kernel.schedule(ended, self._release, self._held, now)
             self._held = []

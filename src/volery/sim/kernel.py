@@ -25,6 +25,7 @@ from volery.core.resources import check_resources
 from volery.core.streams import Streams
 from volery.core.trace import NEVER, Trace
 from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
+from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
 from volery.sim.submitter import FAR, Submitter
@@ -56,6 +57,7 @@ class Options(msgspec.Struct, frozen=True):
             result is ties.
         costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
         faults: an unreliable network between components.
+        plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
     """
 
@@ -64,6 +66,7 @@ class Options(msgspec.Struct, frozen=True):
     tie_shuffle: int | None = None
     costs: Mapping[str, Time] = {}
     faults: Faults = Faults()
+    plan: FaultPlan | None = None
     hosts: Mapping[str, HostCosts] = {}
 
 
@@ -89,34 +92,41 @@ class Kernel:
         self.finishes: dict[Time, list[tuple[LabPort, TaskFinished]]] = {}
         self.actions: dict[Time, list[Action]] = {}
         self._deployment = deployment
-        self._streams = Streams(seed)
+        self.streams = Streams(seed)
         self._free = Lane(0)
         self._delayed: list[Lane] = []
         self._lane_of: dict[tuple[str, str], Lane] = {}
         self._routes: dict[str, Routes] = {}
         self._doors: dict[Address, Door] = {}
         self._port_classes: dict[str, type[LabPort]] = {}
-        self._killed: set[tuple[Address, TaskId, int]] = set()
+        self.killed: set[tuple[Address, TaskId, int]] = set()
         self._last_due: dict[tuple[Address, object], Time] = {}
         self._free_at: dict[Address, Time] = {}
         self._lacks: dict[int, int] = {}  # one integer for all machines alike: memory traffic is what ports cost
-        self._network_stream = self._streams.of("network")
+        self._network_stream = self.streams.of("network")
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
         self._finished_count = 0
-        self._slow_network = bool(network.jitter_us) or options.faults != Faults()
+        self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
+        self._cluster = cluster
         self.submitter = Submitter(self, deployment.entry_for)
+        self.unreliable = Unreliable(self, options.plan, deployment) if options.plan is not None else None
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         self._host_costs = {role: costs for costs in options.hosts.values() for role in costs.roles}
         shared = [(costs.roles, Host(self, costs)) for costs in options.hosts.values() if not costs.each]
         self._host_of = {role: host for roles, host in shared for role in roles if role != SUBMITTER}
         for address, component in deployment.components.items():
-            self._install(address, component, cluster)
+            door, port = self.install(address, component)
+            if self.unreliable is not None:
+                gate = self.unreliable.gates[address] = Gate(self.unreliable, address, component, door, port)
+                self._doors[address] = Door.through(gate.take)
 
-    def _install(self, address: Address, component: Component, cluster: Cluster) -> None:
+    def install(self, address: Address, component: Component) -> tuple[Door, LabPort]:
+        """Give a component its door and its port."""
         door = Door.through(_checked(component)) if self.options.check else Door.of(component)
         role = role_of(address)
         if role not in self._port_classes:
             plain = port_class(self, self.routes_of(role))
+            cluster = self._cluster
             self._port_classes[role] = vector_port_class(plain, cluster) if cluster.resources else plain
         host = self._host_of.get(role)
         if host is None and role in self._host_costs:
@@ -126,14 +136,17 @@ class Kernel:
         port = self._port_classes[role](address, door)
         machine = self._deployment.machines.get(address)
         if machine is not None:
-            port.stand_on(machine, cluster)
-            port.lacks = self._lacks.setdefault(~cluster.constraints[machine], ~cluster.constraints[machine])
+            port.stand_on(machine, self._cluster)
+            lacks = ~self._cluster.constraints[machine]
+            port.lacks = self._lacks.setdefault(lacks, lacks)
         cost = self.options.costs.get(role, 0)
-        self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
+        if address not in self._doors:
+            self._doors[address] = Door.through(self._server(address, door, cost)) if cost else door
         if host is None:
             component.bind(port)
         else:
             host.bind(component, port)
+        return door, port
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""
@@ -188,6 +201,8 @@ class Kernel:
         """Run to quiet."""
         for component in self._deployment.components.values():
             component.start(0)
+        if self.unreliable is not None:
+            self.unreliable.begin()
         self._quiet(0)
         for lane in self._delayed:
             if lane.sent:
@@ -246,7 +261,7 @@ class Kernel:
         return True
 
     def _finish(self, now: Time) -> None:
-        killed = self._killed
+        killed = self.killed
         self.enter(0)
         ended = self.finishes.pop(now)
         self._finished_count += len(ended)
@@ -341,7 +356,11 @@ class Kernel:
             due = now + lane.delay_us
             due += int(stream.expovariate(1.0) * jitter) if jitter and lane.delay_us else 0
             due = self._last_due[link] = max(due, self._last_due.get(link, 0))
-            for extra in faults.copies(stream):
+            if self.unreliable is None:
+                extras: Sequence[Time] = faults.copies(stream)
+            else:
+                extras = self.unreliable.copies(item[3], item[0])
+            for extra in extras:
                 if due + extra == now:
                     at_once.append(item)
                 else:
@@ -375,7 +394,9 @@ class Kernel:
         if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
             before = msgspec.structs.replace(before, kept_us=at - before.start_us)
             self.left_us[number] -= before.kept_us
-        if (number, before.attempt) not in records.killed or attempt <= before.attempt:
+        faulty = self.unreliable
+        ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
+        if not ended or attempt <= before.attempt:
             raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
         records.lost.append(before)
         records.attempt[number] = attempt
@@ -390,13 +411,18 @@ class Kernel:
         due = records.finish_us[task]
         records.finish_us[task] = NEVER
         event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
-        self._killed.add((port.address, task, attempt))
+        self.killed.add((port.address, task, attempt))
 
         self.schedule(self.now, self._end_killed, port, event)
 
     def _end_killed(self, port: LabPort, event: TaskFinished, now: Time) -> None:
         port.idle += 1
         port.deliver(TaskFinished(event.task, event.attempt, "killed"), None, now)
+
+    def is_busy(self) -> bool:
+        """Whether anything is left to happen."""
+        under_way = any(lane.batches or lane.sent for lane in [self._free, *self._delayed])
+        return under_way or bool(self.times) or bool(self.finishes) or self.submitter.due_us != FAR
 
     def _progress(self) -> Progress:
         return Progress(self.now, self.submitter.jobs_done, self._finished_count)

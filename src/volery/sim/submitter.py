@@ -39,12 +39,22 @@ class Submitter:
     def _submit_again(self, job: JobId, _: None, _now: Time) -> None:
         self.submit(job)
 
+    def resubmit(self, entry: Address) -> None:
+        """Submit all that is not done to an entry that has begun anew: it knows no job any more."""
+        answered = self._kernel.records.answered_us
+        self._kernel.enter(0)
+        for job in range(self._next):
+            if answered[job] == NEVER and self._entry_of(job) == entry:
+                self.submit(job)
+
+    def _entry_of(self, job: JobId) -> Address:
+        users = self._kernel.trace.user
+        return self._entry(job, users[job] if users else "")
+
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay."""
-        trace = self._kernel.trace
-        entry = self._entry(job, trace.user[job] if trace.user else "")
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(entry)
-        for message in trace.submission(job):
+        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry_of(job))
+        for message in self._kernel.trace.submission(job):
             lane.sent.append((receiver, handlers, message, SUBMITTER))
             self.message_count += 1
 

@@ -8,6 +8,8 @@ population (a case), on values paired by seed:
     < >      it must be positive
     within   both bounds of the tolerance must hold
 
+The right side may also be what theory expects (see `volery.study.analysis`), of the very run that is judged.
+
 The 95 % bootstrap interval of that distance over seeds decides: all of it on the right side: reproduced; all of it on
 the wrong side: differs; the bound inside: not decidable. A claim that speaks of several cases is reproduced when all
 are, and differs when one clearly does.
@@ -21,6 +23,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from volery.metrics import paired_difference
+from volery.study.analysis import parse_analysis
 
 Relation = Literal["<", "<=", ">", ">=", "within"]
 Verdict = Literal["reproduced", "differs", "not decidable"]
@@ -28,6 +31,9 @@ REPRODUCED: Final[Verdict] = "reproduced"
 DIFFERS: Final[Verdict] = "differs"
 UNDECIDED: Final[Verdict] = "not decidable"
 VERDICTS: Final = (REPRODUCED, DIFFERS, UNDECIDED)
+
+THEORY: Final = "theory"
+"""Stands for the architecture where a closed form gives the values."""
 
 EVERY: Final = "average"
 """Stands for the population of a case whose values are averages over all of them."""
@@ -39,7 +45,7 @@ ROUNDING: Final = 1e-9
 """Relative slack of the relations that allow equality: the same number, reached by two sums, is equal."""
 
 
-class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A measured quantity of a claim.
 
     Args:
@@ -58,7 +64,7 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (self.of,) if isinstance(self.of, str) else self.of
 
 
-class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a paper says, as a test.
 
     Args:
@@ -68,7 +74,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         published: the published value as printed in tables.
         left: what is measured.
         relation: left RELATION factor x right.
-        right: what it is held against.
+        right: what it is held against: a number, another measured quantity, or the text of a closed form.
         factor: of the right side.
         percent: tolerance, relative to the right side.
         margin: tolerance in the metric's own unit.
@@ -84,7 +90,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     published: Name
     left: Side
     relation: Relation
-    right: float | Side
+    right: float | str | Side
     factor: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     percent: AtLeastZero = 0.0
     margin: AtLeastZero = 0.0
@@ -96,7 +102,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def sides(self) -> tuple[Side, ...]:
         """The measured sides."""
-        return (self.left,) if isinstance(self.right, float) else (self.left, self.right)
+        return (self.left, self.right) if isinstance(self.right, Side) else (self.left,)
 
     def pairs(self) -> list[tuple[str, str]]:
         """The architectures that are held against each other, one by one; a single one stands for all of a side."""
@@ -239,17 +245,33 @@ def _case(
         return Case(workload, population, UNDECIDED, why=missing.why, stand_in=stand_in)
     values = [list(one) for one in found if not isinstance(one, Missing)]
     left = values[0]
-    right = values[1] if len(values) > 1 else [float(claim.right)] * len(left)  # type: ignore[arg-type]  # one value: not a path
+    against = _quantity(pair[1], places[1], values[1]) if len(values) > 1 else None
+    if isinstance(claim.right, float):
+        right = [claim.right] * len(left)
+    elif isinstance(claim.right, str):
+        right = _analysed(claim.right, len(left), lambda metric: lookup(metric, pair[0], places[0], population))
+        against = _quantity(THEORY, "", right)
+    else:
+        right = values[1]
     verdict = decide(left, right, claim)
     return Case(
         workload,
         population,
         verdict,
         _quantity(pair[0], places[0], left),
-        _quantity(pair[1], places[1], right) if len(values) > 1 else None,
+        against,
         "the interval over seeds spans the bound" if verdict == UNDECIDED else "",
         stand_in,
     )
+
+
+def _analysed(text: str, runs: int, measured: Callable[[str], Sequence[float] | Missing]) -> list[float]:
+    """What theory expects of each run."""
+    analysis = parse_analysis(text, THEORY)
+    metrics = {metric: measured(metric) for metric in analysis.measured.values()}
+    columns = {metric: values for metric, values in metrics.items() if not isinstance(values, Missing)}
+    assert columns.keys() == metrics.keys(), "measures of a run are there together, or not at all"
+    return [analysis.expected({metric: values[place] for metric, values in columns.items()}) for place in range(runs)]
 
 
 def _quantity(of: str, on: str, values: Sequence[float]) -> Quantity:

@@ -93,4 +93,6 @@ def _key(key: str) -> str:
 
 
 def _number(value: float) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     return str(value) if isinstance(value, int) else f"{value:.3f}"

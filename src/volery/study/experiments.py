@@ -4,6 +4,7 @@ title, paper, figure, seeds, pictures     what is reproduced, and how often it i
 [[population]]                            machine populations: a file of machines, or the seed of drawn ones
 [[workload]]                              a trace on a cluster; `stands_for` names the one that is not to be had
 [architectures]                           label = "NAME:parameter=value,...", or a table of readings of the paper
+[settled]                                 see `volery.study.settled`
 [[claim]]                                 see `volery.study.claims`
 [quick]                                   the cheap variant: so many jobs, seeds and populations
 """
@@ -21,17 +22,19 @@ import msgspec
 
 from volery.core.costs import HostCosts
 from volery.core.errors import InputError, suggestion
-from volery.study.claims import Claim, Name
-from volery.study.measures import check_metric
+from volery.study.analysis import parse_analysis
+from volery.study.claims import Claim, Name, Side
+from volery.study.measures import SETTLED, check_metric
+from volery.study.settled import Window
 from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, is_synthetic
 
-Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts"]
+Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis"]
 RESULTS, EXPLANATIONS, PAPERS = "results", "explanations", "papers.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
 
 
-class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Machines and what they satisfy.
 
     Args:
@@ -48,7 +51,7 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine_count: AtLeastOne | None = None
 
 
-class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A trace on a cluster; what is not said here is as in `volery.study.spec.Setting`.
 
     Args:
@@ -72,7 +75,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: Name | None = None
 
 
-class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What messages and work cost in every run of an experiment, as in `volery.study.spec.Setting`."""
 
     delay_us: AtLeastZero = 500
@@ -81,7 +84,7 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts: dict[str, HostCosts] = {}
 
 
-class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The cheap variant: only the first jobs, seeds and populations."""
 
     jobs: AtLeastOne
@@ -99,6 +102,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         architectures: label -> architecture, or reading of the paper -> architecture.
         network: of every run.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
+        columns: metrics of a run that the table shows, in place of the usual ones.
+        settled: which jobs count in `settled` measures.
         name: of the file; it is set on reading.
     """
 
@@ -113,6 +118,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     seeds: Annotated[tuple[AtLeastZero, ...], msgspec.Meta(min_length=1)] = (0, 1, 2)
     pictures: tuple[Picture, ...] = ()
     table: bool = True
+    columns: tuple[Name, ...] = ()
+    settled: Window | None = None
     network: Network = Network()
     name: str = ""
 
@@ -250,6 +257,10 @@ def _check(experiment: Experiment) -> None:
             if found in seen:
                 raise InputError(f"{root}.{field}[{i}].{key}", f"{found!r} stands here twice; call one otherwise")
             seen.append(found)
+    for i, metric in enumerate(experiment.columns):
+        if check_metric(metric, f"{root}.columns[{i}]"):
+            raise InputError(f"{root}.columns[{i}]", f"{metric!r} is measured on the input; take a measure of a run")
+        _check_window(experiment, metric, f"{root}.columns[{i}]")
     for i, population in enumerate(experiment.population):
         if (population.machines is None) != (population.machine_count is None):
             raise InputError(
@@ -281,10 +292,30 @@ def _check_claim(experiment: Experiment, claim: Claim, place: str) -> None:
                 raise InputError(
                     f"{place}.{key}.of", f"no architecture {label!r} here{suggestion(label, experiment.architectures)}"
                 )
+    _check_theory(experiment, claim, place)
     if not sizes[0] or any(size not in (1, max(sizes)) for size in sizes):
         raise InputError(f"{place}.left.of", "name as many architectures as on the right, or one on either side")
     if claim.relation == "within" and not (claim.percent or claim.margin):
         raise InputError(f"{place}.relation", "'within' needs a percent or a margin")
+
+
+def _check_theory(experiment: Experiment, claim: Claim, place: str) -> None:
+    """Refuse a closed form that is none, and measures of a window that the experiment does not have."""
+    metrics = {f"{place}.left.metric": claim.left.metric}
+    if isinstance(claim.right, Side):
+        metrics[f"{place}.right.metric"] = claim.right.metric
+    elif isinstance(claim.right, str):
+        measured = parse_analysis(claim.right, f"{place}.right").measured
+        metrics |= {f"{place}.right.{name}": metric for name, metric in measured.items()}
+        if any(check_metric(metric, f"{place}.right.{name}") for name, metric in measured.items()):
+            raise InputError(f"{place}.right", "takes measures of a run, not of the input")
+    for where, metric in metrics.items():
+        _check_window(experiment, metric, where)
+
+
+def _check_window(experiment: Experiment, metric: str, place: str) -> None:
+    if experiment.settled is None and metric.partition(".")[0] == SETTLED:
+        raise InputError(place, f"{metric!r} needs a table [settled] that says how long the warm-up is")
 
 
 def find_input(name: str, traces: Path) -> Path | str | None:

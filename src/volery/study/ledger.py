@@ -16,7 +16,7 @@ import volery
 from volery.core.errors import InputError
 from volery.study.claims import VERDICTS, Judgement
 from volery.study.experiments import RESULTS, Experiment
-from volery.study.measures import InputMeasures, value
+from volery.study.measures import value
 from volery.study.reproduce import Reproduction, full_label
 from volery.study.results import replacing
 from volery.study.sources import code_digest
@@ -169,21 +169,25 @@ def _facts(found: Reproduction) -> Iterator[Fact]:
             place = (workload.label, population.label)
             for label, reading, _ in experiment.variants():
                 of = full_label(label, reading)
-                yield from _measured(place, of, found.summaries(found.planned.runs.get((of, *place), [])), FACTS)
-            yield from _measured(place, "", found.measured.get(place, []), INPUT_FACTS)
+                runs = found.planned.runs.get((of, *place), [])
+                for metric in experiment.columns or FACTS:
+                    if metric.startswith("counters.") and not any(
+                        metric.partition(".")[2] in one.counters for one in found.summaries(runs)
+                    ):
+                        continue
+                    yield from _fact(place, of, metric, found.values(metric, runs))
+            inputs = found.measured.get(place, [])
+            for metric in INPUT_FACTS:
+                if not metric.startswith("conflicts.") or all(one.conflicts for one in inputs):
+                    yield from _fact(place, "", metric, [value(one, metric) for one in inputs])
 
 
-def _measured(place: tuple[str, str], of: str, measures: Sequence[Any], metrics: Sequence[str]) -> Iterator[Fact]:
-    for metric in metrics:
-        if metric.startswith("counters.") and not any(metric.partition(".")[2] in one.counters for one in measures):
-            continue
-        if metric.startswith("conflicts.") and any(isinstance(o, InputMeasures) and not o.conflicts for o in measures):
-            continue
-        values = [one for one in (value(measured, metric) for measured in measures) if one is not None]
-        if values:
-            array = np.asarray(values)
-            mean, low, high = (float(f"{one:.{DIGITS}g}") for one in (array.mean(), array.min(), array.max()))
-            yield Fact(*place, metric, mean, low, high, len(values), of)
+def _fact(place: tuple[str, str], of: str, metric: str, measured: Sequence[float | None]) -> Iterator[Fact]:
+    values = [one for one in measured if one is not None]
+    if values:
+        array = np.asarray(values)
+        mean, low, high = (float(f"{one:.{DIGITS}g}") for one in (array.mean(), array.min(), array.max()))
+        yield Fact(*place, metric, mean, low, high, len(values), of)
 
 
 def record_path(experiments: Path, name: str) -> Path:

@@ -10,6 +10,7 @@ import msgspec
 
 from volery.core.errors import InputError, suggestion
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
+from volery.study.settled import Settled
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
 
@@ -32,6 +33,7 @@ class InputMeasures(msgspec.Struct, frozen=True):
 
 
 INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
+_SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed")
 _CONFLICTS: Final = ("waiting", "collisions")
 _OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
 
@@ -48,6 +50,10 @@ def constraint_statistics(loads: Sequence[ConstraintLoad]) -> dict[str, dict[str
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+SETTLED: Final = "settled"
+"""Measures of a run without its warm-up, see `volery.study.settled`."""
 
 
 def check_metric(path: str, place: str) -> bool:
@@ -67,6 +73,9 @@ def check_metric(path: str, place: str) -> bool:
     if root == "conflicts":
         _expect(rest, [_CONFLICTS, Distribution.__struct_fields__], place, path)
         return True
+    if root == SETTLED:
+        _expect(rest, [Settled.__struct_fields__], place, path)
+        return False
     _check_run_metric(path, place)
     return False
 
@@ -118,6 +127,6 @@ def value(measures: Any, path: str) -> float | None:
 def unit(path: str) -> str:
     """The unit of a metric: "s", "%" for a fraction, or nothing."""
     root = path.partition(".")[0]
-    if root in ("load", "constraint_load", "utilisation_mean"):
+    if root in ("load", "constraint_load", "utilisation_mean") or path in _SHARES:
         return "%"
     return "s" if any(part.endswith("_s") and not part.endswith("per_cpu_s") for part in path.split(".")) else ""

@@ -114,10 +114,15 @@ def _chapter(folder: Path, experiment: Experiment, record: Record | None) -> str
     if record is None:
         parts.append(f"Not run. `volery reproduce {experiment.name}` runs it.")
     else:
-        parts += [_how(experiment, record), _claims(experiment, record), _facts(record)]
+        parts += [_how(experiment, record), _claims(experiment, record), _facts(record, _columns(experiment))]
     if (folder / EXPLANATIONS / f"{experiment.name}.md").exists():
         parts.append(_explanation(folder, experiment.name).strip())
     return "\n\n".join(part for part in parts if part)
+
+
+def _columns(experiment: Experiment) -> tuple[tuple[str, str], ...]:
+    """Heading and metric of the table's columns."""
+    return tuple((metric.replace("_", " ").replace(".", " "), metric) for metric in experiment.columns) or COLUMNS
 
 
 def _how(experiment: Experiment, record: Record) -> str:
@@ -159,12 +164,12 @@ def _said(claim: Claim) -> str:
     return f"{claim.says}{note}<br>`{claim_text(claim)}`"
 
 
-def _facts(record: Record) -> str:
+def _facts(record: Record, run_columns: Sequence[tuple[str, str]]) -> str:
     found: dict[tuple[str, str], dict[str, list[Fact]]] = {}
     for fact in record.facts:
         found.setdefault((fact.workload, fact.of), {}).setdefault(fact.metric, []).append(fact)
     tables = []
-    for heads, columns in (((True), COLUMNS), ((False), INPUT_COLUMNS)):
+    for heads, columns in (((True), run_columns), ((False), INPUT_COLUMNS)):
         rows = {key: facts for key, facts in found.items() if bool(key[1]) == heads}
         shown = [(name, metric) for name, metric in columns if any(metric in facts for facts in rows.values())]
         if not shown:

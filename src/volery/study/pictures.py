@@ -12,7 +12,7 @@ from volery.metrics.columns import Floats
 from volery.report import plots
 from volery.report.plots import Series
 from volery.study.experiments import Workload
-from volery.study.measures import LOAD_STATISTICS
+from volery.study.measures import LOAD_STATISTICS, SETTLED
 from volery.study.reproduce import Reproduction, full_label
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def draw(found: Reproduction) -> Iterator[tuple[str, str]]:
             if picture:
                 yield f"{kind}.svg", picture
             continue
-        if kind == "conflicts":
-            picture = _conflicts(found)
+        if kind in ("conflicts", "analysis"):
+            picture = _conflicts(found) if kind == "conflicts" else _analysis(found)
             if picture:
                 yield f"{kind}.svg", picture
             continue
@@ -132,6 +132,31 @@ def _mean_utilisation(found: Reproduction, of: str, workload: str) -> float:
             for run in found.planned.runs.get((of, workload, population.label), [])]  # fmt: skip
     values = [summary.utilisation_mean for summary in found.summaries(runs)]
     return sum(values) / len(values) if values else 0.0
+
+
+def _analysis(found: Reproduction) -> str:
+    """What was simulated beside what theory expects of it, one line per claim that holds them against each other."""
+    panels: dict[str, list[plots.Line]] = {}
+    claims = {claim.id: claim for claim in found.experiment.claim if isinstance(claim.right, str)}
+    for judgement in found.judgements():
+        if judgement.claim not in claims:
+            continue
+        expected, simulated = [], []
+        for case in judgement.cases:
+            if case.left is None or case.right is None:
+                continue
+            several = isinstance(found.experiment.architectures[case.left.of], dict)
+            of = full_label(case.left.of, judgement.reading if several else "")
+            runs = found.planned.runs[of, case.left.on, case.population]
+            loads = [load for load in found.values(f"{SETTLED}.load", runs) if load is not None]
+            load = sum(loads) / len(loads)
+            expected.append((load, case.right.mean))
+            simulated.append((load, case.left.mean))
+        if expected:
+            line = plots.Line(judgement.claim, tuple(sorted(expected)), tuple(sorted(simulated)))
+            panels.setdefault(claims[judgement.claim].left.metric, []).append(line)
+    title = f"{found.experiment.figure}: analysis (lines), simulation (circles)"
+    return plots.analysis_curves(panels, title=title) if panels else ""
 
 
 def _conflicts(found: Reproduction) -> str:

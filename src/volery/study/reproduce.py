@@ -26,11 +26,12 @@ from volery.metrics import (
 )
 from volery.study.claims import Judgement, Missing, judge
 from volery.study.experiments import Experiment, Population, Workload, find_input
-from volery.study.measures import InputMeasures, check_metric, constraint_statistics, value
+from volery.study.measures import SETTLED, InputMeasures, check_metric, constraint_statistics, value
 from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
 from volery.study.runs import read_inputs, rehearse
+from volery.study.settled import Settled, settle
 from volery.study.spec import ArchitectureChoice, make_study, parse_architecture
 
 IDLE = "oracle"
@@ -127,6 +128,7 @@ class Reproduction(msgspec.Struct):
     Args:
         finished: runs by key.
         measured: measures of inputs by workload and population, one per seed.
+        steady: measures without the warm-up by key, where a claim asked for them.
         interrupted: whether Ctrl-C ended it early.
     """
 
@@ -135,6 +137,7 @@ class Reproduction(msgspec.Struct):
     store: ResultsFolder
     finished: dict[str, StoredRun] = {}
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
+    steady: dict[str, Settled] = {}
     interrupted: bool = False
 
     @property
@@ -156,18 +159,17 @@ class Reproduction(msgspec.Struct):
             missing = self.planned.missing.get((workload, population))
             if missing is not None:
                 return missing
-            measures: Sequence[Any]
             if label:
                 several = isinstance(self.experiment.architectures[label], dict)
                 runs = self.planned.runs[full_label(label, reading if several else ""), workload, population]
-                measures = self.summaries(runs)
-                if len(measures) < len(runs):
+                if any(run.key not in self.finished for run in runs):
                     return Missing("not all runs are finished")
+                values = self.values(metric, runs)
             else:
                 measures = self.measured.get((workload, population), [])
                 if not measures:
                     return Missing("the input was not measured")
-            values = [value(one, metric) for one in measures]
+                values = [value(one, metric) for one in measures]
             if any(one is None for one in values):
                 return Missing(f"{workload} has no {metric}")
             return [one for one in values if one is not None]
@@ -177,6 +179,21 @@ class Reproduction(msgspec.Struct):
     def summaries(self, runs: Sequence[PlannedRun]) -> list[RunSummary]:
         """The measures of those that are finished."""
         return [self.finished[run.key].summary for run in runs if run.key in self.finished]
+
+    def values(self, metric: str, runs: Sequence[PlannedRun]) -> list[float | None]:
+        """A metric of those runs that are finished; None where a run has no such thing."""
+        root, _, rest = metric.partition(".")
+        if root == SETTLED:
+            return [value(self.settled(run), rest) for run in runs if run.key in self.finished]
+        return [value(one, metric) for one in self.summaries(runs)]
+
+    def settled(self, run: PlannedRun) -> Settled:
+        """The measures of a finished run without its warm-up."""
+        if run.key not in self.steady:
+            assert self.experiment.settled is not None, "claims about settled runs come with a window"
+            jobs, curve = self.store.columns(run.key, "jobs"), self.store.columns(run.key, "curve")
+            self.steady[run.key] = settle(jobs, curve, self.experiment.settled, run.spec.label)
+        return self.steady[run.key]
 
     def judgements(self) -> tuple[Judgement, ...]:
         """Every claim, under every reading."""

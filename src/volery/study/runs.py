@@ -23,6 +23,7 @@ from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.metrics.why import decision_columns, task_columns
 from volery.study.plan import inputs_key
+from volery.study.settled import longest_wait_us
 from volery.study.spec import HOSTS, RunSpec
 
 CURVE_POINTS = 1000
@@ -52,7 +53,7 @@ class Outcome(msgspec.Struct):
     Args:
         summary: its measures.
         trace: its input.
-        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short.
+        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
         curve: columns time_s, utilisation.
         decisions: what schedulers that explain themselves decided, see `metrics.why`; empty without any.
         tasks: with them, what happened to each task.
@@ -183,7 +184,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     return Outcome(
         summary,
         inputs.facts,
-        job_columns(table),
+        job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
         {"time_s": times / SECOND, "utilisation": fractions},
         decisions,
         task_columns(records) if decisions else {},

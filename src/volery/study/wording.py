@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from volery.report.units import NOTHING, TIMES, digits, duration
-from volery.study.claims import Case, Claim, Judgement, Quantity
+from volery.study.claims import Case, Claim, Judgement, Quantity, Side
 from volery.study.measures import unit
 
 LONGEST_OWN_UNIT_S: Final = 1.0
@@ -58,7 +58,7 @@ def _values(claim: Claim, cases: Sequence[Case]) -> str:
     if isinstance(claim.right, float):
         return text
     right = [case.right for case in cases if case.right is not None]
-    against = _over(claim.right.metric, right)
+    against = _over(claim.right.metric if isinstance(claim.right, Side) else claim.left.metric, right)
     a, b = (sum(one.mean for one in side) / len(side) for side in (left, right))
     return f"{text} against {against}{_times(a, b)}"
 
@@ -86,6 +86,8 @@ def claim_text(claim: Claim) -> str:
     right = claim.right
     if isinstance(right, float):
         target = amount(claim.left.metric, claim.factor * right)
+    elif isinstance(right, str):
+        target = f"{claim.factor:g} {TIMES} {right}" if claim.factor != 1 else right
     else:
         same = right.metric == claim.left.metric and right.labels != claim.left.labels
         what = right.metric if not same else "that"
@@ -96,9 +98,16 @@ def claim_text(claim: Claim) -> str:
         if part
     )  # fmt: skip
     allowed = [f"{claim.percent:g} %"] * bool(claim.percent)
-    allowed += [amount(claim.left.metric, claim.margin)] * bool(claim.margin)
+    allowed += [_margin(claim)] * bool(claim.margin)
     tolerance = f" \u00b1 {' + '.join(allowed)}" if allowed else ""
     return f"{left} {claim.relation} {target}{tolerance}"
+
+
+def _margin(claim: Claim) -> str:
+    """The absolute tolerance; that of a share in points, since percent are relative."""
+    if unit(claim.left.metric) == "%":
+        return f"{100 * claim.margin:g} percentage points"
+    return amount(claim.left.metric, claim.margin)
 
 
 def _of(labels: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,51 @@ def test_what_makes_no_sense_is_refused_with_status_2(
     status, text = answer(capsys, *words, "--json")
     assert status == 2
     assert json.loads(text)["error"]["place"] == words[1]
+
+
+SIMULATED = [
+    ("mm1", ("--load", "0.5"), "wait_ms", 0.1),
+    ("mmc", ("--load", "0.8", "--workers", "5"), "wait_ms", 0.1),
+    ("mmc", ("--load", "0.8", "--workers", "5"), "waits", 0.05),
+    ("pigeon", ("--load", "0.8", "--workers", "5", "--fanout", "2"), "task_never_waits", 0.1),
+    ("pigeon", ("--load", "0.8", "--workers", "5", "--fanout", "2"), "job_never_waits_equal_tasks", 0.2),
+    ("sparrow", ("--load", "0.5", "--fanout", "4"), "job_never_waits", 0.1),
+    ("choices", ("--load", "0.8", "--choices", "2"), "response_ms", 0.05),
+    ("choices", ("--load", "0.5", "--choices", "1"), "response_ms", 0.05),
+]
+
+
+@pytest.mark.parametrize(("model", "words", "column", "tolerance"), SIMULATED)
+def test_simulation_stands_beside_analysis_and_agrees(
+    model: str, words: tuple[str, ...], column: str, tolerance: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run of the lab's own components per row; the wrong load, queue or number of choices is further off."""
+    _, text = answer(capsys, model, *words, "--simulate", "20000", "--json")
+    [row] = json.loads(text)["rows"]
+    assert row["simulated"][column] == pytest.approx(row[column], rel=tolerance)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
+def test_the_picture_is_the_same_every_time(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pictures = [tmp_path / f"{name}{suffix}" for name in ("first", "second")]
+    for path in pictures:
+        words = ("mmc", "--load", "0.5,0.8", "--workers", "2,4", "--simulate", "500", "--picture", str(path))
+        status, text = answer(capsys, *words)
+        assert (status, f"picture: {path}" in text, "waits (simulated)" in " ".join(text.split())) == (0, True, True)
+    first, second = (path.read_bytes() for path in pictures)
+    assert first == second
+    if suffix == ".svg":
+        assert b"waits, 4 workers" in first
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [(("--picture", "out.gif"), "--picture"), (("--load", "0,0.5", "--simulate", "100"), "--load"),
+     (("--picture", "no/such/folder.svg", "--simulate", "100"), "no/such/folder.svg")],
+)  # fmt: skip
+def test_a_picture_that_cannot_be_drawn_is_refused(
+    words: tuple[str, ...], place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = answer(capsys, "mm1", *words, "--json")
+    assert status == 2
+    assert json.loads(text)["error"]["place"] == place

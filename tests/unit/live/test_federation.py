@@ -75,6 +75,11 @@ def test_a_file_becomes_a_plan(tmp_path: Path) -> None:
         ('durability = "high"\n[[machines]]', "durability"),
         ("brokr = 1\n[[machines]]", "did you mean 'broker'"),
         ("[[machines", "is not TOML"),
+        ("[[machines]]\ncapacity = 3", r"machines\[0\].capacity: is a table, as capacity ="),
+        ("[[machines]]\ncapacity = { gpus = -1 }", r"machines\[0\].capacity.gpus: expected a whole number"),
+        ("[[machines]]\nslots = 2\ncapacity = { gpus = 1 }", "one or the other"),
+        ("[[machines]]\ncapacity = { gpus = 1 }\n[[machines]]", "some offer gpus and some do not say; write 0"),
+        ('architecture = "pigeon"\n[[machines]]\ncapacity = { gpus = 1 }', "pigeon: places slots only"),
     ],
 )
 def test_mistakes_are_told_with_the_fix(text: str, problem: str, tmp_path: Path) -> None:
@@ -82,3 +87,16 @@ def test_mistakes_are_told_with_the_fix(text: str, problem: str, tmp_path: Path)
     path.write_text(text)
     with pytest.raises(InputError, match=problem):
         read_federation(path, choose)
+
+
+def test_machines_may_offer_amounts_instead_of_slots(tmp_path: Path) -> None:
+    path = tmp_path / "federation.toml"
+    path.write_text(
+        'architecture = "megha"\n[parameters]\ngms = 1\nlms = 1\n[[machines]]\ncount = 2\n'
+        "capacity = { cpu_milli = 4000, memory_mb = 8192 }\n[[machines]]\n"
+        "capacity = { memory_mb = 1024, cpu_milli = 1000 }\n"
+    )
+    federation = read_federation(path, choose)
+    assert federation.plan.cluster.resources == ("cpu_milli", "memory_mb")
+    assert federation.plan.cluster.capacities == ((4000, 8192), (4000, 8192), (1000, 1024))
+    assert federation.plan.build().components

@@ -89,6 +89,37 @@ def test_a_task_that_no_machine_can_run_says_why() -> None:
     assert planned.obstacle == "no machine has cores > 8; there are 4, 8"
 
 
+OFFERING = Fleet(FLEET.machines, [1, 1], capacities=[{"memory_mb": 65536, "gpus": 2}, {"gpus": 0, "memory_mb": 131072}])
+
+
+def test_tasks_ask_for_amounts_in_the_order_of_the_fleet() -> None:
+    text = {"command": "true", "request": {"gpus": 1}, "tasks": [{}, {"request": {"memory_mb": 512}, "count": 2}]}
+    planned = plan(job_from_table(text, "job"), 0, 0, OFFERING)
+    assert [one.task.request for one in planned] == [(0, 1), (512, 0), (512, 0)]
+    assert not any(one.obstacle for one in planned)
+    assert [one.task.request for one in plan(job_from_table({"command": "true"}, "job"), 0, 0, FLEET)] == [()]
+
+
+def test_a_request_that_no_machine_ever_holds_names_the_nearest_miss() -> None:
+    wanted = {"command": "true", "request": {"memory_mb": 98304}, "constraints": ["cores >= 4", 'label.zone == "a"']}
+    (planned,) = plan(job_from_table(wanted, "job"), 0, 0, OFFERING)
+    meets = 'that meets cores >= 4, label.zone == "a"'
+    assert planned.obstacle == f"needs 96 GB; the largest machine {meets} has 64 GB"
+
+
+@pytest.mark.parametrize(
+    ("fleet", "request_", "problem"),
+    [
+        (OFFERING, {"gpu": 1}, "job.request.gpu: no machine offers it; did you mean 'gpus'"),
+        (OFFERING, {}, "job.request: write how much of memory_mb, gpus"),
+        (FLEET, {"gpus": 1}, "job.request: machines have slots here; leave it out"),
+    ],
+)
+def test_a_request_that_the_fleet_does_not_know_is_named(fleet: Fleet, request_: dict[str, int], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        plan(job_from_table({"command": "true", "request": request_}, "job"), 0, 0, fleet)
+
+
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [

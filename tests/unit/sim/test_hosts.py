@@ -9,7 +9,7 @@ from volery.architectures import configure, lookup
 from volery.conformance.cases import trace_of
 from volery.core.costs import EventCost, HostCosts
 from volery.core.events import Event, JobDone, Submit, TaskFinished, TimerFired
-from volery.core.model import Address, Cluster, Time
+from volery.core.model import Address, Cluster, Message, Time
 from volery.core.port import Port
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.streams import Streams
@@ -148,3 +148,53 @@ def test_designs_run_on_one_processor_and_on_several(name: str) -> None:
     assert run(cheap).digest() == run(cheap).digest()
     assert run(Options()).counters["messages"] > 0
     assert waited_us(run(Options())) < waited_us(run(cheap)) < waited_us(run(dear))
+
+
+def test_each_component_of_a_role_may_have_a_processor_of_its_own() -> None:
+    """Two nodes that work 100 us each at the same time end together; on one processor it takes both 200 us."""
+    ends: list[Time] = []
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.send("node/0", Note(0))
+            port.send("node/1", Note(1))
+            port.send("submitter", JobDone(0))
+        elif isinstance(event, Note) and port.address == "end/0":
+            ends.append(now)
+        elif isinstance(event, Note):
+            port.send("end/0", event)
+
+    for each, expected in ((True, 1100), (False, 1200)):
+        costs = HostCosts({"node": {"Note": EventCost(event_us=100)}}, each=each)
+        actors = {name: Actor(react) for name in ("entry/0", "node/0", "node/1", "end/0")}
+        play(actors, ONE, Cluster.uniform(2), options=Options(hosts={"nodes": costs}))
+        assert ends == [expected] * 2
+        ends.clear()
+
+
+class Told(Message, frozen=True):
+    """Of so many machines."""
+
+    entries: int
+
+
+def test_a_message_costs_its_sender_and_its_receiver_by_the_machines_that_it_tells_of() -> None:
+    seen: list[Time] = []
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.send("far/0", Told(30))
+            port.send("submitter", JobDone(0))
+        if isinstance(event, Told):
+            port.send("end/0", Note(1))
+        if isinstance(event, Note):
+            seen.append(now)
+
+    trace = trace_of("t", [0], [[]])
+    for send, entry, expected in ((0.0, 0.0, 1000), (2.0, 0.0, 1060), (0.0, 3.0, 1090)):
+        hosts = {
+            "near": HostCosts({"entry": {}}, sends={"Told": EventCost(entry_us=send)}),
+            "far": HostCosts({"far": {"Told": EventCost(entry_us=entry)}}),
+        }
+        play({name: Actor(react) for name in ("entry/0", "far/0", "end/0")}, trace, options=Options(hosts=hosts))
+        assert seen.pop() == expected

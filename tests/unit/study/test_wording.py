@@ -37,6 +37,8 @@ def test_a_claim_is_written_as_its_inequality() -> None:
     assert claim_text(Claim("c", "6", "s", "p", Side("load.p99", on="w"), ">", 1.0)) == "load.p99 on w > 100 %"
     medians = Claim("c", "6", "s", "p", Side("delay_s.p99", "m"), "within", Side(P50, "m"), margin=1.0)
     assert claim_text(medians) == "delay_s.p99 of m within delay_s.p50 of m ± 1.00 s"
+    shares = Claim("c", "6", "s", "p", Side("settled.load", "m"), "within", "mm1_wait(x=1)", percent=2.0, margin=0.01)
+    assert claim_text(shares) == "settled.load of m within mm1_wait(x=1) ± 2 % + 1 percentage points"
 
 
 def test_ours_names_what_differs_between_its_values_and_gives_both_sides() -> None:

@@ -36,6 +36,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Draws, Sampler
 from volery.policies.scarcity import supply
@@ -101,6 +102,9 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, msgspec.Meta(gt=0, description="estimates are off by a random factor from this ...")
     ] = 1.0
     estimate_high: Annotated[float, msgspec.Meta(gt=0, description="... to this; both 1: exact means")] = 1.0
+    reliable: Annotated[
+        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
+    ] = False
 
 
 class PhoenixConfig(HybridConfig, frozen=True, forbid_unknown_fields=True):
@@ -188,7 +192,8 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, roles: Roles
     if config.steal_free:
         delays["node", "node"] = 0
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
-    return Deployment(components, machines, lambda job: addresses[job % config.schedulers], delays)
+    deployment = Deployment(components, machines, lambda job: addresses[job % config.schedulers], delays)
+    return linked(deployment, MESSAGES) if config.reliable else deployment
 
 
 def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> Deployment:
@@ -209,10 +214,11 @@ def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> 
         soft=sum(1 << k for k in set(config.soft_constraints)),
     )
     roles = Roles(partial(PhoenixScheduler, watch), partial(PhoenixCentral, watch), partial(PhoenixWorker, watch))
-    deployment = build(cluster, config, streams, roles)
+    deployment = build(cluster, msgspec.structs.replace(config, reliable=False), streams, roles)
     schedulers = [f"scheduler/{number}" for number in range(config.schedulers)]
     components = {**deployment.components, watch.monitor: Monitor(watch, schedulers)}
-    return msgspec.structs.replace(deployment, components=components)
+    whole = msgspec.structs.replace(deployment, components=components)
+    return linked(whole, PHOENIX_MESSAGES) if config.reliable else whole
 
 
 REQUEST_US = 1_000
@@ -258,11 +264,12 @@ HAWK = Architecture(
     summary="hybrid: long jobs centrally by least wait, short ones by random probes; idle workers steal from busy ones",
     source="Delgado, Dinu, Kermarrec, Zwaenepoel: Hawk, USENIX ATC 2015, section 3",
     defaults=HybridConfig(),
-    messages=MESSAGES,
+    messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
     hops=4,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+    bearing={"reliable": True},
 )
 
 EAGLE = msgspec.structs.replace(
@@ -279,7 +286,7 @@ PHOENIX = msgspec.structs.replace(
     summary="hybrid: Eagle, and where queues are crowded tasks that ask for the scarcest constraint go first",
     source="Thinakaran, Gunasekaran, Sharma, Kandemir, Das: Phoenix, ICDCS 2017, sections III and IV",
     defaults=PhoenixConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
-    messages=PHOENIX_MESSAGES,
+    messages=PHOENIX_MESSAGES | LINK_MESSAGES,
     stages={
         **STAGES,
         Stage.J2: Realisation("PhoenixScheduler._admitted", "full", "soft constraints are negotiated away"),

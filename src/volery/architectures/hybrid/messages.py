@@ -140,4 +140,4 @@ MESSAGES: frozenset[type[Message]] = frozenset(
     }
 )  # fmt: skip
 
-PHOENIX_MESSAGES = MESSAGES | {Demanded, Crowded, Reorder, Scarcity}
+PHOENIX_MESSAGES: frozenset[type[Message]] = MESSAGES | {Demanded, Crowded, Reorder, Scarcity}

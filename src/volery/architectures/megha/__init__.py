@@ -26,14 +26,18 @@ from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.sharing import Sharing
+from volery.architectures.megha.surviving import Survival
+from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import VectorLocalMaster
 from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.model import Cluster
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.links import linked
 
 Preempted = Literal["restart", "keep"]
 
@@ -56,6 +60,15 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_max: Annotated[
         int, msgspec.Meta(ge=0, description="tasks waiting at a GM before jobs are refused; 0: no limit")
     ] = 0
+    reliable: Annotated[
+        bool,
+        msgspec.Meta(
+            description="bear faults: reliable messages, and of slots alone two Local Masters per cluster and leases"
+        ),
+    ] = False
+    detection_s: Annotated[
+        float, msgspec.Meta(gt=0, description="a peer that does not answer is given up within this, seconds")
+    ] = 1.0
     repartition: Annotated[
         bool, msgspec.Meta(description="external machines lend logical nodes (2021, IV-B4), else are requested as such")
     ] = False
@@ -80,11 +93,15 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     Raises:
         InputError: more partitions than machines.
     """
+    if config.reliable:
+        _refuse_unbearable(config)
     if config.shares:
         return build_fair(cluster, config, streams)
     if cluster.resources or config.repartition or config.rescheduling == "tail":
         return build_vectors(cluster, config, streams)
     layout = Layout(cluster, config.gms, config.lms)
+    if config.reliable:
+        return build_surviving(layout, config, streams)
     heartbeat_us = round(config.heartbeat_s * 1_000_000)
     components: dict[str, Component] = {}
     role = ExplainingMaster if config.why else GlobalMaster
@@ -136,7 +153,20 @@ def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> De
             updates=config.updates,
             completion_notice=config.completion_notice,
         )
-    return _with_nodes(components, layout)
+    deployment = _with_nodes(components, layout)
+    return linked(deployment, MESSAGES | VECTOR_MESSAGES) if config.reliable else deployment
+
+
+def _refuse_unbearable(config: MeghaConfig) -> None:
+    """Where components may crash, some parameters have one value."""
+    if config.why:
+        raise InputError("megha:why", "goes not with reliable; leave one of the two out")
+    if config.shares:
+        raise InputError("megha:shares", "goes not with reliable; leave one of the two out")
+    fixed = {"updates": "deltas", "completion_notice": "once", "eager_retry": True}
+    for name, value in fixed.items() if config.rescheduling == "head" and not config.repartition else ():
+        if getattr(config, name) != value:
+            raise InputError(f"megha:{name}", f"must be {value} where reliable is set, not {getattr(config, name)}")
 
 
 def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -192,6 +222,20 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
     return Deployment(components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0})
 
 
+def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components of which any may crash."""
+    survival = Survival(
+        layout,
+        streams,
+        match=config.match,
+        batch_max=config.batch_max,
+        queue_max=config.queue_max,
+        heartbeat_us=round(config.heartbeat_s * SECOND),
+        detection_us=round(config.detection_s * SECOND),
+    )
+    return survival.deployment()
+
+
 STAGES = {
     Stage.J1: Realisation("GlobalMaster.on_submit"),
     Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
@@ -213,11 +257,12 @@ MEGHA = Architecture(
     summary="federated: Global Masters match on a stale view, Local Masters validate",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
     defaults=MeghaConfig(),
-    messages=MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES,
+    messages=MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES | SURVIVING_MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
+    bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     vectors=True,
 )
 
@@ -227,11 +272,13 @@ CENTRAL = msgspec.structs.replace(
     summary="Megha with one Global Master and one Local Master: a central scheduler",
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
+    bearing={"reliable": True},
 )
 
 MEGHA_2021 = msgspec.structs.replace(
     MEGHA,
     name="megha-2021",
+    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     summary="the first Megha: amounts of several resources, repartition, full states, rescheduling at the tail",
     source="Thiyyakat, Kalambur, Sitaram: Megha, arXiv 2103.08413 (2021), section IV",
     defaults=MeghaConfig(

@@ -24,7 +24,7 @@ from volery.architectures.megha.fair_messages import (
 from volery.architectures.megha.global_master import MeghaMatch
 from volery.architectures.megha.sharing import Sharing, sum_of
 from volery.architectures.megha.user_lines import UserLines
-from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
+from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster, Wanted
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
@@ -149,17 +149,14 @@ class FairGlobalMaster(VectorGlobalMaster):
 
     def _asking(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Message:
         users = tuple([self._user_of(task) for task in tasks])
-        for task, user in zip(tasks, users, strict=True):
-            self._doubt(user, task.request or SLOT, 1)
         attempts = tuple([self._attempts.get(task.id, 0) for task in tasks])
         lent = self._repartition and self._outside[partition]
         return UserRequest(number, partition, tasks, places, users, attempts, lent)
 
-    def _arrived(self, lm: int, heard: int) -> None:
-        under_way = self._under_way[lm]
-        while under_way and under_way[0][0] <= heard:
-            for task in under_way.popleft()[2]:
-                self._doubt(self._user_of(task), task.request or SLOT, -1)
+    def _promise(self, wanted: Wanted, sign: int) -> None:
+        super()._promise(wanted, sign)
+        for task in wanted[2]:
+            self._doubt(self._user_of(task), task.request or SLOT, sign)
 
     # Algorithm 2.
 

@@ -231,7 +231,7 @@ class GlobalMaster(Component):
 
     def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
         for partition, vector in freed:
-            if self._queue.length:
+            if self._queued():
                 self._offer(partition, positions(vector))
 
     def _learn(self, update: Update, source: Address) -> list[tuple[int, int]]:
@@ -279,6 +279,13 @@ class GlobalMaster(Component):
             for partition, matches in enumerate(self._layout.matches):
                 assert not self._free[partition] & matches[mask], f"a free unit of {partition} fits a queued task"
         assert len(self._jobs) or not (self._placed or self._queue.length), "tasks without an open job"
+
+    def check_rest(self) -> None:
+        """No task is left, and every unit is free in the view."""
+        left = len(self._placed) + self._queue.length + len(self._jobs)
+        assert not left, "tasks are left"
+        for partition, free in enumerate(self._free):
+            assert free == self._layout.whole(partition), f"units of partition {partition} are taken in the view"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

@@ -28,7 +28,7 @@ HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
 
 
-class _Told:
+class Told:
     """What one GM has been told, and what it is about to be told; units are bits, per partition.
 
     Attributes:
@@ -86,9 +86,9 @@ class LocalMaster(Component):
         self._snapshots = updates == "snapshots"
         self._completion_twice = completion_notice == "twice"
         self._busy = [0] * len(layout.size)
-        self._gms = {gm: _Told(gm, len(layout.size)) for gm in (f"gm/{n}" for n in range(layout.gm_count))}
-        self._owned: dict[TaskId, tuple[int, int, _Told]] = {}
-        self._telling: list[_Told] = []
+        self._gms = {gm: Told(gm, len(layout.size)) for gm in (f"gm/{n}" for n in range(layout.gm_count))}
+        self._owned: dict[TaskId, tuple[int, int, Told]] = {}
+        self._telling: list[Told] = []
         self._launches = 0
         self._armed = False
 
@@ -164,7 +164,7 @@ class LocalMaster(Component):
             if news:
                 self._port.send(gm.address, self._update(gm, news))
 
-    def _news(self, gm: _Told) -> tuple[Change, ...]:
+    def _news(self, gm: Told) -> tuple[Change, ...]:
         """What the GM lacks; from now on it has been told."""
         busy, told, repeat, layout = self._busy, gm.busy, gm.repeat, self._layout
         changes, entry_count = [], 0
@@ -182,7 +182,7 @@ class LocalMaster(Component):
             self._port.observe(Counted("update_entries", entry_count))
         return tuple(changes)
 
-    def _update(self, gm: _Told, news: tuple[Change, ...]) -> Update:
+    def _update(self, gm: Told, news: tuple[Change, ...]) -> Update:
         gm.update += 1
         return Update(gm.update, self._snapshots, news)
 

@@ -38,6 +38,10 @@ class UserLines:
         """Those who have tasks waiting, whose turn is next first."""
         return list(self._lines)
 
+    def __contains__(self, kind: object) -> bool:
+        """Whether a task of this kind waits."""
+        return any(kind in line for line in self._lines.values())
+
     def kinds(self) -> list[Kind]:
         """The distinct constraint sets and requests that wait."""
         return list(dict.fromkeys(kind for line in self._lines.values() for kind in line.kinds()))

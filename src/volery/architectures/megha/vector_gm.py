@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
 from typing import Literal, Protocol
 
@@ -32,6 +32,9 @@ class TaskLines(Protocol):
     """Tasks that wait; see `VectorQueue`."""
 
     length: int
+
+    def __contains__(self, kind: object) -> bool:
+        """Whether a task of this kind waits."""
 
     def kinds(self) -> list[Kind]:
         """The distinct constraint sets and requests that wait."""
@@ -63,8 +66,8 @@ class VectorGlobalMaster(GlobalMaster):
     """
 
     __slots__ = (
-        "_choice", "_dirty", "_guards", "_index", "_ladders", "_lines", "_packing", "_refused_at", "_repartition",
-         "_seen", "_tail", "_under_way", "_vectors",
+        "_choice", "_dirty", "_guards", "_index", "_ladders", "_lines", "_packing", "_promised", "_refused_at",
+        "_repartition", "_seen", "_tail", "_under_way", "_vectors",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +102,7 @@ class VectorGlobalMaster(GlobalMaster):
         self._repartition = repartition
         self._tail = rescheduling == "tail"
         self._under_way: list[deque[Wanted]] = [deque() for _ in self._lms]
+        self._promised: list[dict[int, int]] = [{} for _ in layout.size]
         self._seen: dict[int, bytes] = {}
         self._dirty = [0] * len(layout.size)
         self._refused_at = [f"inconsistencies_gm{gm}_lm{lm}" for lm in range(layout.lm_count)]
@@ -121,9 +125,10 @@ class VectorGlobalMaster(GlobalMaster):
         batches: dict[int, tuple[list[Task], list[int]]] = {}
         unplaced: list[Task] = []
         nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
+        waiting: Container[tuple[int, Amounts]] = self._lines if self._eager_retry else ()  # see `check`
         for task in tasks:
             kind = (task.constraints, task.request)
-            if kind in nowhere:
+            if kind in nowhere or kind in waiting:
                 unplaced.append(task)
                 continue
             chosen, position = self._find(partition, task)
@@ -151,7 +156,9 @@ class VectorGlobalMaster(GlobalMaster):
         need, mask, choice, index = self._ladders[task.request], task.constraints, self._choice, self._index
         matches, size, random = self._layout.matches, self._layout.size, self._stream.random
         for partition in self._orders[start]:
-            candidates = matches[partition][mask]
+            candidates = index[partition].near(need, matches[partition].every)  # cheaper than a new constraint set
+            if candidates:
+                candidates &= matches[partition][mask]
             if candidates:
                 at = int(random() * size[partition]) if choice == "random" else 0
                 position = index[partition].pick(need, candidates, choice, at)
@@ -172,6 +179,7 @@ class VectorGlobalMaster(GlobalMaster):
             chunk = slice(at, at + self._batch_max)
             wanted = (number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
             self._under_way[lm].append(wanted)
+            self._promise(wanted, 1)
             self._port.send(self._lms[lm], self._asking(*wanted))
 
     def _asking(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Message:
@@ -202,7 +210,18 @@ class VectorGlobalMaster(GlobalMaster):
     def _arrived(self, lm: int, heard: int) -> None:
         under_way = self._under_way[lm]
         while under_way and under_way[0][0] <= heard:
-            under_way.popleft()
+            self._promise(under_way.popleft(), -1)
+
+    def _promise(self, wanted: Wanted, sign: int) -> None:
+        """Count what is under way to machines."""
+        _, partition, tasks, places = wanted
+        promised, packing = self._promised[partition], self._packing
+        for task, position in zip(tasks, places, strict=True):
+            amount = promised.get(position, 0) + sign * packing[task.request]
+            if amount:
+                promised[position] = amount
+            else:
+                promised.pop(position, None)
 
     def _offer(self, partition: int, places: Iterable[int]) -> None:
         """Give what machines have free in the view to the first queued tasks that fit there."""
@@ -223,11 +242,6 @@ class VectorGlobalMaster(GlobalMaster):
         """Take over what a Local Master says about its cluster, and use what has become free."""
         self._offer_all(self._learn_state(message, source))
 
-    def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
-        for partition, machines in freed:
-            if self._lines.length:
-                self._offer(partition, positions(machines))
-
     def _learn_state(self, update: StateUpdate, source: Address) -> list[tuple[int, int]]:
         """Change the view; return per partition the machines that have more free now. An old update is stale."""
         if update.number <= self._heard[source]:
@@ -236,19 +250,11 @@ class VectorGlobalMaster(GlobalMaster):
         self._port.observe(Counted("updates"))
         lm = self._layout_lm(source)
         self._arrived(lm, update.heard)
-        asked = self._asked(lm)
-        return [(state.partition, freed) for state in update.states if (freed := self._adopt(state, asked))]
+        return [(state.partition, freed) for state in update.states if (freed := self._adopt(state))]
 
-    def _asked(self, lm: int) -> dict[tuple[int, int], list[int]]:
-        """Per partition and position, what is under way there."""
-        asked: dict[tuple[int, int], list[int]] = {}
-        for _, partition, tasks, places in self._under_way[lm]:
-            for task, position in zip(tasks, places, strict=True):
-                asked.setdefault((partition, position), []).append(self._packing[task.request])
-        return asked
-
-    def _adopt(self, state: State, asked: dict[tuple[int, int], list[int]]) -> int:
+    def _adopt(self, state: State) -> int:
         partition, told, width = state.partition, state.free, self._vectors.state_bytes
+        promised = self._promised[partition]
         index, more, guards = self._index[partition], 0, self._guards
         if state.positions:
             listed = positions(bytes_vector(state.positions))
@@ -257,10 +263,10 @@ class VectorGlobalMaster(GlobalMaster):
             places = listed = self._news(partition, told)
         for place, position in zip(places, listed, strict=True):
             free = int.from_bytes(told[place * width : place * width + width], "little")
-            for packed in asked.get((partition, position), ()):
+            if position in promised:
                 self._dirty[partition] |= 1 << position
-                if (free - packed) & guards == guards:  # else it will be refused
-                    free -= packed
+                left = free - promised[position]
+                free = left if left & guards == guards else guards  # something will be refused, and told of then
             before = index.free[position]
             if free != before:
                 index.put(position, free)

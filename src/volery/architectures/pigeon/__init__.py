@@ -4,8 +4,8 @@ Roles    Distributor (many, share nothing), Master (one per group), Node (one pe
 Flow     Submit > GroupTasks > Launch > Completed (to the distributor) and Completed (to the master, an idle notice).
 Deviates Idle lists are bit vectors: which of several equal idle workers runs a task changes no result. Jobs go to
          distributors round robin (the code: at random). A job of more than 4,096 tasks is dealt chunk by chunk. Masters
-         do not fail over (section 6.1 of the paper). PigeonC, the constraint-aware version of Thiyyakat et al. (IoT
-         2023, section 4.2), is a preset. See docs/papers.md.
+         fail over (section 6.1 of the paper) where `reliable` is set. PigeonC, the constraint-aware version of
+         Thiyyakat et al. (IoT 2023, section 4.2), is a preset. See docs/papers.md.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ from typing import Annotated
 import msgspec
 
 from volery.architectures.pigeon.distributor import Distribution, Distributor
-from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
+from volery.architectures.pigeon.groups import ConstraintCounting, Group, Supply, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
 from volery.architectures.pigeon.messages import MESSAGES
+from volery.architectures.pigeon.surviving import (
+    SURVIVING_MESSAGES,
+    SurvivingDistributor,
+    SurvivingMaster,
+    surviving,
+)
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.model import Cluster
+from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.guarded import Lease
 from volery.policies.match import MatchPolicy
 
 
@@ -54,6 +61,12 @@ class PigeonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ConstraintCounting,
         msgspec.Meta(description="published-code: weak workers count as strong ones, as in PigeonC's public code"),
     ] = "exact"
+    reliable: Annotated[
+        bool, msgspec.Meta(description="bear faults: two masters per group, leases, reliable messages (section 6.1)")
+    ] = False
+    detection_s: Annotated[
+        float, msgspec.Meta(gt=0, description="a peer that does not answer is given up within this, seconds")
+    ] = 1.0
 
 
 GROUP_WORKERS = 100
@@ -68,6 +81,8 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
     groups = divide(cluster, group_count, config.group_sizes, config.reserved)
     supply = Supply(groups, config.constraint_counting)
+    if config.reliable:
+        return build_surviving(groups, supply, config, streams)
     components: dict[str, Component] = {}
     machines: dict[str, int] = {}
     for number in range(config.distributors):
@@ -94,6 +109,36 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     return Deployment(components, machines, lambda job: f"distributor/{job % config.distributors}")
 
 
+def build_surviving(groups: list[Group], supply: Supply, config: PigeonConfig, streams: Streams) -> Deployment:
+    """Components of which masters and nodes may crash."""
+
+    def distributor(address: Address) -> SurvivingDistributor:
+        return SurvivingDistributor(
+            supply=supply,
+            distribution=config.distribution,
+            cutoff_us=round(config.cutoff_s * SECOND),
+            stream=streams.of(address),
+        )
+
+    distributors = [f"distributor/{number}" for number in range(config.distributors)]
+
+    def master(group: Group, number: int, me: int, lease: Lease, address: Address, incarnation: int) -> SurvivingMaster:
+        return SurvivingMaster(
+            group,
+            number,
+            me,
+            distributors,
+            lease,
+            incarnation,
+            weight=config.weight,
+            weight_counting=config.weight_counting,
+            match=config.match,
+            stream=streams.of(address, incarnation),
+        )
+
+    return surviving(groups, distributor, master, config.distributors, round(config.detection_s * SECOND))
+
+
 STAGES = {
     Stage.J1: Realisation("Distributor.on_submit"),
     Stage.J4: Realisation("Distributor.on_submit", "full", "distributors in parallel"),
@@ -118,11 +163,12 @@ PIGEON = Architecture(
     summary="federated: distributors deal tasks evenly to masters, each master serves two weighted fair queues",
     source="Wang, Li, Agrawal, Ren: Pigeon, SoCC 2019, sections 2 and 6.2",
     defaults=PigeonConfig(),
-    messages=MESSAGES,
+    messages=MESSAGES | SURVIVING_MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:master", "crash:node"}),
+    bearing={"reliable": True, "groups": 3, "reserved": 1, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
 )
 
 PIGEONC = msgspec.structs.replace(
@@ -131,4 +177,5 @@ PIGEONC = msgspec.structs.replace(
     summary="constraint-aware Pigeon: masters drawn by the number of suitable workers, no reserved workers",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4.2",
     defaults=PigeonConfig(reserved=0, distribution="supply"),
+    bearing={"reliable": True, "groups": 3, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
 )

@@ -69,8 +69,11 @@ class Distributor(Component):
             share = tuple(shares[group])
             for task in share:
                 outstanding[task.id] = task.job
-            number = self._numbers[group] = self._numbers[group] + 1
-            self._port.send(self._masters[group], GroupTasks(number, short, share))
+            self._hand_out(group, short, share)
+
+    def _hand_out(self, group: int, short: bool, share: tuple[Task, ...]) -> None:
+        number = self._numbers[group] = self._numbers[group] + 1
+        self._port.send(self._masters[group], GroupTasks(number, short, share))
 
     def _deal(self, tasks: Sequence[Task], shares: dict[int, list[Task]]) -> None:
         """Every master gets as many, the remainder goes to distinct random masters (Pigeon, section 2.2)."""
@@ -121,6 +124,11 @@ class Distributor(Component):
     def check(self) -> None:
         """Every outstanding task belongs to an open job."""
         assert len(self._jobs) or not self._outstanding, "tasks without an open job"
+
+    def check_rest(self) -> None:
+        """Every result has come."""
+        left = len(self._outstanding) + len(self._jobs)
+        assert not left, "tasks are left"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

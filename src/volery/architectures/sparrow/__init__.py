@@ -24,6 +24,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Sampler
 
@@ -55,6 +56,9 @@ class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         msgspec.Meta(ge=0, description="a longer estimate makes a task long; only blocking is told by it"),
     ] = 1129.532
+    reliable: Annotated[
+        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
+    ] = False
 
 
 def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployment:
@@ -89,7 +93,8 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
     for machine, address in enumerate(nodes):
         components[address] = node_role(cluster.slots[machine], shared)
     machines = {address: machine for machine, address in enumerate(nodes)}
-    return Deployment(components, machines, lambda job: schedulers[job % len(schedulers)])
+    deployment = Deployment(components, machines, lambda job: schedulers[job % len(schedulers)])
+    return linked(deployment, MESSAGES) if config.reliable else deployment
 
 
 STAGES = {
@@ -112,9 +117,10 @@ SPARROW = Architecture(
     summary="decentralised: random probes leave reservations, and the workers that are free first get the tasks",
     source="Ousterhout, Wendell, Zaharia, Stoica: Sparrow, SOSP 2013, sections 3 and 4",
     defaults=SparrowConfig(),
-    messages=MESSAGES,
+    messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
     hops=4,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+    bearing={"reliable": True},
 )

@@ -1,0 +1,260 @@
+"""Megha's Global Master where components may crash: a cache of what Local Masters and submitters know.
+
+It believes the leader of each cluster and nobody else there. When another one begins to lead, its report says what runs
+and what has finished; what it does not mention is in doubt until the cluster has settled, and then lost. A new
+incarnation knows nothing: its jobs are submitted again, and it schedules none of their tasks before every cluster has
+told what runs. It alone numbers attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
+from volery.architectures.megha.layout import Layout
+from volery.architectures.megha.messages import Inconsistency, Notice, Update
+from volery.architectures.megha.surviving_lm import pair_of
+from volery.architectures.megha.surviving_messages import ATTEMPTS, UNIT_SHIFT, Join, Lost, Place, Report
+from volery.core.events import Cancel, MoreTasks, Submit
+from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.policies.guarded import Active, Deposed, Forget, Inquire
+
+
+class SurvivingGlobalMaster(GlobalMaster):
+    """Matches as ever, and settles with new leaders what they and it believe.
+
+    Args:
+        gm, layout, match, batch_max, queue_max, stream: see `GlobalMaster`.
+        incarnation: of this component.
+    """
+
+    __slots__ = (
+        "_attempts", "_doubted", "_epochs", "_first_attempt", "_found", "_held", "_lm_at", "_over", "_results",
+        "_unknown",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        gm: int,
+        layout: Layout,
+        *,
+        match: MeghaMatch,
+        batch_max: int,
+        queue_max: int,
+        stream: Random,
+        incarnation: int,
+    ) -> None:
+        super().__init__(
+            gm, layout, match=match, batch_max=batch_max, eager_retry=True, queue_max=queue_max, stream=stream
+        )
+        self._lm_at = {address: lm for lm in range(layout.lm_count) for address in pair_of(lm)}
+        self._heard = dict.fromkeys(self._lm_at, 0)
+        self._epochs = [-1 if incarnation else 0] * layout.lm_count
+        self._first_attempt = incarnation * ATTEMPTS
+        self._attempts: dict[TaskId, int] = {}
+        self._unknown: dict[int, None] = dict.fromkeys(range(layout.lm_count if incarnation else 0))
+        self._doubted: list[dict[TaskId, None]] = [{} for _ in range(layout.lm_count)]
+        self._held: list[Task] = []
+        self._found: dict[TaskId, Active] = {}
+        self._over: dict[TaskId, tuple[int, Active]] = {}
+        self._results: dict[JobId, list[tuple[int, TaskId]]] = {}
+
+    def start(self, now: Time) -> None:
+        """A new incarnation asks every cluster what runs there."""
+        super().start(now)
+        for address in self._lm_at if self._unknown else ():
+            self._port.send(address, Join())
+
+    def _believes(self, source: Address) -> bool:
+        return self._lms[self._lm_at[source]] == source
+
+    def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
+        lm = self._layout.lm_of[partition]
+        for at in range(0, len(tasks), self._batch_max):
+            chunk = tuple(tasks[at : at + self._batch_max])
+            attempts = tuple([self._attempts.get(task.id, self._first_attempt) for task in chunk])
+            positions = tuple(places[at : at + self._batch_max])
+            self._port.send(self._lms[lm], Place(self._epochs[lm], partition, chunk, positions, attempts))
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Schedule a further chunk."""
+        self._schedule(self._jobs.more(message))
+        self._maybe_forget(message.job)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Schedule a job; of one that is submitted again some tasks may run or have finished."""
+        super().on_submit(message, source, now)
+        self._maybe_forget(message.job.id)
+
+    def _schedule(self, tasks: Sequence[Task]) -> None:
+        if self._unknown:
+            self._held += tasks
+        elif self._found or self._over:
+            super()._schedule([task for task in tasks if not self._recognised(task)])
+        else:
+            super()._schedule(tasks)
+
+    def _recognised(self, task: Task) -> bool:
+        """Whether an earlier incarnation has placed the task: it runs, or has finished."""
+        over, active = self._over.pop(task.id, None), self._found.pop(task.id, None)
+        if active is not None and (over is None or over[1].attempt < active.attempt):
+            self._follow(task, active)
+            return True
+        if over is not None:
+            self._count(over[0], over[1])
+        return over is not None
+
+    def _follow(self, task: Task, active: Active) -> None:
+        partition, position = active.unit >> UNIT_SHIFT, active.unit & (1 << UNIT_SHIFT) - 1
+        self._placed[task.id] = (task, partition, self._layout.bits[position])
+        self._attempts[task.id] = active.attempt
+
+    def _count(self, lm: int, active: Active) -> None:
+        """A result, once."""
+        self._attempts.pop(active.task, None)
+        self._results.setdefault(active.job, []).append((lm, active.task))
+        self._jobs.finished(active.job)
+
+    def _maybe_forget(self, job: JobId) -> None:
+        """When a job is done, nobody need keep its results."""
+        if self._jobs.is_done(job) and job in self._results:
+            self._forget(self._results.pop(job))
+
+    def _forget(self, results: Iterable[tuple[int, TaskId]]) -> None:
+        at: dict[int, list[TaskId]] = {}
+        for lm, task in results:
+            at.setdefault(lm, []).append(task)
+        for lm, tasks in at.items():
+            for address in pair_of(lm):
+                self._port.send(address, Forget(tuple(tasks)))
+
+    def on_report(self, message: Report, source: Address, now: Time) -> None:
+        """Take over what a leader says of its cluster."""
+        lm = self._lm_at[source]
+        if message.epoch < self._epochs[lm] or (message.epoch > self._epochs[lm] and not message.whole):
+            return
+        if message.epoch > self._epochs[lm]:
+            self._epochs[lm], self._lms[lm], self._heard[source] = message.epoch, source, 0
+            self._doubted[lm] = self._at(lm)
+        freed = self._learn(message.update, source)
+        for active in message.running:
+            self._runs(lm, active)
+        for active in message.finished:
+            self._has_finished(lm, active)
+        if message.settled:
+            doubted, self._doubted[lm] = self._doubted[lm], {}
+            for task in doubted:
+                self._found.pop(task, None)
+            self._place_again([self._placed.pop(task)[0] for task in doubted if task in self._placed])
+            self._unknown.pop(lm, None)
+        self._offer_all(freed)
+        if not self._unknown and self._held:
+            held, self._held = self._held, []
+            self._schedule(held)
+            for job in dict.fromkeys(task.job for task in held):
+                self._maybe_forget(job)
+
+    def _at(self, lm: int) -> dict[TaskId, None]:
+        """All tasks that run in a cluster, as far as is known."""
+        lm_of = self._layout.lm_of
+        placed = {task: None for task, place in self._placed.items() if lm_of[place[1]] == lm}
+        found = {task: None for task, active in self._found.items() if lm_of[active.unit >> UNIT_SHIFT] == lm}
+        return placed | found
+
+    def _runs(self, lm: int, active: Active) -> None:
+        place = self._placed.get(active.task)
+        self._doubted[lm].pop(active.task, None)
+        if place is not None:
+            self._follow(place[0], active)
+        else:
+            self._found[active.task] = active
+
+    def _has_finished(self, lm: int, active: Active) -> None:
+        job = active.job
+        if active.task in self._placed:
+            if active.attempt < self._attempts.get(active.task, self._first_attempt):
+                return  # it was given up, and another attempt was made
+            del self._placed[active.task]
+            self._doubted[lm].pop(active.task, None)
+            self._count(lm, active)
+            self._maybe_forget(job)
+        elif self._jobs.is_done(job):
+            self._forget([(lm, active.task)])
+        elif (lm, active.task) not in self._results.get(job, ()):
+            self._over[active.task] = (lm, active)
+
+    def _place_again(self, tasks: Sequence[Task]) -> None:
+        """Tasks whose attempt is dead go before all others, as another attempt."""
+        for task in tasks:
+            self._attempts[task.id] = self._attempts.get(task.id, self._first_attempt) + 1
+        wanted = self._still_wanted(tasks)
+        for task in reversed(self._place(wanted)):
+            self._queue.push_front(task)
+
+    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
+        """Attempts are dead."""
+        if not self._believes(source):
+            return
+        dead = []
+        for active in message.attempts:
+            self._found.pop(active.task, None)
+            attempt = self._attempts.get(active.task, self._first_attempt)
+            if active.task in self._placed and attempt == active.attempt:
+                dead.append(self._placed.pop(active.task)[0])
+        self._place_again(dead)
+
+    def on_notice(self, message: Notice, source: Address, now: Time) -> None:
+        """Tasks have finished; what the leader of before says, its successor repeats."""
+        if not self._believes(source):
+            return
+        lm, jobs = self._lm_at[source], dict[JobId, None]()
+        for number in message.tasks:
+            place = self._placed.get(number)
+            if place is not None:
+                jobs[place[0].job] = None
+                self._results.setdefault(place[0].job, []).append((lm, number))
+                self._attempts.pop(number, None)
+            elif number in self._found:
+                active = self._found.pop(number)
+                self._over[number] = (lm, active)
+                self._offer_unit(active)
+        super().on_notice(message, source, now)
+        for job in jobs:
+            self._maybe_forget(job)
+
+    def _offer_unit(self, active: Active) -> None:
+        partition, position = active.unit >> UNIT_SHIFT, active.unit & (1 << UNIT_SHIFT) - 1
+        self._free[partition] |= self._layout.bits[position]
+        if self._queue.length:
+            self._offer(partition, [position])
+
+    def on_update(self, message: Update, source: Address, now: Time) -> None:
+        """Learn from the leader."""
+        if self._believes(source):
+            super().on_update(message, source, now)
+
+    def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
+        """Learn from the leader."""
+        if self._believes(source):
+            super().on_inconsistency(message, source, now)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop what is held back, too."""
+        job = message.job
+        super().on_cancel(message, source, now)
+        held = sum(task.job == job for task in self._held)
+        if held:
+            self._held = [task for task in self._held if task.job != job]
+            self._jobs.finished(job, held)
+
+    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+        """Say which epoch is known."""
+        self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        **GlobalMaster.receives,
+        Report: on_report,
+        Lost: on_lost,
+        Inquire: on_inquire,
+    }

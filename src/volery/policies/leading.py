@@ -1,0 +1,252 @@
+"""Which master of a pair leads, and what it may believe of its nodes: active and standby, epochs, leases.
+
+Epochs    The first of the pair leads in even epochs, the second in odd ones; whoever takes over takes the next of its
+          own that is higher than any it has heard of. Nodes obey the highest (see `guarded`). A master leads a node
+          when the node has answered `Lead` with its status, and not before: from then on it refuses the older master.
+Takeover  A follower that is told that its partner is lost leads at once; a restarted master asks partner,
+          nodes and clients which epoch they know: one that its partner never heard of has to be gone beyond. When all
+          nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is *settled*: only
+          then are tasks that no node knows of known to be lost.
+Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
+          That can only be the partner, and only if the partner has lost this one, which then has been told that the
+          partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
+          waits until node or partner answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from volery.core.component import Component
+from volery.core.events import PeerBack, PeerLost, TimerFired
+from volery.core.model import Address, Message, Time
+from volery.policies.guarded import NO_EPOCH, Deposed, Inquire, Lead, Lease, Status
+from volery.policies.links import Renewed
+
+CLAIM: Final = "claim"
+
+
+class Standing(Message, frozen=True):
+    """Master > its partner: the highest epoch that I know, and whether I lead."""
+
+    epoch: int
+    leading: bool
+
+
+PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
+
+
+class PairedMaster(Component):
+    """A mixin (without slots) for masters; `join_pair` takes the place of its constructor.
+
+    Attributes:
+        epoch: the highest known.
+        leading, opened, settled: see above.
+    """
+
+    def join_pair(
+        self,
+        pair: tuple[Address, Address],
+        me: int,
+        nodes: Sequence[Address],
+        clients: Sequence[Address],
+        lease: Lease,
+        incarnation: int,
+    ) -> None:
+        """Become one of a pair; clients are those that place tasks on its nodes."""
+        self._partner = pair[1 - me]
+        self._me = me
+        self._nodes = dict.fromkeys(nodes)
+        self._clients = tuple(clients)
+        self._lease = lease
+        self._restarted = incarnation > 0
+        self.epoch = NO_EPOCH if incarnation else 0
+        self.leading = self.opened = self.settled = not incarnation and me == 0
+        self._sure = True
+        self._partner_lost = False
+        self._missing: dict[Address, None] = {}
+        self._unheard: dict[Address, None] = {}
+        self._lost: dict[Address, None] = {}
+
+    def start(self, now: Time) -> None:
+        """A restarted master asks who leads."""
+        if self._restarted:
+            self._port.send(self._partner, Standing(self.epoch, False))
+            for address in (*self._nodes, *self._clients):
+                self._port.send(address, Inquire())
+
+    def usable(self, node: Address) -> bool:
+        """Whether tasks may be sent to a node."""
+        return not (node in self._missing or node in self._unheard or node in self._lost)
+
+    def begin_to_lead(self) -> None:
+        """Nothing is known of any node."""
+        raise NotImplementedError
+
+    def stop_leading(self) -> None:
+        """Another leads."""
+        raise NotImplementedError
+
+    def node_away(self, node: Address) -> None:
+        """Send nothing there; what runs there may go on."""
+        raise NotImplementedError
+
+    def node_reported(self, node: Address, status: Status) -> None:
+        """All that is there; what else was there is dead. It is usable if `usable` says so."""
+        raise NotImplementedError
+
+    def node_back(self, node: Address) -> None:
+        """It was away and what ran there goes on."""
+        raise NotImplementedError
+
+    def node_dead(self, node: Address) -> None:
+        """What ran there is dead."""
+        raise NotImplementedError
+
+    def all_reachable_reported(self) -> None:
+        """It has opened."""
+        raise NotImplementedError
+
+    def all_reported(self) -> None:
+        """It has settled."""
+        raise NotImplementedError
+
+    def _claim(self, above: int) -> None:
+        epoch = above + 1
+        self.epoch = epoch if epoch % 2 == self._me else epoch + 1
+        self.leading, self.opened, self.settled, self._sure = True, False, False, False
+        self._missing = dict(self._nodes)
+        self._unheard.clear()
+        self.begin_to_lead()
+        for node in self._nodes:
+            self._port.send(node, Lead(self.epoch))
+        self._port.send(self._partner, Standing(self.epoch, True))
+        self._look()
+
+    def _step_down(self, epoch: int) -> None:
+        self.epoch = epoch
+        if self.leading:
+            self.leading = self.opened = self.settled = False
+            self.stop_leading()
+
+    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+        """Settle with the partner who leads."""
+        if message.leading:
+            if message.epoch > self.epoch:
+                self._step_down(message.epoch)
+            elif self.leading:
+                self._port.send(source, Standing(self.epoch, True))
+        elif self.leading and message.epoch > self.epoch:
+            self._claim(message.epoch)
+        elif self.leading:
+            if not self._sure:
+                self._sure = True
+                self._renew_leases(now)
+            if message.epoch < self.epoch:
+                self._port.send(source, Standing(self.epoch, True))
+        elif self._me == 0:
+            self._claim(max(self.epoch, message.epoch))
+        else:
+            self._port.send(source, Standing(max(self.epoch, message.epoch), False))
+
+    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+        """A node obeys, or a client knows, a later epoch, or this one of an earlier life.
+
+        A beginner goes beyond it, an established leader steps down, a follower tells its partner.
+        """
+        if message.epoch < self.epoch or (message.epoch == self.epoch and not self.leading):
+            return
+        if not self.leading:
+            self.epoch = message.epoch
+            self._port.send(self._partner, Standing(self.epoch, False))
+            return
+        if not self.opened or message.epoch == self.epoch:
+            self._claim(message.epoch)
+            return
+        self._step_down(message.epoch)
+        if self._partner_lost:
+            self._port.set_timer(CLAIM, now + self._lease.lease_us)
+        else:
+            self._port.send(self._partner, Standing(self.epoch, False))
+
+    def on_status(self, message: Status, source: Address, now: Time) -> None:
+        """A node says what is there."""
+        if not self.leading:
+            return
+        if message.epoch != self.epoch:
+            if message.epoch < self.epoch:
+                self._port.send(source, Lead(self.epoch))
+            else:
+                self.on_deposed(Deposed(message.epoch), source, now)
+            return
+        self._missing.pop(source, None)
+        self._unheard.pop(source, None)
+        self._port.cancel_timer(("lease", source))
+        self.node_reported(source, message)
+        self._look()
+
+    def _look(self) -> None:
+        reported = len(self._missing) < len(self._nodes)
+        if self.leading and not self.opened and reported and all(node in self._lost for node in self._missing):
+            self.opened = True
+            self.settled = not self._missing
+            self.all_reachable_reported()
+        elif self.leading and not self.settled and not self._missing:
+            self.settled = True
+            self.all_reported()
+
+    def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
+        """Take over from a lost partner; wait for a lost node."""
+        peer = event.peer
+        if peer == self._partner:
+            self._partner_lost, self._sure = True, False
+            if not self.leading:
+                self._claim(self.epoch)
+            return
+        self._lost[peer] = None
+        if self.leading:
+            self.node_away(peer)
+            if peer not in self._missing:
+                self._port.set_timer(("lease", peer), now + self._lease.lease_us)
+            self._look()
+
+    def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
+        """Settle with a partner; go on with a node that has kept its session."""
+        peer = event.peer
+        if peer == self._partner:
+            self._partner_lost = False
+            self._port.send(peer, Standing(self.epoch, self.leading))
+            return
+        self._lost.pop(peer, None)
+        self._port.cancel_timer(("lease", peer))
+        if self.leading and self.usable(peer):
+            self.node_back(peer)
+
+    def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
+        """A node has begun anew: its status follows. A partner has: it asks."""
+        peer = message.peer
+        if peer in self._nodes and self.leading:
+            self._unheard[peer] = None
+            self.node_away(peer)
+
+    def on_lease_timer(self, event: TimerFired, now: Time) -> None:
+        """A lease has expired, or it is time to claim what nobody leads."""
+        if event.key == CLAIM:
+            if not self.leading and self._partner_lost:
+                self._claim(self.epoch)
+            return
+        assert isinstance(event.key, tuple), "a timer of the pair's"
+        node = str(event.key[1])
+        if self.leading and self._sure and node in self._lost and node not in self._missing:
+            self._unheard[node] = None
+            self.node_dead(node)
+
+    def _renew_leases(self, now: Time) -> None:
+        for node in self._lost:
+            if node not in self._missing:
+                self._port.set_timer(("lease", node), now + self._lease.lease_us)
+
+    def is_lease(self, event: TimerFired) -> bool:
+        """Whether a timer is the pair's."""
+        return event.key == CLAIM or (isinstance(event.key, tuple) and event.key[0] == "lease")

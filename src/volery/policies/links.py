@@ -1,0 +1,413 @@
+"""Reliable delivery, in one place: what a component sends arrives once and in order, while both ends live.
+
+Roles    `Linked` stands around a component: messages leave it as numbered frames and come back out of frames.
+Flow     Frame > Acknowledgement (or a frame the other way, which acknowledges too); after a restart Greeting >
+         Acknowledgement first.
+Session  Each end of a link counts its sessions: an incarnation opens a new one, and so does `LinkPort.renew`. A frame
+         names the sessions of both ends; one that was meant for an earlier session is refused, whenever it arrives.
+         That is the fence of everything that is said over links. When the other end has begun a new session, what was
+         sent to the old one is forgotten and the component is told `Renewed` before anything else from there.
+Retries  A retry sends the first frames again, fewer with each try, and waits twice as long as the one before. How long
+         the first waits follows the time that acknowledgements take, measured on frames that were not sent twice (Karn
+         and Partridge, SIGCOMM 1987): a peer that is slow because it is busy is not made busier.
+Cost     Two timers in one per peer (what is not acknowledged, what is not yet answered); none per message. Components
+         that are not wrapped pay nothing.
+
+The submitter is not linked: it stands beside its entry, and resubmits to a new incarnation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.component import Component, Deployment
+from volery.core.events import Event, Fact, PeerBack, TimerFired
+from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
+from volery.core.port import Port, Problem
+
+RENEWALS: Final = 1 << 20
+"""Sessions that one incarnation can open."""
+WINDOW: Final = 64
+"""Frames that are sent again at once; the others follow as those are acknowledged."""
+
+
+class Frame(Message, frozen=True):
+    """A numbered message; `session` is the sender's, `to_session` the receiver's, `heard` acknowledges."""
+
+    session: int
+    to_session: int
+    number: int
+    heard: int
+    payload: bytes
+
+
+class Acknowledgement(Message, frozen=True):
+    """All frames up to `heard` have come."""
+
+    session: int
+    to_session: int
+    heard: int
+
+
+class Greeting(Message, frozen=True):
+    """A new incarnation asks which session its peer is in."""
+
+    session: int
+
+
+class Renewed(Message, frozen=True):
+    """Link > its own component: the peer has begun anew, and what it had been sent and not acknowledged is void."""
+
+    peer: Address
+
+
+LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, Acknowledgement, Greeting})
+
+
+class LinkSetting(msgspec.Struct, frozen=True):
+    """How links behave.
+
+    Args:
+        retry_us: at least so long without an acknowledgement passes before frames are sent again.
+        retry_max_us: at most so long.
+        acknowledge_us: how long an acknowledgement may wait for a frame to ride on.
+    """
+
+    retry_us: Time = 50_000
+    retry_max_us: Time = 10_000_000
+    acknowledge_us: Time = 5_000
+
+
+class _End:
+    """One end of the link to a peer.
+
+    Attributes:
+        mine, theirs: the sessions; `theirs` is None until a new incarnation has heard of it.
+        sent: numbered, not acknowledged, with the time of the first sending.
+        resent: number of the last frame that was sent more than once.
+        waiting: not numbered yet, because `theirs` is not known.
+        number: of the last frame sent.
+        heard: up to which all frames have come.
+        early: frames that came before their turn.
+        owes: an acknowledgement.
+        retry_us: until what is not acknowledged is sent again.
+        sent_at: when that was last done.
+        timer_at: 0 when there is none.
+    """
+
+    __slots__ = (
+        "early",
+        "heard",
+        "mine",
+        "number",
+        "owes",
+        "resent",
+        "retry_us",
+        "sent",
+        "sent_at",
+        "theirs",
+        "timer_at",
+        "waiting",
+    )
+
+    def __init__(self, mine: int, theirs: int | None, retry_us: Time) -> None:
+        self.mine = mine
+        self.theirs = theirs
+        self.sent: deque[tuple[int, Time, bytes]] = deque()
+        self.resent = 0
+        self.waiting: list[bytes] = []
+        self.number = self.heard = 0
+        self.early: dict[int, bytes] = {}
+        self.owes = False
+        self.retry_us = retry_us
+        self.sent_at: Time = 0
+        self.timer_at: Time = 0
+
+
+class Linked(Component):
+    """Stands around a component and its port.
+
+    Args:
+        inner: the component.
+        incarnation: 0 for one that was built with its deployment: then so are its peers, as far as it knows.
+        messages: what travels on the links.
+        setting: of all links.
+    """
+
+    __slots__ = ("_decode", "_ends", "_incarnation", "_setting", "inner", "now")
+
+    def __init__(
+        self, inner: Component, incarnation: int, decode: msgspec.msgpack.Decoder[Any], setting: LinkSetting
+    ) -> None:
+        self.inner = inner
+        self.now: Time = 0
+        self._incarnation = incarnation
+        self._decode = decode.decode
+        self._setting = setting
+        self._ends: dict[Address, _End] = {}
+
+    def bind(self, port: Port) -> None:
+        """Put the links between the component and its port."""
+        self._port = port
+        self.inner.bind(LinkPort(self, port))
+
+    def start(self, now: Time) -> None:
+        """Start the component."""
+        self.now = now
+        self.inner.start(now)
+
+    def check(self) -> None:
+        """Check the component."""
+        self.inner.check()
+
+    def check_rest(self) -> None:
+        """Nothing is left to be acknowledged."""
+        for peer, end in self._ends.items():
+            assert not len(end.sent) + len(end.waiting), f"{self._port.address} > {peer} was not acknowledged"
+        self.inner.check_rest()
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take frames apart; hand everything else on."""
+        self.now = now
+        match event:
+            case Frame():
+                self._on_frame(event, source)
+            case Acknowledgement():
+                if self._meet(source, event.session, event.to_session):
+                    end = self._ends[source]
+                    if event.to_session == end.mine:
+                        self._acknowledged(end, event.heard, source)
+            case Greeting():
+                if self._meet(source, event.session, None):
+                    self._owe(self._ends[source], source)
+            case TimerFired(key=("link", str(peer))):
+                self._on_timer(peer)
+            case _:
+                if isinstance(event, PeerBack) and event.peer in self._ends:
+                    self._hasten(event.peer)
+                self.inner.handle(event, source, now)
+
+    def _end(self, peer: Address) -> _End:
+        end = self._ends.get(peer)
+        if end is None:
+            known = None if self._incarnation else 0
+            end = self._ends[peer] = _End(self._incarnation * RENEWALS, known, self._setting.retry_us)
+        return end
+
+    def _meet(self, peer: Address, session: int, to_session: int | None) -> bool:
+        """Take note of a peer's session; False when what it says is out of date.
+
+        A new incarnation believes only what is addressed to it: all else may be as old as the network is slow.
+        """
+        end = self._end(peer)
+        if end.theirs is None:
+            if to_session != end.mine:
+                self._port.send(peer, Acknowledgement(end.mine, session, 0))
+                return False
+            end.theirs = session
+            for payload in end.waiting:
+                self._send_frame(end, peer, payload)
+            end.waiting.clear()
+            return True
+        if session > end.theirs:
+            end.theirs, end.number, end.heard, end.resent = session, 0, 0, 0
+            end.sent.clear()
+            end.early.clear()
+            end.retry_us = self._setting.retry_us
+            if Renewed in self.inner.receives:
+                self.inner.handle(Renewed(peer), peer, self.now)
+        return session == end.theirs
+
+    def send(self, peer: Address, message: Message) -> None:
+        """Send a frame, or ask first whom it is sent to."""
+        end, payload = self._end(peer), msgspec.msgpack.encode(message)
+        if end.theirs is None:
+            if not end.waiting:
+                self.greet(peer)
+            end.waiting.append(payload)
+        else:
+            self._send_frame(end, peer, payload)
+
+    def greet(self, peer: Address) -> None:
+        """Ask for the peer's session, and make this one known."""
+        end = self._end(peer)
+        self._port.send(peer, Greeting(end.mine))
+        end.sent_at = self.now
+        self._set_timer(end, peer)
+
+    def renew(self, peer: Address) -> None:
+        """Open a new session: frames that were meant for the old one are refused from now on.
+
+        What was sent and not acknowledged is void, in both directions.
+        """
+        end = self._end(peer)
+        end.mine += 1
+        end.number = end.heard = end.resent = 0
+        end.sent.clear()
+        end.early.clear()
+
+    def _send_frame(self, end: _End, peer: Address, payload: bytes) -> None:
+        assert end.theirs is not None, "a frame without an addressee"
+        end.number += 1
+        if not end.sent:
+            end.sent_at = self.now
+        end.sent.append((end.number, self.now, payload))
+        if len(end.sent) <= WINDOW:
+            end.owes = False
+            self._port.send(peer, Frame(end.mine, end.theirs, end.number, end.heard, payload))
+        self._set_timer(end, peer)
+
+    def _on_frame(self, frame: Frame, peer: Address) -> None:
+        if not self._meet(peer, frame.session, frame.to_session):
+            return
+        end = self._ends[peer]
+        self._owe(end, peer)
+        if frame.to_session != end.mine:
+            return
+        self._acknowledged(end, frame.heard, peer)
+        if frame.number > end.heard:
+            end.early[frame.number] = frame.payload
+        mine = end.mine
+        while end.mine == mine and (payload := end.early.pop(end.heard + 1, None)) is not None:
+            end.heard += 1
+            self.inner.handle(self._decode(payload), peer, self.now)
+
+    def _acknowledged(self, end: _End, heard: int, peer: Address) -> None:
+        sent, before, number = end.sent, len(end.sent), 0
+        while sent and sent[0][0] <= heard:
+            number, at, _ = sent.popleft()
+        if number:
+            if number > end.resent:
+                setting = self._setting
+                end.retry_us = min(max(setting.retry_us, 2 * (self.now - at)), setting.retry_max_us)
+            end.sent_at = self.now
+            if before > WINDOW and end.theirs is not None:  # some come into the window
+                for number, _, payload in list(sent)[max(0, WINDOW - before + len(sent)) : WINDOW]:
+                    self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
+
+    def _owe(self, end: _End, peer: Address) -> None:
+        if not end.owes:
+            end.owes = True
+            self._set_timer(end, peer)
+
+    def _set_timer(self, end: _End, peer: Address) -> None:
+        """The one timer of a peer, for the earlier of its two duties."""
+        at = self.now + self._setting.acknowledge_us if end.owes else 0
+        if end.sent or end.theirs is None:
+            again = max(end.sent_at + end.retry_us, self.now)
+            at = min(at, again) if at else again
+        if at and (not end.timer_at or at < end.timer_at):
+            end.timer_at = at
+            self._port.set_timer(("link", peer), at)
+
+    def _on_timer(self, peer: Address) -> None:
+        end = self._ends[peer]
+        end.timer_at = 0
+        if end.owes and end.theirs is not None:
+            end.owes = False
+            self._port.send(peer, Acknowledgement(end.mine, end.theirs, end.heard))
+        if (end.sent or end.theirs is None) and self.now >= end.sent_at + end.retry_us:
+            self._send_again(end, peer, max(1, WINDOW * self._setting.retry_us // end.retry_us))
+            end.retry_us = min(2 * end.retry_us, self._setting.retry_max_us)
+        self._set_timer(end, peer)
+
+    def _send_again(self, end: _End, peer: Address, count: int) -> None:
+        end.sent_at = self.now
+        if end.theirs is None:
+            self._port.send(peer, Greeting(end.mine))
+            return
+        for number, _, payload in list(end.sent)[:count]:
+            end.resent = max(end.resent, number)
+            self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
+
+    def _hasten(self, peer: Address) -> None:
+        """The peer can be reached again: try at once."""
+        end = self._ends[peer]
+        end.retry_us = self._setting.retry_us
+        if end.sent or end.theirs is None:
+            self._send_again(end, peer, WINDOW)
+            self._set_timer(end, peer)
+
+
+class LinkPort:
+    """The port of a linked component."""
+
+    __slots__ = ("_linked", "_port", "address")
+
+    def __init__(self, linked: Linked, port: Port) -> None:
+        self.address = port.address
+        self._linked = linked
+        self._port = port
+
+    def send(self, to: Address, message: Message) -> None:
+        """Over the link; the submitter is answered directly."""
+        if to == SUBMITTER:
+            self._port.send(to, message)
+        else:
+            self._linked.send(to, message)
+
+    def renew(self, peer: Address) -> None:
+        """See `Linked.renew`."""
+        self._linked.renew(peer)
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Pass on."""
+        self._port.set_timer(key, at)
+
+    def cancel_timer(self, key: Key) -> None:
+        """Pass on."""
+        self._port.cancel_timer(key)
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+        """Pass on."""
+        self._port.launch(task, attempt, waited_us)
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """Pass on."""
+        self._port.kill(task, attempt)
+
+    def compute(self, key: Key, problem: Problem) -> None:
+        """Pass on."""
+        self._port.compute(key, problem)
+
+    def observe(self, fact: Fact) -> None:
+        """Pass on."""
+        self._port.observe(fact)
+
+
+class Linking:
+    """Wraps the components of one deployment.
+
+    Args:
+        messages: what travels on its links.
+        setting: of all links.
+    """
+
+    def __init__(self, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> None:
+        kinds = sorted(set(messages) - LINK_MESSAGES, key=lambda kind: kind.__name__)
+        union: Any = kinds[0]
+        for kind in kinds[1:]:
+            union = union | kind
+        self._decoder = msgspec.msgpack.Decoder(union)
+        self._setting = setting or LinkSetting()
+
+    def around(self, component: Component, incarnation: int = 0) -> Linked:
+        """One component, linked."""
+        return Linked(component, incarnation, self._decoder, self._setting)
+
+    def around_all(self, components: Mapping[Address, Component]) -> dict[Address, Component]:
+        """All components of a deployment, linked."""
+        return {address: self.around(component) for address, component in components.items()}
+
+
+def linked(deployment: Deployment, messages: Iterable[type[Message]], setting: LinkSetting | None = None) -> Deployment:
+    """A deployment that bears loss, duplication, delay and partitions: its components are the same, and linked.
+
+    For designs of which no component may crash; others link each component that they rebuild (`Linking`).
+    """
+    linking = Linking(messages, setting)
+    return msgspec.structs.replace(deployment, components=linking.around_all(deployment.components), rebuild=None)

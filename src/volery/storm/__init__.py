@@ -1,0 +1,11 @@
+"""Fault storms: a seed draws a scenario, a judge outside the components watches it, and a failure is made small.
+
+They need nothing but the design, its `tolerates` and the parameters of its `bearing`, so that designs of other packages
+weather them as ours do.
+"""
+
+from volery.storm.judge import Failure, Outcome, weather
+from volery.storm.scenario import Scenario, StormJob, draw
+from volery.storm.shrink import shrink
+
+__all__ = ["Failure", "Outcome", "Scenario", "StormJob", "draw", "shrink", "weather"]

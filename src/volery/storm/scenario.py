@@ -1,0 +1,174 @@
+"""What a storm is made of, and how a seed draws one within the fault classes that a design tolerates.
+
+A scenario is plain data: machines, jobs, delays, and a plan of faults that all end at `HEAL_US`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.component import Architecture, role_of
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster, Time
+from volery.core.streams import Streams
+from volery.core.trace import Trace
+from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
+
+HEAL_US: Final[Time] = 15 * SECOND
+"""Faults have ended by now: from here on progress is demanded."""
+LATE_US: Final[Time] = 3_600 * SECOND
+"""All must be quiet this long after healing and all work in sequence."""
+MACHINES: Final = (12, 40)
+MACHINES_ENOUGH: Final = 50
+"""What published defaults need: 5 x 5 partitions, or 9 reserved workers in a group."""
+CONSTRAINTS: Final = 4
+CRASHES_MAX: Final = 6
+
+
+class StormJob(msgspec.Struct, frozen=True):
+    """A job: when it comes, how long its tasks run, and what they need."""
+
+    arrival_us: Time
+    durations_us: tuple[Time, ...]
+    needs: tuple[int, ...]
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything about one storm.
+
+    Args:
+        architecture: name of the design.
+        seed: of the components' streams and of the network.
+        parameters: of the design.
+        constraints, slots: per machine.
+        jobs: in order of arrival.
+        delay_us, jitter_us: of the network, faults apart.
+        tie_shuffle: see `Options`.
+        plan: what goes wrong.
+    """
+
+    architecture: str
+    seed: int
+    parameters: dict[str, Any]
+    constraints: tuple[int, ...]
+    slots: tuple[int, ...]
+    jobs: tuple[StormJob, ...]
+    delay_us: Time
+    jitter_us: Time
+    tie_shuffle: int | None
+    plan: FaultPlan
+
+    def cluster(self) -> Cluster:
+        """The machines."""
+        return Cluster(self.constraints, self.slots, "storm")
+
+    def trace(self) -> Trace:
+        """The jobs."""
+        first = [0]
+        for job in self.jobs:
+            first.append(first[-1] + len(job.durations_us))
+        return Trace(
+            "storm",
+            array("q", [job.arrival_us for job in self.jobs]),
+            array("q", first),
+            array("q", [duration for job in self.jobs for duration in job.durations_us]),
+            array("q", [sum(job.durations_us) // max(1, len(job.durations_us)) for job in self.jobs]),
+            array("q", [needs for job in self.jobs for needs in job.needs]),
+        )
+
+    def config(self, architecture: Architecture) -> msgspec.Struct:
+        """The design's configuration."""
+        defaults = msgspec.to_builtins(architecture.defaults)
+        return msgspec.convert({**defaults, **self.parameters}, type(architecture.defaults))
+
+
+def draw(architecture: Architecture, seed: int) -> Scenario:
+    """The storm of a seed."""
+    stream = Streams(seed).of(f"storm/{architecture.name}")
+    parameters = dict(architecture.bearing)
+    machines = stream.randint(*MACHINES)
+    constraints, slots = _machines(stream, MACHINES_ENOUGH)
+    jobs, few = _jobs(stream), (constraints[:machines], slots[:machines])
+    scenario = Scenario(architecture.name, seed, parameters, *few, jobs, 0, 0, None, FaultPlan())
+    try:
+        addresses = _addresses(architecture, scenario)
+    except InputError:
+        scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
+        addresses = _addresses(architecture, scenario)
+    return msgspec.structs.replace(
+        scenario,
+        delay_us=stream.choice((0, 100, 500, 500, 5_000)),
+        jitter_us=stream.choice((0, 0, 1_000)),
+        tie_shuffle=stream.choice((None, seed)),
+        plan=_plan(stream, architecture.tolerates, addresses, scenario),
+    )
+
+
+def _addresses(architecture: Architecture, scenario: Scenario) -> list[Address]:
+    config = scenario.config(architecture)
+    return list(architecture.build(scenario.cluster(), config, Streams(scenario.seed)).components)
+
+
+def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    constrained, slots_max = stream.random() < 0.5, stream.choice((1, 1, 3))
+    return (
+        tuple(stream.getrandbits(CONSTRAINTS) if constrained else 0 for _ in range(count)),
+        tuple(stream.randint(1, slots_max) for _ in range(count)),
+    )
+
+
+def _jobs(stream: Random) -> tuple[StormJob, ...]:
+    count, constrained = stream.randint(3, 30), stream.random() < 0.5
+    mean_us, span_us = stream.choice((100_000, 500_000, 2 * SECOND)), stream.choice((0, SECOND, 10 * SECOND))
+    jobs = []
+    for _ in range(count):
+        size = stream.choice((1, 1, 2, 5, 12, stream.randint(10, 40)))
+        durations = [0 if stream.random() < 0.05 else 1 + int(stream.expovariate(1 / mean_us)) for _ in range(size)]
+        needs = [
+            1 << stream.randrange(CONSTRAINTS) if constrained and stream.random() < 0.4 else 0 for _ in range(size)
+        ]
+        jobs.append(StormJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
+    return tuple(sorted(jobs, key=lambda job: job.arrival_us))
+
+
+def _span(stream: Random, longest_us: Time) -> tuple[Time, Time]:
+    start = int(stream.random() * (HEAL_US - SECOND))
+    return start, min(HEAL_US, start + int(longest_us * stream.random() ** 2))
+
+
+def _plan(stream: Random, tolerates: frozenset[str], addresses: list[Address], scenario: Scenario) -> FaultPlan:
+    messages, partitions = [], []
+    for _ in range(stream.randint(0, 2)):
+        start, end = _span(stream, HEAL_US)
+        drop, repeat, delay = (
+            stream.choice((0.0, 0.02, 0.3)) if fault in tolerates else 0.0 for fault in ("loss", "duplication", "delay")
+        )
+        extra_us = stream.choice((1_000, 30_000, 300_000))
+        messages.append(MessageFaults(start, end, drop, repeat, delay, extra_us if "delay" in tolerates else 0))
+    for _ in range(stream.randint(0, 3) if "partition" in tolerates else 0):
+        start, end = _span(stream, 8 * SECOND)
+        sides = stream.sample(addresses, k=min(len(addresses) - 1, stream.choice((1, 2, len(addresses) // 2))))
+        cut = stream.choice((len(sides), len(sides) // 2))
+        partitions.append(Partition(start, end, tuple(sides[: max(1, cut)]), tuple(sides[max(1, cut) :])))
+    mortal = [address for address in addresses if f"crash:{role_of(address)}" in tolerates]
+    deadline_us = HEAL_US + LATE_US + sum(sum(job.durations_us) for job in scenario.jobs)
+    return FaultPlan(tuple(messages), tuple(partitions), _crashes(stream, mortal), deadline_us)
+
+
+def _crashes(stream: Random, mortal: list[Address]) -> tuple[Crash, ...]:
+    """Of a role first, then of a component: there are many nodes and few masters."""
+    crashes, up_at = [], dict[Address, Time]()
+    by_role: dict[str, list[Address]] = {}
+    for address in mortal:
+        by_role.setdefault(role_of(address), []).append(address)
+    for _ in range(stream.randint(0, CRASHES_MAX) if mortal else 0):
+        address = stream.choice(by_role[stream.choice(list(by_role))])
+        start, end = _span(stream, 8 * SECOND)
+        if start > up_at.get(address, -1):
+            crashes.append(Crash(start, address, end))
+            up_at[address] = end
+    return tuple(crashes)

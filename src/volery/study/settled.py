@@ -1,0 +1,97 @@
+"""What a run shows once its queues have settled: measures that closed forms speak of, without the jobs of the start.
+
+A run begins with an empty cluster, which no steady state is. What was submitted during the warm-up is left out, and so
+is the time after the last submission, when the queues run empty. Everything is taken from the columns that a finished
+run keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError
+from volery.core.records import Records
+from volery.core.trace import NEVER
+from volery.metrics.columns import Longs, arrival_of_task_us, largest_per_job, view
+
+AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
+ROUNDING_S = 1e-9
+"""Times are whole microseconds, told in seconds."""
+
+
+def longest_wait_us(records: Records) -> Longs:
+    """Per job, the longest time from its submission to the start of one of its tasks; `NEVER` where none started."""
+    start_us = view(records.start_us)
+    waits_us = np.where(start_us == NEVER, NEVER, start_us - arrival_of_task_us(records.trace))
+    return largest_per_job(waits_us, records.trace, NEVER)
+
+
+class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs count, and what of their delay is no queueing.
+
+    Args:
+        warm_up_s: jobs that were submitted earlier, counted from the first one, are left out.
+        start_s: from submission to start of a task that meets an idle worker: messages alone.
+        answer_s: from the end of the longest task to the answer, beside `start_s`.
+    """
+
+    warm_up_s: AtLeastZero
+    start_s: AtLeastZero = 0.0
+    answer_s: AtLeastZero = 0.0
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """Measures of a window.
+
+    Args:
+        jobs: how many count.
+        load: busy slots / slots, on average from the end of the warm-up to the last submission (0 to 1).
+        never_waits: share of jobs of which no task waited.
+        never_delayed: share of jobs that took no longer than their longest task, messages apart; a shorter task may
+            have waited (the "job-zero-queuing probability" of Pigeon, section 3).
+        delay_s: mean of how much longer jobs took than their longest task (the "average job waiting time" there).
+        queueing_s: the same, messages apart.
+    """
+
+    jobs: int
+    load: float
+    never_waits: float
+    never_delayed: float
+    delay_s: float
+    queueing_s: float
+
+
+def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: Window, place: str) -> Settled:
+    """Work out the measures of a run.
+
+    Args:
+        jobs, curve: its columns (see `volery.study.runs.Outcome`).
+        window: what counts.
+        place: names the run in an error.
+
+    Raises:
+        InputError: no job was submitted after the warm-up, or one was never finished.
+    """
+    submit_s = jobs["submit_s"]
+    begin_s = submit_s[0] + window.warm_up_s
+    counted = submit_s >= begin_s
+    if not counted.any() or begin_s >= submit_s[-1]:
+        raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it")
+    delay_s, wait_s = jobs["delay_s"][counted], jobs["wait_s"][counted]
+    if (wait_s < 0).any() or (delay_s < 0).any():
+        raise InputError(place, "some jobs did not finish; nothing has settled")
+    times_s = curve["time_s"]
+    steady = (times_s >= begin_s) & (times_s < submit_s[-1])
+    messages_s = window.start_s + window.answer_s
+    return Settled(
+        jobs=int(counted.sum()),
+        load=float(curve["utilisation"][steady].mean()) if steady.any() else 0.0,
+        never_waits=float(np.mean(wait_s <= window.start_s + ROUNDING_S)),
+        never_delayed=float(np.mean(delay_s <= messages_s + ROUNDING_S)),
+        delay_s=float(np.mean(delay_s)),
+        queueing_s=float(np.mean(delay_s)) - messages_s,
+    )

@@ -1,0 +1,114 @@
+"""Simulated counterparts of the closed forms, by the lab's own components on networks without delay.
+
+mm1, mmc   the oracle, one central queue
+pigeon     a group by itself for single tasks (equations 1 and 2), and three times as many groups as a job has tasks, as
+           in section 3, for whole jobs (equations 3 and 6)
+sparrow    batch sampling with late binding
+choices    Sparrow's ancestor: one task a job, sent to the shortest of d queues
+
+Every run begins empty; the jobs of its first 30 % are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.study.runs import Outcome, execute
+from volery.study.settled import Settled, Window, settle
+from volery.study.spec import RunSpec, Value
+
+Model = Literal["mm1", "mmc", "pigeon", "sparrow", "choices"]
+WARM_UP: Final = 0.3
+"""Share of a run, in time."""
+GROUPS_PER_TASK: Final = 3
+"""Groups share the moments at which jobs arrive, so that their queues are not independent as equation 3 has it: the
+fewer groups for a job's tasks, the more jobs that wait nowhere."""
+SPARROW_WORKERS_PER_TASK: Final = 100
+"""So many that a job's probes and tasks hardly change the share of idle workers."""
+CHOICES_WORKERS: Final = 1_000
+"""The fixed point is that of infinitely many; the deviation shrinks as 1 / workers."""
+MILLISECONDS: Final = 1_000
+
+
+class Point(msgspec.Struct, frozen=True):
+    """What a closed form is worked out for.
+
+    Args:
+        load: offered work per worker.
+        workers: of the queue, or of a group of Pigeon.
+        fanout: tasks of a job.
+        mean_ms: mean task duration.
+        choices: probes per task.
+    """
+
+    load: float
+    workers: int
+    fanout: int
+    mean_ms: float
+    choices: int
+
+
+def simulate_point(model: Model, point: Point, tasks: int, seed: int) -> dict[str, float]:
+    """The measures that the model's closed forms predict, under the names of the `volery theory` table.
+
+    Args:
+        model: which one.
+        point: where.
+        tasks: how many are simulated, at least; whole jobs.
+        seed: of the workload and of the components.
+
+    Raises:
+        InputError: nothing arrives, or too few tasks for a run beyond its warm-up.
+    """
+    if point.load <= 0:
+        raise InputError("--load", "nothing arrives at load 0; simulate a load above it")
+    if model in ("mm1", "mmc"):
+        servers = 1 if model == "mm1" else point.workers
+        found = _run(point, "oracle", {}, servers, 1, tasks, seed)
+        wait_ms = MILLISECONDS * found.delay_s
+        if model == "mm1":
+            return {"wait_ms": wait_ms, "response_ms": wait_ms + point.mean_ms}
+        return {"waits": 1 - found.never_waits, "wait_ms": wait_ms}
+    if model == "sparrow":
+        workers = SPARROW_WORKERS_PER_TASK * point.fanout
+        found = _run(point, "sparrow", {"probe_ratio": point.choices}, workers, point.fanout, tasks, seed)
+        return {"job_never_waits": found.never_waits}
+    if model == "choices":
+        parameters: dict[str, Value] = {"late_binding": False, "sampling": "per-task", "probe_ratio": point.choices}
+        found = _run(point, "sparrow", parameters, CHOICES_WORKERS, 1, tasks, seed)
+        wait_ms = MILLISECONDS * found.delay_s
+        return {"response_ms": wait_ms + point.mean_ms, "wait_ms": wait_ms}
+    return _pigeon(point, tasks, seed)
+
+
+def _pigeon(point: Point, tasks: int, seed: int) -> dict[str, float]:
+    alone: dict[str, Value] = {"reserved": 0, "weight": 0, "groups": 1}
+    task = _run(point, "pigeon", alone, point.workers, 1, tasks, seed)
+    groups = GROUPS_PER_TASK * point.fanout
+    job = _run(point, "pigeon", alone | {"groups": groups}, groups * point.workers, point.fanout, tasks, seed)
+    return {
+        "task_never_waits": task.never_waits,
+        "task_wait_ms": MILLISECONDS * task.delay_s,
+        "job_never_waits_equal_tasks": job.never_waits,
+        "job_not_delayed_exponential_tasks": job.never_delayed,
+    }
+
+
+def _run(
+    point: Point, architecture: str, parameters: dict[str, Value], workers: int, fanout: int, tasks: int, seed: int
+) -> Settled:
+    """One run, without its warm-up."""
+    jobs = -(-tasks // fanout)
+    mean_s = point.mean_ms / MILLISECONDS
+    trace = f"poisson:load={point.load},workers={workers},fanout={fanout},mean={mean_s!r},jobs={jobs}"
+    run = RunSpec(trace=trace, workers=workers, architecture=architecture, parameters=parameters, seed=seed, delay_us=0)
+    outcome = execute(run)
+    return settle(outcome.jobs, outcome.curve, Window(warm_up_s=WARM_UP * _span_s(outcome)), architecture)
+
+
+def _span_s(outcome: Outcome) -> float:
+    submit_s = outcome.jobs["submit_s"]
+    return float(submit_s[-1] - submit_s[0])

@@ -1,0 +1,156 @@
+"""A storm that finds nothing proves nothing: bugs planted in what bears faults are found within 200 seeds each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from volery.architectures import lookup
+from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
+from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
+from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Report
+from volery.architectures.pigeon.surviving import SurvivingMaster
+from volery.core.model import Address, Time
+from volery.policies.guarded import GuardedNode, Lease, Result, Run
+from volery.policies.leading import PairedMaster
+from volery.policies.links import Linked
+from volery.storm import Failure, draw, shrink, weather
+from volery.storm.scenario import Scenario
+
+SEEDS = 200
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def never_retried(patch: pytest.MonkeyPatch) -> None:
+    """A lost message is not sent again."""
+    patch.setattr(Linked, "_send_again", lambda self, end, peer, count: setattr(end, "sent_at", self.now))
+
+
+def no_lease(patch: pytest.MonkeyPatch) -> None:
+    """A master gives a lost node's tasks to others at once: the node may still run them."""
+    patch.setattr(Lease, "lease_us", property(lambda self: 0))
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    """A node that is cut off goes on."""
+    patch.setattr(GuardedNode, "_watch_master", lambda self, now: None)
+
+
+def any_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A node obeys a master that was deposed."""
+    run = GuardedNode.on_run
+
+    def obeys(self: GuardedNode, message: Run, source: Address, now: Time) -> None:
+        run(self, Run(self._epoch, message.task, message.attempt, message.owner, message.unit), source, now)
+
+    patch.setitem(GuardedNode.receives, Run, obeys)
+
+
+def double_release(patch: pytest.MonkeyPatch) -> None:
+    """A result frees its unit whatever runs there by now."""
+    heard = SurvivingLocalMaster.on_result
+
+    def frees(self: SurvivingLocalMaster, message: Result, source: Address, now: Time) -> None:
+        heard(self, message, source, now)
+        unit = message.active.unit
+        self._busy[unit >> UNIT_SHIFT] &= ~(1 << (unit & (1 << UNIT_SHIFT) - 1))
+
+    patch.setitem(SurvivingLocalMaster.receives, Result, frees)
+
+
+def early_relaunch(patch: pytest.MonkeyPatch) -> None:
+    """What a new leader has not heard of is placed again although some nodes have not answered: it still runs."""
+    heard = SurvivingGlobalMaster.on_report
+
+    def believes(self: SurvivingGlobalMaster, message: Report, source: Address, now: Time) -> None:
+        settled = Report(message.epoch, message.whole, True, message.update, message.running, message.finished)
+        heard(self, settled, source, now)
+
+    patch.setitem(SurvivingGlobalMaster.receives, Report, believes)
+
+
+def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
+    """A Global Master that has begun anew is told nothing."""
+
+    def ignores(self: SurvivingLocalMaster, message: Join, source: Address, now: Time) -> None:
+        return
+
+    patch.setitem(SurvivingLocalMaster.receives, Join, ignores)
+
+
+def forgotten_status(patch: pytest.MonkeyPatch) -> None:
+    """A second master does not ask its workers."""
+    claim = PairedMaster._claim
+
+    def silent(self: PairedMaster, above: int) -> None:
+        nodes, self._nodes = self._nodes, {}
+        claim(self, above)
+        self._nodes = nodes
+
+    patch.setattr(PairedMaster, "_claim", silent)
+
+
+def lost_queue(patch: pytest.MonkeyPatch) -> None:
+    """A second master does not say what runs, so that distributors do not send again what waited."""
+    patch.setattr(SurvivingMaster, "all_reported", lambda self: None)
+    patch.setattr(SurvivingMaster, "all_reachable_reported", lambda self: None)
+
+
+PLANTED = [
+    ("megha", never_retried),
+    ("sparrow", never_retried),
+    ("megha", no_lease),
+    ("pigeon", no_lease),
+    ("megha", no_fence),
+    ("megha", any_epoch),
+    ("megha", double_release),
+    ("megha", early_relaunch),
+    ("megha", forgotten_snapshot),
+    ("megha", forgotten_status),
+    ("pigeon", lost_queue),
+]
+
+
+def first_failure(name: str) -> tuple[Scenario, Failure]:
+    """The first of the seeds whose storm the design does not weather.
+
+    Raises:
+        AssertionError: it weathers all of them.
+    """
+    architecture = lookup(name)
+    for seed in range(SEEDS):
+        scenario = draw(architecture, seed)
+        try:
+            weather(architecture, scenario)
+        except Failure as failure:
+            return scenario, failure
+    raise AssertionError(f"{name} weathers {SEEDS} storms")
+
+
+@pytest.mark.parametrize(("name", "plant"), PLANTED, ids=lambda value: getattr(value, "__name__", value))
+def test_a_planted_bug_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    _, failure = first_failure(name)
+    assert failure.kind
+
+
+def test_a_failure_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With retries gone, one lost message of one job is enough."""
+    never_retried(monkeypatch)
+    scenario, failure = first_failure("sparrow")
+    sparrow = lookup("sparrow")
+
+    def fails(candidate: Scenario) -> bool:
+        try:
+            weather(sparrow, candidate)
+        except Failure as other:
+            return other.kind == failure.kind
+        return False
+
+    small = shrink(scenario, fails)
+    assert fails(small)
+    plan = small.plan
+    assert len(plan.messages) + len(plan.partitions) == 1
+    assert len(small.jobs) == 1
+    assert len(small.slots) < len(scenario.slots)

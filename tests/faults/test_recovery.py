@@ -1,0 +1,121 @@
+"""What each crash costs: one fault at a time, on a cluster whose every task is long enough to meet it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from volery.architectures import lookup
+from volery.core.model import SECOND, Time
+from volery.core.records import Records
+from volery.core.streams import Streams
+from volery.sim.faults import Crash, FaultPlan, Partition
+from volery.sim.kernel import Kernel, Options
+from volery.sim.network import Network
+from volery.storm import Scenario, StormJob
+from volery.storm.judge import attempts_of
+
+LONG_US: Time = 30 * SECOND
+MACHINES = 12
+SIZES: dict[str, dict[str, Any]] = {
+    "megha": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
+    "pigeon": {"reliable": True, "groups": 2, "reserved": 0, "distributors": 2},
+}
+
+
+def run(name: str, plan: FaultPlan, tasks: int = 6) -> tuple[Records, Kernel]:
+    """Two jobs of long tasks from second 1 on."""
+    jobs = tuple(StormJob(SECOND + job, (LONG_US,) * tasks, (0,) * tasks) for job in range(2))
+    whole = msgspec.structs.replace(plan, deadline_us=3_600 * SECOND)
+    scenario = Scenario(name, 3, SIZES[name], (0,) * MACHINES, (1,) * MACHINES, jobs, 500, 0, None, whole)
+    architecture = lookup(name)
+    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(3))
+    options = Options(check=True, plan=whole)
+    kernel = Kernel(deployment, scenario.trace(), scenario.cluster(), Network(), 3, options)
+    records = kernel.run(None)
+    assert kernel.unreliable is not None
+    kernel.unreliable.demand_rest(scenario.slots)
+    return records, kernel
+
+
+def crash(*addresses: str, at_s: int = 5, back_s: int = 20) -> FaultPlan:
+    return FaultPlan(crashes=tuple(Crash(at_s * SECOND, address, back_s * SECOND) for address in addresses))
+
+
+LOCAL = ("lm/0", "lm/0/standby", "lm/1", "lm/1/standby")
+MASTERS = ("master/0", "master/0/standby", "master/1", "master/1/standby")
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses", "back_s"),
+    [
+        ("megha", ("gm/0",), 20),
+        ("megha", ("gm/0", "gm/1"), 20),
+        ("megha", ("lm/0",), 20),
+        ("megha", ("lm/0/standby",), 20),
+        ("megha", LOCAL, 6),
+        ("megha", ("gm/0", "gm/1", *LOCAL), 6),
+        ("pigeon", ("master/0",), 20),
+        ("pigeon", ("master/0/standby",), 20),
+        ("pigeon", MASTERS, 6),
+    ],
+)
+def test_a_crash_above_the_nodes_costs_no_task_its_work(name: str, addresses: tuple[str, ...], back_s: int) -> None:
+    """Megha 2021, section IV: GMs are stateless, LMs have a standby. Pigeon, section 6.1: even of both masters."""
+    records, _ = run(name, crash(*addresses, back_s=back_s))
+    assert not records.killed
+    assert not records.lost
+    assert max(records.finish_us) < 2 * SECOND + LONG_US
+
+
+@pytest.mark.parametrize(("name", "addresses"), [("megha", LOCAL), ("pigeon", MASTERS)])
+def test_nodes_that_hear_of_no_master_for_longer_than_their_grace_end_what_runs(
+    name: str, addresses: tuple[str, ...]
+) -> None:
+    """They cannot tell a dead master from one that has given them up."""
+    records, _ = run(name, crash(*addresses, back_s=20))
+    assert len(records.killed) == len(records.lost) == 12
+    assert min(records.start_us) >= 20 * SECOND
+
+
+@pytest.mark.parametrize("name", ["megha", "pigeon"])
+def test_a_machines_tasks_run_elsewhere_after_its_lease_or_as_soon_as_it_is_back(name: str) -> None:
+    for back_s, soonest_s, latest_s in ((60, 9, 11), (6, 6, 7)):
+        records, kernel = run(name, crash("node/0", back_s=back_s), tasks=5)
+        moved = [attempts for attempts in attempts_of(records).values() if len(attempts) > 1]
+        assert kernel.now > back_s * SECOND
+        for (_, end, worker, _), (start, _, _, _) in moved:
+            assert (end, worker) == (5 * SECOND, 0)
+            assert soonest_s * SECOND <= start <= latest_s * SECOND
+        assert len(moved) == 1
+
+
+@pytest.mark.parametrize(("name", "master"), [("megha", "lm/0"), ("pigeon", "master/0")])
+def test_work_goes_on_under_the_second_master_while_the_first_is_down(name: str, master: str) -> None:
+    """A job that comes after the crash does not wait for the first master's return."""
+    plan = crash(master, at_s=0, back_s=600)
+    records, kernel = run(name, plan)
+    assert max(records.start_us) < 5 * SECOND
+    assert kernel.unreliable is not None
+
+
+@pytest.mark.parametrize(("name", "master"), [("megha", "lm/0"), ("pigeon", "master/0")])
+def test_a_master_behind_a_partition_is_deposed_and_nothing_runs_twice(name: str, master: str) -> None:
+    """Both masters reach the nodes and not each other: the second takes over, nodes refuse the first, tasks run on."""
+    cut = FaultPlan(partitions=(Partition(5 * SECOND, 40 * SECOND, (master,), (f"{master}/standby",)),))
+    records, _ = run(name, cut)
+    assert not records.killed
+    assert not records.lost
+
+
+@pytest.mark.parametrize("name", ["megha", "pigeon"])
+def test_a_node_that_is_cut_off_ends_its_task_before_another_runs_it(name: str) -> None:
+    cut = FaultPlan(partitions=(Partition(5 * SECOND, 40 * SECOND, ("node/0",)),))
+    records, _ = run(name, cut, tasks=5)
+    (task,) = {task for task, _ in records.killed}
+    (_, end, worker, _), (start, _, other, _) = attempts_of(records)[task]
+    assert worker == 0 != other
+    assert 7 * SECOND < end <= 8 * SECOND, "told within a second, and two of grace"
+    assert end < start <= 11 * SECOND

@@ -1,0 +1,81 @@
+"""Every design weathers the storms that it says it bears; seeds that have failed once are never left out."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from volery.architectures import lookup, registry
+from volery.core.component import FAULT_CLASSES, Architecture, role_of
+from volery.storm import Scenario, draw, weather
+from volery.storm.scenario import HEAL_US
+
+SEEDS = {"megha": 120, "central": 60, "pigeon": 120, "pigeonc": 60}
+"""About 40 seconds in all; `make storm` runs 2,000 of each family."""
+OTHERS = 25
+KEPT = [
+    (entry["architecture"], seed)
+    for entry in tomllib.loads((Path(__file__).parent / "kept.toml").read_text())["kept"]
+    for seed in entry["seeds"]
+]
+BEARING = [name for name, entry in registry().items() if entry.bearing]
+
+
+@pytest.mark.parametrize("name", BEARING)
+def test_the_design_weathers_what_it_says_it_bears(name: str) -> None:
+    architecture = lookup(name)
+    for seed in range(SEEDS.get(name, OTHERS)):
+        weather(architecture, draw(architecture, seed))
+
+
+@pytest.mark.parametrize(("name", "seed"), KEPT)
+def test_a_seed_that_has_failed_once_fails_no_more(name: str, seed: int) -> None:
+    weather(lookup(name), draw(lookup(name), seed))
+
+
+def test_a_seed_names_one_scenario_and_one_outcome() -> None:
+    megha = lookup("megha")
+    again = msgspec.json.decode(msgspec.json.encode(draw(megha, 7)), type=Scenario)
+    assert again == draw(megha, 7)
+    assert weather(megha, again) == weather(megha, draw(megha, 7))
+
+
+def classes_of(architecture: Architecture, scenario: Scenario) -> set[str]:
+    """The fault classes that a scenario holds."""
+    plan = scenario.plan
+    found = {f"crash:{role_of(crash.address)}" for crash in plan.crashes}
+    found |= {"partition"} if plan.partitions else set()
+    for name, field in (("loss", "drop"), ("duplication", "repeat"), ("delay", "delay")):
+        found |= {name} if any(getattr(each, field) for each in plan.messages) else set()
+    return found
+
+
+@pytest.mark.parametrize("name", BEARING)
+def test_storms_hold_all_that_the_design_bears_and_nothing_else(name: str) -> None:
+    architecture = lookup(name)
+    drawn = set().union(*(classes_of(architecture, draw(architecture, seed)) for seed in range(60)))
+    assert drawn == architecture.tolerates
+    assert all(fault.startswith("crash:") or fault in FAULT_CLASSES for fault in drawn)
+
+
+def test_faults_end_before_progress_is_demanded() -> None:
+    plan = draw(lookup("megha"), 929).plan
+    ends = [each.end_us for each in plan.messages] + [each.end_us for each in plan.partitions]
+    ends += [crash.back_us for crash in plan.crashes]
+    assert ends
+    assert max(ends) <= HEAL_US < plan.deadline_us
+
+
+@pytest.mark.parametrize("name", BEARING)
+def test_without_faults_reliable_messages_change_no_result_of_designs_that_bear_no_crash(name: str) -> None:
+    """Sparrow, Hawk and Eagle: the same components, linked. Where masters come in pairs, messages are others."""
+    architecture = lookup(name)
+    if any(fault.startswith("crash:") for fault in architecture.tolerates):
+        pytest.skip("its roles are others where components may crash")
+    calm = msgspec.structs.replace(draw(architecture, 5), jitter_us=0, tie_shuffle=None)
+    calm = msgspec.structs.replace(calm, plan=msgspec.structs.replace(calm.plan, messages=(), partitions=()))
+    bare = msgspec.structs.replace(calm, parameters={**calm.parameters, "reliable": False})
+    assert weather(architecture, calm).digest == weather(architecture, bare).digest

@@ -1,0 +1,205 @@
+"""Paired masters: who leads, in which epoch, and when a node's tasks are given up."""
+
+from __future__ import annotations
+
+from volery.core.events import PeerBack, PeerLost, TimerFired
+from volery.core.model import SECOND, Address, Message, Time
+from volery.policies.guarded import Deposed, Inquire, Lead, Lease, Status
+from volery.policies.leading import PairedMaster, Standing
+from volery.policies.links import Renewed
+from volery.sim.recording import RecordingPort, TimerCancelled, TimerSet
+
+PAIR = ("m/0", "m/0/standby")
+NODES = ("node/0", "node/1")
+LEASE = Lease(SECOND)
+
+
+class Pupil(PairedMaster):
+    """Notes what it is told of its nodes."""
+
+    def __init__(self, me: int, incarnation: int = 0) -> None:
+        self.notes: list[str] = []
+        self.join_pair(PAIR, me, NODES, ("gm/0",), LEASE, incarnation)
+
+    def begin_to_lead(self) -> None:
+        self.notes.append("begin")
+
+    def stop_leading(self) -> None:
+        self.notes.append("stop")
+
+    def node_away(self, node: Address) -> None:
+        self.notes.append(f"away {node}")
+
+    def node_reported(self, node: Address, status: Status) -> None:
+        self.notes.append(f"reported {node}")
+
+    def node_back(self, node: Address) -> None:
+        self.notes.append(f"back {node}")
+
+    def node_dead(self, node: Address) -> None:
+        self.notes.append(f"dead {node}")
+
+    def all_reachable_reported(self) -> None:
+        self.notes.append("open")
+
+    def all_reported(self) -> None:
+        self.notes.append("settled")
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        assert self.is_lease(event)
+        self.on_lease_timer(event, now)
+
+    receives = {  # noqa: RUF012 - the table
+        Standing: PairedMaster.on_standing,
+        Deposed: PairedMaster.on_deposed,
+        Status: PairedMaster.on_status,
+        PeerLost: PairedMaster.on_peer_lost,
+        PeerBack: PairedMaster.on_peer_back,
+        Renewed: PairedMaster.on_renewed,
+        TimerFired: on_timer,
+    }
+
+
+class Bench:
+    """One master under a recording port."""
+
+    def __init__(self, me: int, incarnation: int = 0) -> None:
+        self.master = Pupil(me, incarnation)
+        self.port = RecordingPort.under(self.master, PAIR[me])
+        self.master.start(0)
+
+    def take(self, event: object, source: Address, now: Time = 0) -> list[str]:
+        """What the master notes."""
+        self.master.notes.clear()
+        self.master.handle(event, source, now)  # type: ignore[arg-type]  # any event
+        return list(self.master.notes)
+
+    def sent(self) -> list[tuple[Address, Message]]:
+        return [(effect.to, effect.message) for effect in self.port.sent()]
+
+
+def leading(epoch: int = 0) -> Bench:
+    bench = Bench(epoch % 2, 1 if epoch else 0)
+    if epoch:
+        bench.take(Standing(epoch - 1, False), PAIR[1 - epoch % 2])
+    bench.port.drain()
+    return bench
+
+
+def claimed() -> Bench:
+    """The second master, just after its partner was lost."""
+    bench = Bench(1)
+    assert bench.take(PeerLost(PAIR[0]), PAIR[1]) == ["begin"]
+    return bench
+
+
+def test_the_first_leads_and_the_second_follows() -> None:
+    assert (Bench(0).master.opened, Bench(1).master.leading) == (True, False)
+
+
+def test_a_follower_takes_over_with_the_next_epoch_of_its_own() -> None:
+    bench = claimed()
+    assert bench.master.epoch == 1
+    assert bench.sent() == [*((node, Lead(1)) for node in NODES), (PAIR[0], Standing(1, True))]
+    assert bench.take(Status(1, (), ()), NODES[0]) == ["reported node/0"]
+    assert bench.take(Status(1, (), ()), NODES[1]) == ["reported node/1", "open"]
+    assert bench.master.settled
+
+
+def test_it_opens_without_nodes_that_are_lost_but_settles_with_the_last() -> None:
+    bench = claimed()
+    bench.take(Status(1, (), ()), NODES[0])
+    assert bench.take(PeerLost(NODES[1]), PAIR[1]) == ["away node/1", "open"]
+    assert not bench.master.settled
+    assert bench.take(Status(1, (), ()), NODES[1]) == ["reported node/1", "settled"]
+
+
+def test_it_does_not_open_without_any_node() -> None:
+    bench = claimed()
+    for node in NODES:
+        bench.take(PeerLost(node), PAIR[1])
+    assert not bench.master.opened
+
+
+def test_a_beginner_goes_beyond_the_epoch_that_a_node_obeys_and_a_leader_steps_down() -> None:
+    bench = claimed()
+    assert bench.take(Deposed(4), NODES[0]) == ["begin"]
+    assert bench.master.epoch == 5
+    leader = leading()
+    assert leader.take(Deposed(1), NODES[0]) == ["stop"]
+    assert leader.sent() == [(PAIR[1], Standing(1, False))]
+
+
+def test_of_two_leaders_the_one_of_the_lower_epoch_steps_down() -> None:
+    leader = leading()
+    assert leader.take(Standing(1, True), PAIR[1]) == ["stop"]
+    assert not leader.master.leading
+    follower = claimed()
+    follower.port.drain()
+    follower.take(Standing(0, True), PAIR[0])
+    assert follower.sent() == [(PAIR[0], Standing(1, True))]
+
+
+def test_a_restarted_master_asks_everybody_and_of_two_that_follow_the_first_leads() -> None:
+    bench = Bench(0, incarnation=1)
+    assert bench.sent() == [(PAIR[1], Standing(-1, False)), *((to, Inquire()) for to in (*NODES, "gm/0"))]
+    assert bench.take(Standing(3, False), PAIR[1]) == ["begin"]
+    assert bench.master.epoch == 4
+    second = Bench(1, incarnation=1)
+    second.port.drain()
+    assert not second.take(Standing(-1, False), PAIR[0])
+    assert second.sent() == [(PAIR[0], Standing(-1, False))]
+
+
+def test_an_epoch_that_the_partner_never_heard_of_is_gone_beyond() -> None:
+    """A standby led a while behind a partition, clients believed it, and it crashed."""
+    restarted = Bench(1, incarnation=1)
+    restarted.take(Standing(0, True), PAIR[0])
+    restarted.port.drain()
+    restarted.take(Deposed(1), "gm/0")
+    assert restarted.sent() == [(PAIR[0], Standing(1, False))]
+    leader = leading()
+    assert leader.take(Standing(1, False), PAIR[1]) == ["begin"]
+    assert leader.master.epoch == 2
+
+
+def test_a_lost_nodes_tasks_are_given_up_after_the_lease_while_the_partner_is_sure() -> None:
+    leader = leading()
+    assert leader.take(PeerLost(NODES[0]), PAIR[0], now=7) == ["away node/0"]
+    assert leader.port.drain() == [TimerSet(("lease", NODES[0]), 7 + LEASE.lease_us)]
+    assert leader.take(TimerFired(("lease", NODES[0])), PAIR[0]) == ["dead node/0"]
+
+
+def test_without_its_partner_a_leader_waits_for_the_node() -> None:
+    """The partner may have become the node's master; then its tasks run on."""
+    leader = leading()
+    leader.take(PeerLost(NODES[0]), PAIR[0])
+    leader.take(PeerLost(PAIR[1]), PAIR[0])
+    assert not leader.take(TimerFired(("lease", NODES[0])), PAIR[0])
+    leader.take(PeerBack(PAIR[1]), PAIR[0])
+    leader.port.drain()
+    leader.take(Standing(0, False), PAIR[1], now=9)
+    assert leader.port.drain() == [TimerSet(("lease", NODES[0]), 9 + LEASE.lease_us)]
+
+
+def test_a_node_that_is_back_in_its_session_goes_on_and_one_that_began_anew_reports_first() -> None:
+    leader = leading()
+    leader.take(PeerLost(NODES[0]), PAIR[0])
+    leader.port.drain()
+    assert leader.take(PeerBack(NODES[0]), PAIR[0]) == ["back node/0"]
+    assert leader.port.drain() == [TimerCancelled(("lease", NODES[0]))]
+    assert leader.take(Renewed(NODES[0]), NODES[0]) == ["away node/0"]
+    assert not leader.take(PeerBack(NODES[0]), PAIR[0])
+    assert leader.take(Status(-1, (), ()), NODES[0]) == []
+    assert leader.sent() == [(NODES[0], Lead(0))]
+    assert leader.take(Status(0, (), ()), NODES[0]) == ["reported node/0"]
+
+
+def test_nobody_who_is_deposed_behind_a_partition_claims_at_once() -> None:
+    """Two that cannot hear each other would outbid each other for ever."""
+    leader = leading()
+    leader.take(PeerLost(PAIR[1]), PAIR[0])
+    leader.port.drain()
+    assert leader.take(Deposed(1), NODES[0], now=3) == ["stop"]
+    assert leader.port.drain() == [TimerSet("claim", 3 + LEASE.lease_us)]
+    assert leader.take(TimerFired("claim"), PAIR[0]) == ["begin"]
