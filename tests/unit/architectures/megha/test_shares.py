@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.architectures.parts import Alone, messages
 
@@ -25,12 +26,17 @@ from volery.architectures.megha.fair_messages import (
 from volery.architectures.megha.messages import Completed, Withdraw
 from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_messages import Ended, State, StateUpdate
+from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.events import JobDone, Preemption, Submit, TimerFired
-from volery.core.model import Cluster, Job, Message, Task
+from volery.core.model import SECOND, Cluster, Job, Message, Task
+from volery.core.records import Records
 from volery.core.resources import Packing
 from volery.core.streams import Streams
+from volery.core.why import Reason
+from volery.live.building import Plan
 from volery.policies.match import vector_bytes
+from volery.sim import Options, simulate
 from volery.sim.recording import Observed, Sent, TimerSet
 
 CLUSTER = Cluster.uniform(4)
@@ -385,3 +391,45 @@ def test_jobs_enter_at_their_users_gm_and_those_of_strangers_by_number() -> None
 def test_wrong_shares_are_told(parameters: dict[str, str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         built(**parameters)
+
+
+def played(**parameters: Any) -> Records:
+    """a's two tasks of 1 s have both machines when b's comes at 5 ms."""
+    trace = trace_of("t", [0, 5_000], [[SECOND, SECOND], [SECOND]])
+    trace = msgspec.structs.replace(trace, user=("a", "b"))
+    megha = lookup("megha-2021")
+    config = configure(megha, {"gms": 2, "lms": 1, "shares": "a:1+b:1", "heartbeat_s": 0.01, **parameters})
+    cluster = Cluster.uniform(2)
+    return simulate(megha.build(cluster, config, Streams(0)), trace, cluster, options=Options(check=True))
+
+
+def test_a_preempted_task_begins_anew_or_goes_on_where_it_was() -> None:
+    for preempted, lasts_us, kept_us in (("restart", SECOND, 0), ("keep", SECOND - 7_000, 7_000)):
+        records = played(preempted=preempted)
+        assert records.preemptions == [Preemption(8_000, 1, 0, 2)]
+        assert records.finish_us[1] - records.start_us[1] == lasts_us
+        assert [(lost.start_us, lost.kept_us) for lost in records.lost] == [(1_000, kept_us)]
+
+
+def test_gms_that_explain_themselves_tell_of_preemptions_and_decide_as_silent_ones_do() -> None:
+    told, silent = played(why=True), played()
+    assert told.digest() == silent.digest()
+    decided = [(noted.by, noted.decision.chosen) for noted in told.decisions.of_task[1]]
+    assert ("gm/0", "preempted") in decided
+    (lost,) = [noted.decision for noted in told.decisions.of_task[1] if noted.decision.chosen == "preempted"]
+    assert [(one.reason, one.count) for one in lost.rejected] == [(Reason.SHARE, 1)]
+    assert (lost.machine, lost.asked) == (1, "lm/0")
+    assert [noted.decision.chosen for noted in told.decisions.of_task[2]][-1] == "placed"
+
+
+def test_where_real_work_runs_progress_cannot_be_kept() -> None:
+    megha = lookup("megha-2021")
+    given = {"gms": 2, "lms": 1, "shares": "a:1+b:1"}
+    assert Plan(megha, configure(megha, given), CLUSTER).build().due
+    with pytest.raises(InputError, match="preempted=restart"):
+        Plan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
+
+
+def test_shares_do_not_go_with_components_that_crash() -> None:
+    with pytest.raises(InputError, match="goes not with reliable"):
+        built(shares="a:1+b:1", reliable=True)
