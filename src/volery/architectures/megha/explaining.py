@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from volery.architectures.megha.fair_gm import FairGlobalMaster
-from volery.architectures.megha.fair_messages import Denied, Lost, Yield
+from volery.architectures.megha.fair_messages import Denied, Ousted, Yield
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
@@ -177,7 +177,7 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
 class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
     """Explains preemptions, too: the GM of the user that loses tells of them."""
 
-    NEWS = (StateUpdate, Ended, Refusal, Denied, Lost, Yield)
+    NEWS = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield)
 
     def _preempt(self, task: Task, loser: int, victims: Sequence[TaskId]) -> None:
         """Tell where the task is to run; what was passed over was told when it began to wait."""
@@ -185,12 +185,12 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
         _, partition, position = self._placed[task.id]
         self._tell(task, "placed", (), partition, position)
 
-    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
+    def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
         """Tell whose share it was for, then take the task back."""
         if message.task in self._placed and self._attempts.get(message.task, 0) == message.attempt:
             task, partition, position = self._placed[message.task]
             share = (Rejected(self._scope(partition), Reason.SHARE, 1),)
             self._tell(task, "preempted", share, partition, position)
-        super().on_lost(message, source, now)
+        super().on_ousted(message, source, now)
 
     receives = FairGlobalMaster.receives

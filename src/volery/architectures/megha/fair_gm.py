@@ -15,7 +15,7 @@ from volery.architectures.megha.fair_messages import (
     Answer,
     Denied,
     Holdings,
-    Lost,
+    Ousted,
     Preempt,
     Taken,
     UserRequest,
@@ -360,7 +360,7 @@ class FairGlobalMaster(VectorGlobalMaster):
                 self._let_go(task)
         self._port.send(source, Answer(message.number, agreed))
 
-    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
+    def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
         """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
         number = message.task
         if number not in self._placed or self._attempts.get(number, 0) != message.attempt:
@@ -402,6 +402,6 @@ class FairGlobalMaster(VectorGlobalMaster):
         Denied: on_denied,
         Taken: on_taken,
         Yield: on_yield,
-        Lost: on_lost,
+        Ousted: on_ousted,
         TimerFired: on_timer,
     }

@@ -18,7 +18,7 @@ from volery.architectures.megha.fair_messages import (
     Holding,
     Holdings,
     LaunchAttempt,
-    Lost,
+    Ousted,
     Preempt,
     Taken,
     UserRequest,
@@ -246,7 +246,7 @@ class FairLocalMaster(VectorLocalMaster):
         self._port.observe(Counted("preemptions"))
         self._port.observe(Preemption(now, message.task, message.attempt, claim.wanted.task.id))
         self._victim_ended(message.task, claim)
-        self._port.send(owner.address, Lost(message.task, message.attempt))
+        self._port.send(owner.address, Ousted(message.task, message.attempt))
         self._maybe_launch(claim, now)
 
     def _victim_ended(self, task: TaskId, claim: Claim) -> None:

@@ -105,7 +105,7 @@ class Holdings(Message, frozen=True):
     started: tuple[Holding, ...]
 
 
-class Lost(Message, frozen=True):
+class Ousted(Message, frozen=True):
     """LM > owning GM: this attempt was preempted; the task is yours again."""
 
     task: TaskId
@@ -136,6 +136,6 @@ class Evicted(Message, frozen=True):
 
 FAIR_MESSAGES: frozenset[type[Message]] = frozenset(
     {
-        UserRequest, Preempt, Yield, Answer, Taken, Denied, Holding, Holdings, Lost, LaunchAttempt, Evict, Evicted,
+        UserRequest, Preempt, Yield, Answer, Taken, Denied, Holding, Holdings, Ousted, LaunchAttempt, Evict, Evicted,
     }
 )  # fmt: skip

@@ -17,7 +17,7 @@ from volery.architectures.megha.fair_messages import (
     Holding,
     Holdings,
     LaunchAttempt,
-    Lost,
+    Ousted,
     Preempt,
     Taken,
     UserRequest,
@@ -202,8 +202,8 @@ def test_what_may_still_be_refused_does_not_count_when_tasks_are_given_up() -> N
 def test_a_lost_task_waits_like_a_new_one_and_comes_as_the_next_attempt() -> None:
     master = owner()
     master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
-    assert not master.hear(Lost(0, 0), "lm/0")
-    assert not master.hear(Lost(0, 0), "lm/0"), "a repeat"
+    assert not master.hear(Ousted(0, 0), "lm/0")
+    assert not master.hear(Ousted(0, 0), "lm/0"), "a repeat"
     (asked,) = sent(master.hear(Ended((1,), 4), "lm/0"), UserRequest)
     assert (asked.tasks[0].id, asked.attempts) == (0, (1,))
 
@@ -283,7 +283,7 @@ def test_the_lm_asks_the_losers_gm_evicts_and_launches_when_the_node_says_so() -
     effects = local.port.drain()
     assert [one.fact for one in effects if isinstance(one, Observed)][1] == Preemption(70, 3, 0, 10)
     assert [one.message for one in effects if isinstance(one, Sent)] == [
-        Lost(3, 0), LaunchAttempt(5, task(10), 0), Taken(10),
+        Ousted(3, 0), LaunchAttempt(5, task(10), 0), Taken(10),
     ]  # fmt: skip
     assert not local.hear(Evicted(3, 0), "node/3", 71), "a repeat"
 
