@@ -163,11 +163,12 @@ class FairLocalMaster(VectorLocalMaster):
             return
         owner.request = message.number
         here, position, packing = message.partition - self._first, message.position, self._packing
-        victims = [task for task in message.victims if self._may_end(task, message)]
+        victims = [task for task in message.victims if task in self._active]  # those that have ended are no loss
         given = sum(self._active[task].took for task in victims)
         need = packing[message.task.request]
         self._port.observe(Counted("preemption_attempts"))
-        if (self._free[here][position] + given - need) & self._guards != self._guards:
+        can_be_had = all(self._may_end(task, message) for task in victims)  # else `given` is of other machines
+        if not can_be_had or (self._free[here][position] + given - need) & self._guards != self._guards:
             self._deny(message, owner, kept=False)
             return
         lacking = zip(packing.amounts(need), packing.amounts(given), strict=True)

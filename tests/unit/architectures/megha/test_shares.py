@@ -326,6 +326,15 @@ def test_who_has_lost_a_place_never_takes_it_back_from_those_who_got_it() -> Non
     assert sent(local.hear(stranger, "gm/0"), Yield), "somebody else may"
 
 
+def test_all_or_none_of_the_victims_are_preempted() -> None:
+    """A GM that has given up a task of its own would otherwise never hear that it runs on."""
+    local = busy_lm()
+    local.hear(preempt(1, 3), "gm/1")
+    local.hear(Completed(2), "node/2")
+    on_two = Preempt(3, 1, 0, task(11), A, 0, A, (3,))
+    assert sent(local.hear(on_two, "gm/0"), Denied)[0].gone == (3,), "node/2 would be free, but 3 is not to be had"
+
+
 def test_a_gm_preempts_its_own_users_tasks_without_being_asked_again() -> None:
     local = busy_lm()
     effects = local.hear(Preempt(3, 1, 1, task(10), B, 0, A, (3,)), "gm/0")
