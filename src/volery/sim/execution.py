@@ -7,7 +7,7 @@ task is never run twice: the driver refuses what a correct design never asks for
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from volery.core.component import Component, UnknownMessageError, unknown
@@ -138,6 +138,14 @@ class LabPort:
         """Take the place of a machine, which makes launches possible."""
         self.machine = machine
         self.idle = cluster.slots[machine]
+
+    def at_rest(self, slots: Sequence[int]) -> bool:
+        """Whether nothing runs here.
+
+        Args:
+            slots: per machine.
+        """
+        return self.machine < 0 or self.idle == slots[self.machine]
 
     def send(self, to: Address, message: Message) -> None:
         """Put the message on the lane of its link."""
