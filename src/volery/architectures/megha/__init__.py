@@ -227,6 +227,7 @@ CENTRAL = msgspec.structs.replace(
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
         Stage.M6: Realisation("GlobalMaster._request", "partial", "to the only Local Master"),
+        Stage.R1: Realisation("GlobalMaster.on_notice", "full", "the GM's view, exact: nobody else places"),
     },
 )
 
