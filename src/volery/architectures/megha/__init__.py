@@ -27,6 +27,7 @@ from volery.architectures.megha.local_master import CompletionNotice, LocalMaste
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
+from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster  # noqa: F401 - stage T11 names it
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
 from volery.architectures.megha.vector_layout import VectorLayout
@@ -245,12 +246,24 @@ STAGES = {
     Stage.T3: Realisation("GlobalMaster._place"),
     Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T6: Realisation("LocalMaster.on_timer", "partial", "heartbeats tell what is free, not how far tasks are"),
     Stage.T7: Realisation("LocalMaster.on_completed"),
+    Stage.T11: Realisation(
+        "SurvivingGlobalMaster.on_lost", "full", "another attempt, before all that waits", "reliable=true"
+    ),
+    Stage.M2: Realisation("GlobalMaster._request", "full", "every task goes by the Local Master of its machine"),
+    Stage.M3: Realisation("GlobalMaster._search", "full", "the partitions of all LMs, the GM's own first"),
+    Stage.M4: Realisation("GlobalMaster._search", "full", "partitions with something free in the view"),
+    Stage.M5: Realisation("GlobalMaster._search", "full", "round robin over LMs, own partitions first"),
+    Stage.M6: Realisation("GlobalMaster._request", "full", "a batch of tasks with the machines that they shall have"),
     Stage.R1: Realisation("GlobalMaster.on_update", "full", "the GM's view of all clusters"),
     Stage.R3: Realisation("GlobalMaster._place", "full", "constraint bit vectors"),
     Stage.R4: Realisation("GlobalMaster._place", "full", "availability bit vector"),
     Stage.R5: Realisation("GlobalMaster._place", "full", "random or minimum constraints"),
 }
+
+HIERARCHY = (Stage.M2, Stage.M3, Stage.M4, Stage.M5)
+"""What a scheduler with one Local Master has no use for."""
 
 MEGHA = Architecture(
     name="megha",
@@ -273,6 +286,11 @@ CENTRAL = msgspec.structs.replace(
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
     bearing={"reliable": True},
+    stages={
+        **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
+        Stage.M6: Realisation("GlobalMaster._request", "partial", "to the only Local Master"),
+        Stage.R1: Realisation("GlobalMaster.on_notice", "full", "the GM's view, exact: nobody else places"),
+    },
 )
 
 MEGHA_2021 = msgspec.structs.replace(
@@ -298,7 +316,13 @@ MEGHA_2021 = msgspec.structs.replace(
         Stage.T3: Realisation("VectorGlobalMaster._place"),
         Stage.T4: Realisation("VectorLocalMaster.on_request", "full", "validation, repartition"),
         Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T6: Realisation("VectorLocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
         Stage.T7: Realisation("VectorLocalMaster.on_completed"),
+        Stage.M2: Realisation("VectorGlobalMaster._request", "full", "every task goes by the LM of its machine"),
+        Stage.M3: Realisation("VectorGlobalMaster._find", "full", "the partitions of all LMs, the GM's own first"),
+        Stage.M4: Realisation("VectorGlobalMaster._find", "full", "partitions with enough free in the view"),
+        Stage.M5: Realisation("VectorGlobalMaster._find", "full", "round robin over LMs, own partitions first"),
+        Stage.M6: Realisation("VectorGlobalMaster._request", "full", "requests, and repartitions of another's machine"),
         Stage.R1: Realisation("VectorGlobalMaster.on_state_update", "full", "the GM's view of all clusters"),
         Stage.R3: Realisation("VectorGlobalMaster._find", "full", "constraint bit vectors"),
         Stage.R4: Realisation("VectorGlobalMaster._find", "full", "bit vectors of free capacity"),
