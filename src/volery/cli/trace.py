@@ -1,4 +1,4 @@
-"""`volery trace describe` and `volery trace synth`: look at a workload before running it, or write one."""
+"""`volery trace`: look at a workload before running it, examine and convert public traces, or write a synthetic one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from volery.cli.output import print_json, table_width
 
 if TYPE_CHECKING:
     from volery.workload.description import ConstraintUse, JobClass, LoadCurve, TraceDescription
+    from volery.workload.doctor import Diagnosis
 
 SPARKLINE_POINTS = 60
 
-trace_app = typer.Typer(help="Look at a workload, or write a synthetic one.", no_args_is_help=True)
+trace_app = typer.Typer(help="Look at a workload, convert and examine traces, or write one.", no_args_is_help=True)
+
+Source = Annotated[Path, typer.Argument(metavar="IN", help="A trace of any known format; a folder of parquet parts.")]
+FormatName = Annotated[str | None, typer.Option("--format", help="Name of the format; told by the content without it.")]
+RepairChoice = Annotated[
+    list[str] | None,
+    typer.Option("--repair", metavar="RULE=ACTION", help="What to do about a defect; repeatable."),
+]
 
 
 @trace_app.command("describe")
 def describe_trace(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|SPEC", help="A .tr file (plain or .gz), or syn:/poisson:/mix:...")
+        str, typer.Argument(metavar="FILE|SPEC", help="A trace of any known format, or syn:/poisson:/mix:...")
     ],
     workers: Annotated[int, typer.Option(help="Workers that the load is taken over.")] = 10_000,
     cutoff: Annotated[
@@ -44,7 +52,9 @@ def describe_trace(
     from volery.workload.picture import draw_load_curve
 
     cluster = load_cluster(workers, constraints=constraints, machines=machines, seed=seed)
-    trace, reading = load_workload(source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs)
+    trace, reading = load_workload(
+        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, workflows=True
+    )
     described = describe(trace, workers, cutoff, reading)
     use = describe_constraints(constrain(trace, constraints, seed), cluster)
     if picture is not None:
@@ -76,6 +86,77 @@ def synthesise_trace(
         print_json({"file": str(output), "spec": spec, "seed": seed, **counts, "digest": trace.digest()})
         return
     typer.echo(f"{output}: {trace.job_count:,} jobs, {trace.task_count:,} tasks, digest {trace.digest()[:16]}")
+
+
+@trace_app.command("convert")
+def convert_trace(
+    source: Source,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write, OUT.parquet.")],
+    form: FormatName = None,
+    repair: RepairChoice = None,
+    without_parents: Annotated[
+        bool, typer.Option("--without-parents", help="Leave out what tasks wait for, to run them as independent ones.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write a trace of any known format as a canonical table, with the chosen repairs; the manifest says all of it."""
+    from volery.workload.convert import convert
+    from volery.workload.rules import choices
+
+    made = convert(
+        source, output, form=form, chosen=choices(repair or []), parents=not without_parents, force=force
+    )  # fmt: skip
+    if as_json:
+        print_json({"file": str(output), **msgspec.to_builtins(made)})
+        return
+    typer.echo(f"{output}: {made.rows:,} rows of {made.rows_read:,} from {made.format}")
+    for one in made.repairs:
+        typer.echo(f"repaired: {one.rule} by {one.action} in {one.rows:,} rows")
+    for rule, rows in made.left.items():
+        typer.echo(f"left:     {rule} in {rows:,} rows")
+    for what, times in made.noticed.items():
+        typer.echo(f"noticed:  {what}: {times:,}")
+
+
+@trace_app.command("doctor")
+def examine_trace(
+    source: Source,
+    form: FormatName = None,
+    repair: RepairChoice = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
+    from volery.workload.doctor import examine
+    from volery.workload.rules import choices
+
+    found = examine(source, form, choices(repair or []))
+    if as_json:
+        print_json({**msgspec.to_builtins(found), "unanswered": found.unanswered})
+    else:
+        _print_diagnosis(found)
+    if found.unanswered:
+        raise typer.Exit(1)
+
+
+def _print_diagnosis(found: Diagnosis) -> None:
+    typer.echo(f"{found.source}: {found.rows:,} rows of {found.format}")
+    for one in found.findings:
+        answer = f"chosen: {one.chosen}" if one.chosen else f"choose --repair {one.rule}={'|'.join(one.actions)}"
+        typer.echo(f"{one.rule}: {one.meaning}: {one.rows:,}; {answer}")
+        head, *more = one.first
+        typer.echo(f"  first: {', '.join([head, *(place.rpartition(':')[2] for place in more)])}")
+    if never := [name for name, rows in found.unknown.items() if rows == found.rows]:
+        typer.echo(f"unknown: {', '.join(never)}")
+    for name, rows in found.unknown.items():
+        if rows < found.rows:
+            typer.echo(f"unknown: {name} in {rows:,} rows")
+    for what, times in found.noticed.items():
+        typer.echo(f"noticed: {what}: {times:,}")
+    for remark in found.remarks:
+        typer.echo(f"remark:  {remark}")
+    if not found.findings:
+        typer.echo("no defects")
 
 
 def _print_description(described: TraceDescription, use: ConstraintUse | None, curve: LoadCurve) -> None:
@@ -145,7 +226,8 @@ def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("tasks of zero duration", odd.zero_durations),
         ("means that disagree with the durations", odd.wrong_means),
         ("rows not in order of arrival (sorted)", odd.unsorted_rows),
-        ("blank lines (passed over)", odd.blank_lines),
+        ("lines without a word, or of what cannot be run", odd.blank_lines),
+        ("tasks that wait for others (not heeded)", odd.dependent_tasks),
     ]
     rows = [(name, f"{count:,}") for name, count in counts if count]
     if odd.first_arrival_s:

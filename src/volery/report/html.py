@@ -13,6 +13,7 @@ from volery.report.elements import Row, code, definitions, figure, folded, parag
 from volery.report.folder import Manifest, Results, read_results
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
 from volery.report.page import page, write_page
+from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
@@ -57,6 +58,7 @@ def render(results: Results) -> str:
         section("Slowdown", _slowdown_table(groups)),
         section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
+        section("Preempted tasks", _preemption_table(groups)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -300,6 +302,14 @@ def _allocation_figures(groups: Sequence[RunGroup]) -> Iterator[str]:
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {setting}." if setting else ".")
         yield figure(plots.allocation_bars(parts, labels), f"allocation-{place}", caption)
+
+
+def _preemption_table(groups: Sequence[RunGroup]) -> str:
+    rows = preemption_rows(groups)
+    if not rows:
+        return ""
+    found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
+    return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
 
 
 def _counter_table(groups: Sequence[RunGroup]) -> str:

@@ -7,7 +7,7 @@ task is never run twice: the driver refuses what a correct design never asks for
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from volery.core.component import Component, UnknownMessageError, unknown
@@ -139,6 +139,14 @@ class LabPort:
         self.machine = machine
         self.idle = cluster.slots[machine]
 
+    def at_rest(self, slots: Sequence[int]) -> bool:
+        """Whether nothing runs here.
+
+        Args:
+            slots: per machine.
+        """
+        return self.machine < 0 or self.idle == slots[self.machine]
+
     def send(self, to: Address, message: Message) -> None:
         """Put the message on the lane of its link."""
         raise NotImplementedError
@@ -203,7 +211,7 @@ def port_class(kernel: Kernel, routes: Routes) -> type[LabPort]:
     Their hot methods reach the run's tables as closure variables: fewer look-ups per call, and fewer fields in each of
     tens of thousands of ports.
     """
-    records, times, finishes, duration_us = kernel.records, kernel.times, kernel.finishes, kernel.trace.duration_us
+    records, times, finishes, duration_us = kernel.records, kernel.times, kernel.finishes, kernel.left_us
     start_us, finish_us, worker, paths = records.start_us, records.finish_us, records.worker, records.path
     waits_us = records.waited_us
     known, resolve, push = routes.known, routes.to, heapq.heappush

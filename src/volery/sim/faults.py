@@ -333,7 +333,7 @@ class Unreliable:
         self.gates[address].port.deliver(event, None, now)
 
     def demand_rest(self, slots: Sequence[int]) -> None:
-        """After a run: every slot is idle, and every component has nothing left.
+        """After a run: nothing runs on any machine, and every component has nothing left.
 
         Args:
             slots: per machine.
@@ -342,8 +342,7 @@ class Unreliable:
             AssertionError: naming what is left.
         """
         for address, gate in self.gates.items():
-            machine, idle = gate.port.machine, gate.port.idle
-            assert machine < 0 or idle == slots[machine], f"{idle} of {slots[machine]} slots of {address} are idle"
+            assert gate.port.at_rest(slots), f"something still runs on {address}"
             gate.component.check_rest()
 
     def forgotten(self, before: LostAttempt, now: Time) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from volery.core.events import Event, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Task, Time
 from volery.core.resources import Packing
@@ -34,6 +36,10 @@ class VectorPort(LabPort):
         super().stand_on(machine, cluster)
         self.idle = UNCOUNTED
         self.free = self.packing.free(cluster.capacities[machine])
+
+    def at_rest(self, slots: Sequence[int]) -> bool:  # noqa: ARG002 - nobody counts slots here
+        """Whether nothing runs here: launches and ends count here, too, from where nobody runs out."""
+        return self.machine < 0 or self.idle == UNCOUNTED
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
         """Take what the task asks for until its true duration has passed."""

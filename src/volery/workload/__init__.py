@@ -13,8 +13,10 @@ from volery.workload.capacity import as_slots
 from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
-from volery.workload.published import is_published, read_published
+from volery.workload.formats import fitting, format_of
+from volery.workload.formats.own import TR
 from volery.workload.quirks import apply_quirks, first_jobs
+from volery.workload.replay import SUFFIXES, read_tasks
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
 from volery.workload.tr import Reading, read_tr, scan_tr, write_tr
@@ -49,7 +51,7 @@ def load_trace(
     """Read a trace file, or make the workload that a spec describes.
 
     Args:
-        path_or_spec: a `.tr` file or a public table (`.csv`), plain or gzip-compressed, or a spec as `syn:250x2000`.
+        path_or_spec: a trace of any known format, or a spec as `syn:250x2000`.
         seed: for specs.
         durations: `exact` or `whole-seconds`, see `quirks.apply_quirks`.
         arrivals: `exact` or `dephased`, likewise.
@@ -69,8 +71,11 @@ def load_workload(
     durations: str = "exact",
     arrivals: str = "exact",
     job_count: int | None = None,
+    workflows: bool = False,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with what the reader noticed where there was a file to read.
+
+    With `workflows`, tasks that wait for others are taken as if they did not, rather than refused.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -88,8 +93,11 @@ def load_workload(
         raise InputError(
             text, f"no such file, and {kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}"
         )
-    if is_published(path):
-        read, passed = read_published(path, job_count)
+    form = fitting(path)
+    if form is None and path.name.removesuffix(".gz").endswith(SUFFIXES):
+        form = format_of(path)  # which says what is known
+    if form is not None and form is not TR:
+        read, passed = read_tasks(path, form, job_count, workflows=workflows)
         trace = apply_quirks(read, durations, arrivals)
-        return trace, Reading(0.0, passed.unsorted_rows, passed.rows)
+        return trace, Reading(0.0, passed.unsorted_rows, passed.rows, passed.dependent_rows)
     return scan_tr(path, durations, arrivals, job_count)

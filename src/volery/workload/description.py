@@ -36,7 +36,8 @@ class Oddities(msgspec.Struct, frozen=True):
         zero_durations: tasks that take no time.
         wrong_means: jobs whose stated mean differs from that of their durations by more than 0.1 %.
         unsorted_rows: rows that arrive before the row above them (they are sorted on reading).
-        blank_lines: lines without a word (they are passed over).
+        blank_lines: lines without a word, or rows of a table that cannot be run (they are passed over).
+        dependent_tasks: rows of tasks that wait for others, taken here as if they did not.
         first_arrival_s: the file's own earliest arrival; here it is 0.
     """
 
@@ -45,6 +46,7 @@ class Oddities(msgspec.Struct, frozen=True):
     wrong_means: int
     unsorted_rows: int | None = None
     blank_lines: int | None = None
+    dependent_tasks: int | None = None
     first_arrival_s: float | None = None
 
 
@@ -176,6 +178,7 @@ def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
         wrong_means=int(np.count_nonzero(off)),
         unsorted_rows=reading.unsorted_rows if reading else None,
         blank_lines=reading.blank_lines if reading else None,
+        dependent_tasks=reading.dependent_tasks if reading else None,
         first_arrival_s=reading.first_arrival_s if reading else None,
     )
 

@@ -35,11 +35,13 @@ class Reading(msgspec.Struct, frozen=True):
         first_arrival_s: the earliest arrival as the file has it; the trace counts from there.
         unsorted_rows: rows that arrive before the row above them.
         blank_lines: lines without a word.
+        dependent_tasks: rows of tasks that wait for others, which is not heeded.
     """
 
     first_arrival_s: float
     unsorted_rows: int
     blank_lines: int
+    dependent_tasks: int = 0
 
 
 def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact") -> Trace:

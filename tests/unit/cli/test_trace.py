@@ -109,3 +109,27 @@ def test_wrong_words_are_refused_with_their_place(tmp_path: Path) -> None:
     assert refused("describe", "syn:1x1", "--picture", tmp_path / "a.gif").startswith(str(tmp_path))
     assert refused("synth", "poisson:load=much", "-o", tmp_path / "x.tr").startswith("poisson:load: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_convert_and_doctor_say_what_they_found_and_whether_it_is_answered(tmp_path: Path) -> None:
+    source, output = tmp_path / "a", tmp_path / "a.parquet"
+    source.write_text("7 2 1.5 1 0\n4 1 3 3\n")
+    outcome = CliRunner().invoke(trace_app, ["doctor", str(source)])
+    assert outcome.exit_code == 1
+    assert (
+        f"zero-runtime: a task that runs no time: 1; choose --repair zero-runtime=drop|null|keep\n  first: {source}:1"
+        in (outcome.output)
+    )
+    repairs = ("--repair", "zero-runtime=drop", "--repair", "unsorted=sort", "--repair", "clock-origin=shift")
+    assert "chosen: drop" in told("doctor", source, *repairs)
+    outcome = CliRunner().invoke(trace_app, ["doctor", str(source), "--json", *repairs[:2]])
+    assert outcome.exit_code == 1
+    assert json.loads(outcome.output)["unanswered"] == ["unsorted", "clock-origin"]
+    text = told("convert", source, "-o", output, *repairs)
+    assert f"{output}: 2 rows of 3 from tr" in text
+    assert "repaired: zero-runtime by drop in 1 rows" in text
+    assert "no defects" in told("doctor", output)
+    content = json.loads(told("convert", source, "-o", output, "--force", "--json", "--format", "tr"))
+    assert (content["rows"], content["left"]) == (3, {"zero-runtime": 1, "unsorted": 1, "clock-origin": 1})
+    assert "exists already" in refused("convert", source, "-o", output)
+    assert "'gwff' is no format; did you mean 'gwf'" in refused("doctor", source, "--format", "gwff")

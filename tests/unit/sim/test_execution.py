@@ -14,7 +14,7 @@ from volery.core.model import Address, Amounts, Cluster, Task, Time
 from volery.core.port import Port
 from volery.core.records import LostAttempt
 from volery.core.trace import NEVER, Trace
-from volery.sim.execution import BrokenRule
+from volery.sim.execution import BrokenRule, LabPort
 
 
 def on_submit(*steps: tuple[int, int]) -> Reaction:
@@ -230,3 +230,18 @@ def test_what_a_task_took_is_free_when_it_ends_and_when_it_is_killed() -> None:
     whole = (3000, 1000)
     records = play({"node/0": Actor(react)}, asking([50, 20, 5], [whole] * 3), OFFERING)
     assert list(records.start_us) == [0, 10, 30]
+
+
+def test_a_machine_with_capacities_is_at_rest_exactly_when_nothing_runs_on_it() -> None:
+    seen: list[bool] = []
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        assert isinstance(port, LabPort)
+        seen.append(port.at_rest(OFFERING.slots))
+        if isinstance(event, Submit):
+            on_submit((0, 0), (1, 0))(port, event, source, now)
+            answer(port, event, source, now)
+            seen.append(port.at_rest(OFFERING.slots))
+
+    play({"node/0": Actor(react)}, asking([50, 70], [(1, 1), (1, 1)]), OFFERING)
+    assert seen == [True, False, False, True]

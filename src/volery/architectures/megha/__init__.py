@@ -7,20 +7,25 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
          before "available"). Where machines offer several resources, amounts stand in for the available bit.
          megha-2021 (arXiv 2103.08413): a GM hears of the ends of its own tasks at once, because it answers for their
-         jobs (the paper: with the next update); user shares are not here. docs/papers.md.
+         jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
+         nobody loses what it is due: docs/decisions/0011. docs/papers.md.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.megha.explaining import ExplainingMaster, ExplainingVectorMaster
+from volery.architectures.megha.explaining import ExplainingFairMaster, ExplainingMaster, ExplainingVectorMaster
+from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
+from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
 from volery.architectures.megha.messages import MESSAGES
+from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster  # noqa: F401 - stage T11 names it
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
@@ -34,6 +39,8 @@ from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.links import linked
+
+Preempted = Literal["restart", "keep"]
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +76,15 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rescheduling: Annotated[
         Rescheduling, msgspec.Meta(description="a refused task that fits nowhere goes to this end (2021: tail, IV-B5)")
     ] = "head"
+    shares: Annotated[
+        str, msgspec.Meta(description="tree of users and weights, as a:1+b:2(c:1+d:1); empty: no fairness (2021, IV-C)")
+    ] = ""
+    queues: Annotated[
+        str, msgspec.Meta(description="the GM of each user of the tree, in order, as 0+1+1+2; empty: in turn")
+    ] = ""
+    preempted: Annotated[
+        Preempted, msgspec.Meta(description="preempted tasks start anew, or keep what they have done (lab only)")
+    ] = "restart"
     why: Annotated[bool, msgspec.Meta(description="GMs report why each task was placed, or not: volery why")] = False
 
 
@@ -80,6 +96,8 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     """
     if config.reliable:
         _refuse_unbearable(config)
+    if config.shares:
+        return build_fair(cluster, config, streams)
     if cluster.resources or config.repartition or config.rescheduling == "tail":
         return build_vectors(cluster, config, streams)
     layout = Layout(cluster, config.gms, config.lms)
@@ -144,20 +162,64 @@ def _refuse_unbearable(config: MeghaConfig) -> None:
     """Where components may crash, some parameters have one value."""
     if config.why:
         raise InputError("megha:why", "goes not with reliable; leave one of the two out")
+    if config.shares:
+        raise InputError("megha:shares", "goes not with reliable; leave one of the two out")
     fixed = {"updates": "deltas", "completion_notice": "once", "eager_retry": True}
     for name, value in fixed.items() if config.rescheduling == "head" and not config.repartition else ():
         if getattr(config, name) != value:
             raise InputError(f"megha:{name}", f"must be {value} where reliable is set, not {getattr(config, name)}")
 
 
-def _with_nodes(components: dict[str, Component], layout: Layout) -> Deployment:
+def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components for a cluster that users have shares of.
+
+    Raises:
+        InputError: more partitions than machines; the shares or queues are malformed.
+    """
+    layout = VectorLayout(cluster, config.gms, config.lms)
+    sharing = Sharing(config.shares, config.queues, cluster, config.gms)
+    role = ExplainingFairMaster if config.why else FairGlobalMaster
+    components: dict[str, Component] = {}
+    for gm in range(config.gms):
+        address = f"gm/{gm}"
+        components[address] = role(
+            gm,
+            layout,
+            match=config.match,
+            batch_max=config.batch_max,
+            eager_retry=config.eager_retry,
+            queue_max=config.queue_max,
+            stream=streams.of(address),
+            repartition=config.repartition,
+            rescheduling=config.rescheduling,
+            sharing=sharing,
+            spared_us=round(config.heartbeat_s * 1_000_000),
+        )
+    for lm in range(config.lms):
+        components[f"lm/{lm}"] = FairLocalMaster(
+            lm,
+            layout,
+            heartbeat_us=round(config.heartbeat_s * 1_000_000),
+            updates=config.updates,
+            completion_notice=config.completion_notice,
+            sharing=sharing,
+        )
+    return msgspec.structs.replace(
+        _with_nodes(components, layout, FairNode),
+        entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
+        due=sharing.due(),
+        keeps_progress=config.preempted == "keep",
+    )
+
+
+def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Node] = Node) -> Deployment:
     machines: dict[str, int] = {}
     for partition, lm in enumerate(layout.lm_of):
         master = f"lm/{lm}"  # one string for all nodes: a hundred thousand of them would be memory traffic
         for address, machine in zip(layout.nodes[partition], layout.machines[partition], strict=True):
             if address not in machines:
                 machines[address] = machine
-                components[address] = Node(master)
+                components[address] = node(master)
     return Deployment(components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0})
 
 
@@ -208,7 +270,7 @@ MEGHA = Architecture(
     summary="federated: Global Masters match on a stale view, Local Masters validate",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
     defaults=MeghaConfig(),
-    messages=MESSAGES | VECTOR_MESSAGES | SURVIVING_MESSAGES,
+    messages=MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES | SURVIVING_MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,

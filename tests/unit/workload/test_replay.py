@@ -1,4 +1,4 @@
-"""Readers of public tables: rows written here by hand in each format, and the real files where they are at hand."""
+"""Traces of tasks as workloads: rows written here by hand in each format, and the real files where they are at hand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload import load_trace
-from volery.workload.published import NODE_CPU_MILLI, NODE_MEMORY_MB, read_published
+from volery.core.trace import Trace
+from volery.workload import load_trace, load_workload
+from volery.workload.convert import convert
+from volery.workload.formats import format_of
+from volery.workload.replay import NODE_CPU_MILLI, NODE_MEMORY_MB, Passed, read_tasks
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 V2017 = """\
@@ -37,16 +40,20 @@ GOOGLE_2019 = """\
 GOOGLE_2011 = "0;12;0;user;2;10;5000000;-1;0.5;0.25\n0;12;1;user;2;10;7000000;-1;0.5;0.25\n"
 
 
-def read(folder: Path, text: str) -> object:
+def tasks_of(path: Path, job_count: int | None = None) -> tuple[Trace, Passed]:
+    return read_tasks(path, format_of(path), job_count)
+
+
+def read(folder: Path, text: str) -> tuple[Trace, Passed]:
     path = folder / "table.csv"
     path.write_text(text)
-    return read_published(path)
+    return tasks_of(path)
 
 
 def test_alibaba_2017_rows_of_a_job_that_begin_together_are_one_job(tmp_path: Path) -> None:
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(V2017.encode()))
-    trace, passed = read_published(path)
+    trace, passed = tasks_of(path)
     assert trace.name == "table"
     assert trace.arrival_us.tolist() == [0, 10_000_000]
     assert trace.first.tolist() == [0, 2, 6]
@@ -55,7 +62,7 @@ def test_alibaba_2017_rows_of_a_job_that_begin_together_are_one_job(tmp_path: Pa
     assert [trace.requests[k] for k in trace.request] == [half] * 5 + [whole]
     assert trace.estimate_us.tolist() == [5_000_000, 15_000_000]
     assert (passed.rows, passed.unsorted_rows) == (2, 1)
-    assert read_published(path, 1)[0].task_count == 4
+    assert tasks_of(path, 1)[0].task_count == 4
     assert load_trace(path, durations="whole-seconds").resources == ("cpu_milli", "memory_mb")
 
 
@@ -73,7 +80,7 @@ def test_each_format_is_told_by_its_first_line(
 ) -> None:
     path = tmp_path / "table.csv"
     path.write_text(text)
-    trace, passed = read_published(path)
+    trace, passed = tasks_of(path)
     assert trace.duration_us.tolist() == durations
     assert {trace.requests[k] for k in trace.request} == {request_}
     assert passed.rows == passed_rows
@@ -82,13 +89,13 @@ def test_each_format_is_told_by_its_first_line(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a,b,c\n1,2,3\n", r"table.csv:1: is not the first line of a known table \(Alibaba v2017"),
+        ("a,b,c\n1,2,3\n", r"table.csv:1: is not the first line of a known table .*Alibaba v2017"),
         (V2017.replace("110,7,1,3", "110,7,1,3.5"), r"table.csv:2: is no row of Alibaba v2017 .*'3.5' is no number of"),
         (V2017.replace("100,110", "soon,110"), r"table.csv:2: is no row .*could not convert string to float: 'soon'"),
         (V2017 + "1,2,3\n", r"table.csv:7: has 3 fields where 8 are expected; mend the row"),
         (GOOGLE_2019 + '2,"44', r"table.csv:5: a quoted field that begins here has no end"),
-        (V2017.splitlines()[0] + "\n", "holds no task that asks for anything and ends; 0 rows were passed over"),
-        (DURATIONS.replace("0.25", "-1"), r"table.csv:2: is no row .*500 thousandths of a core and -1"),
+        (V2017.splitlines()[0] + "\n", "holds no task that ends well and can be run; 0 rows were passed over"),
+        (DURATIONS.replace("0.25", "-1"), r"table.csv:2: is no row .*'-1' is no amount"),
         (DURATIONS.replace("1.5", "nan"), r"table.csv:2: is no row .*'nan' is no time"),
     ],
 )
@@ -110,6 +117,60 @@ def test_the_samples_are_read_whole(name: str, tasks: int, passed_rows: int) -> 
     path = TRACES / name
     if not path.exists():
         pytest.skip("the public traces are not beside this repository")
-    trace, passed = read_published(path)
+    trace, passed = tasks_of(path)
     assert (trace.task_count, passed.rows) == (tasks, passed_rows)
     assert trace.resources == ("cpu_milli", "memory_mb")
+
+
+SWF = """\
+1 100 -1 30 4 -1 -1 -1 60 -1 1 7 -1 -1 -1 -1 -1 -1
+2 90 -1 10 1 -1 -1 -1 -1 -1 1 8 -1 -1 -1 -1 -1 -1
+3 110 -1 -1 1 -1 -1 -1 -1 -1 1 8 -1 -1 -1 -1 -1 -1
+4 120 -1 5 1 -1 -1 -1 -1 -1 0 8 -1 -1 -1 -1 -1 -1
+"""
+GWF = "WorkflowID, JobID, SubmitTime, RunTime, NProcs, ReqNProcs, Dependencies\n0,1,5,11,1,1,\n0,2,5,12,1,1,1\n"
+
+
+def test_a_job_asks_for_its_processors_and_brings_its_user_and_estimate(tmp_path: Path) -> None:
+    trace, passed = read(tmp_path, SWF)
+    assert trace.arrival_us.tolist() == [0, 10_000_000]
+    assert trace.duration_us.tolist() == [10_000_000, 30_000_000]
+    assert trace.estimate_us.tolist() == [10_000_000, 60_000_000]
+    assert trace.user == ("8", "7")
+    assert trace.resources == ("cpu_milli",)
+    assert [trace.requests[k] for k in trace.request] == [(1000,), (4000,)]
+    assert (passed.rows, passed.unsorted_rows) == (2, 1), "one never ended, one failed"
+
+
+def test_a_workflow_is_refused_unless_its_parents_were_left_out(tmp_path: Path) -> None:
+    source, table, bare = tmp_path / "a.gwf", tmp_path / "t.parquet", tmp_path / "bare.parquet"
+    source.write_text(GWF)
+    convert(source, table)
+    convert(source, bare, parents=False)
+    for path in (source, table):
+        with pytest.raises(InputError, match=f"{path.name}:3: the task waits for others.* --without-parents"):
+            load_trace(path)
+        seen, reading = load_workload(path, workflows=True)
+        assert reading is not None
+        assert reading.dependent_tasks == 1
+        assert seen.digest() == load_trace(bare).digest()
+    assert load_trace(bare).first.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("name", ["alibaba-2017", "swf", "tr"])
+def test_a_table_runs_as_its_source_does(tmp_path: Path, name: str) -> None:
+    """Sources of requests give no users here, and Alibaba's has none."""
+    source, table = tmp_path / "source", tmp_path / "source.parquet"
+    source.write_text({"alibaba-2017": V2017, "swf": SWF, "tr": "5 2 1.5 1 2\n7 1 9 3\n"}[name])
+    assert convert(source, table).format == name
+    assert load_trace(table).digest() == load_trace(source).digest()
+    assert load_trace(table).name == "source"
+
+
+def test_what_half_of_the_tasks_ask_for_is_a_resource(tmp_path: Path) -> None:
+    pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+    rows = "a,2000,512,1,500,LS,Succeeded,0,9,1\nb,0,256,0,0,LS,Succeeded,1,9,2\nc,,256,0,0,LS,Succeeded,2,9,2\n"
+    trace, passed = read(tmp_path, pods + rows)
+    assert trace.resources == ("cpu_milli", "memory_mb", "gpu_milli")
+    assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (1, 256, 0)]
+    assert passed.rows == 1

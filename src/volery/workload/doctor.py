@@ -1,0 +1,172 @@
+"""The trace doctor: which defects a trace has, how often and where first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from volery.workload.columns import Integers
+from volery.workload.formats import format_of, read_source
+from volery.workload.formats.source import Format, Noticed
+from volery.workload.graph import PLACES_MAX, Broken, Graph
+from volery.workload.rules import ROW_RULES, RULES, Mask
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A defect of a trace.
+
+    Args:
+        rule: its name.
+        meaning: what it is.
+        rows: that have it; 1 for `clock-origin`.
+        first: where the first are, as `file:line`.
+        actions: what can be done about it.
+        chosen: what was; None: nothing.
+    """
+
+    rule: str
+    meaning: str
+    rows: int
+    first: tuple[str, ...]
+    actions: tuple[str, ...]
+    chosen: str | None = None
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What the doctor says of a trace.
+
+    Args:
+        source, format: what was read, and how.
+        rows: of the trace.
+        findings: in the order of the rules; those that no row has are left out.
+        unknown: column -> rows that do not say it; columns that all rows say are left out.
+        noticed, remarks: of the reader.
+        origin_us: the first submission; None where no row has one.
+    """
+
+    source: str
+    format: str
+    rows: int
+    findings: tuple[Finding, ...]
+    unknown: dict[str, int]
+    noticed: dict[str, int]
+    remarks: tuple[str, ...]
+    origin_us: int | None
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Rules that rows break and no repair was chosen for."""
+        return [one.rule for one in self.findings if one.chosen is None]
+
+
+class Examiner:
+    """Looks at the rows of a trace as they go by; `close` it in the end."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.rows = 0
+        self.origin_us: int | None = None
+        self.counts = dict.fromkeys(RULES, 0)
+        self.unknown: dict[str, int] = {}
+        self._lines: dict[str, list[int]] = {rule: [] for rule in RULES}
+        self._last_us: int | None = None
+        self._broken: Broken | None = None
+
+    def close(self) -> None:
+        """Forget ids and edges."""
+        self.graph.__exit__()
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, looked at."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Look at the next rows."""
+        lines = batch.column("line").to_numpy(zero_copy_only=False)
+        for rule, look in ROW_RULES.items():
+            self._count(rule, look(batch), lines)
+        self._count("unsorted", self._unsorted(batch), lines)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            self.unknown[name] = self.unknown.get(name, 0) + column.null_count
+        self.graph.add(batch, self.rows)
+        self.rows += batch.num_rows
+
+    def _count(self, rule: str, mask: Mask, lines: Integers) -> None:
+        found = np.flatnonzero(mask)
+        self.counts[rule] += len(found)
+        wanted = PLACES_MAX - len(self._lines[rule])
+        # a row of a table made elsewhere may not say its line
+        self._lines[rule] += [int(lines[k]) if lines[k] == lines[k] else self.rows + int(k) + 1 for k in found[:wanted]]
+
+    def _unsorted(self, batch: pa.RecordBatch) -> Mask:
+        column = batch.column("submit_us")
+        known = np.flatnonzero(pc.is_valid(column).to_numpy(zero_copy_only=False))
+        values = column.drop_null().to_numpy()
+        mask = np.zeros(batch.num_rows, dtype=np.bool_)
+        if not len(values):
+            return mask
+        before = np.concatenate(([values[0] if self._last_us is None else self._last_us], values[:-1]))
+        mask[known] = values < before
+        lowest = int(values.min())
+        self.origin_us = lowest if self.origin_us is None else min(lowest, self.origin_us)
+        self._last_us = int(values[-1])
+        return mask
+
+    def broken(self) -> Broken:
+        """What is wrong with ids and graphs; after the last row."""
+        if self._broken is None:
+            self._broken = self.graph.broken()
+            for rule, rows in self._broken.rows.items():
+                self.counts[rule] = len(rows)
+            self.counts["clock-origin"] = int(self.origin_us not in (None, 0))
+        return self._broken
+
+    def found(self) -> dict[str, int]:
+        """Rule -> rows that break it, without those that none does."""
+        self.broken()
+        return {rule: rows for rule, rows in self.counts.items() if rows}
+
+    def findings(self, source: str, chosen: dict[str, str]) -> tuple[Finding, ...]:
+        """What was found, and what is done about it."""
+        broken = self.broken()
+        made = []
+        for rule, rows in self.found().items():
+            if rule in broken.rows:
+                first = tuple(f"{source}:{line}" for line in broken.lines[rule])
+            elif rule == "clock-origin":
+                first = (f"{source}: {(self.origin_us or 0) / 1e6:,.6f} s".replace(".000000", ""),)
+            else:
+                first = tuple(f"{source}:{line}" for line in self._lines[rule])
+            about = RULES[rule]
+            made.append(Finding(rule, about.meaning, rows, first, about.actions, chosen.get(rule)))
+        return tuple(made)
+
+    def diagnosis(self, path: Path, form: Format, noticed: Noticed, chosen: dict[str, str]) -> Diagnosis:
+        """All of it."""
+        unknown = {name: rows for name, rows in self.unknown.items() if rows}
+        return Diagnosis(
+            str(path), form.name, self.rows, self.findings(str(path), chosen), unknown, dict(+noticed), form.remarks,
+            self.origin_us,
+        )  # fmt: skip
+
+
+def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None = None) -> Diagnosis:
+    """Look at a trace of any format, in bounded memory.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    found, noticed, examiner = format_of(path, form), Noticed(), Examiner()
+    try:
+        for batch in read_source(path, found, noticed):
+            examiner.add(batch)
+        return examiner.diagnosis(path, found, noticed, chosen or {})
+    finally:
+        examiner.close()

@@ -1,0 +1,67 @@
+"""Readers of public trace formats, each a module; which one fits is told by what is in a file, never by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from volery.core.errors import InputError, suggestion
+from volery.workload.formats.alibaba import ALIBABA
+from volery.workload.formats.azure import AZURE
+from volery.workload.formats.google import GOOGLE
+from volery.workload.formats.gwf import GWF
+from volery.workload.formats.own import TABLE, TR
+from volery.workload.formats.philly import PHILLY
+from volery.workload.formats.source import Format, Noticed, head_of
+from volery.workload.formats.swf import SWF
+from volery.workload.formats.wfcommons import WFCOMMONS
+from volery.workload.formats.wta import WTA
+from volery.workload.table import batches
+
+FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS)
+"""In this order the first that fits is taken."""
+
+
+def format_of(path: Path, name: str | None = None) -> Format:
+    """The format of a file: the one named, or the first that its content fits.
+
+    Raises:
+        InputError: there is no such format, none fits, or the file cannot be read.
+    """
+    if name is not None:
+        for one in FORMATS:
+            if one.name == name:
+                return one
+        raise InputError("--format", f"{name!r} is no format{suggestion(name, [one.name for one in FORMATS])}")
+    if (found := fitting(path)) is not None:
+        return found
+    titles = ", ".join(one.title for one in FORMATS)
+    raise InputError(
+        f"{path}:1",
+        f"is not the first line of a known table ({titles}); keep it as published, or name it with --format",
+    )
+
+
+def fitting(path: Path) -> Format | None:
+    """The first format that the content fits.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    head = head_of(path)
+    return next((one for one in FORMATS if one.fits(head)), None)
+
+
+def read_source(path: Path, form: Format, noticed: Noticed) -> Iterator[pa.RecordBatch]:
+    """The rows of a file as batches of the canonical table.
+
+    Raises:
+        InputError: the file is wrong; the message names the line.
+    """
+    if form.batches is not None:
+        yield from form.batches(path, noticed)
+    elif form.rows is not None:
+        yield from batches(form.rows(path, noticed))

@@ -1,0 +1,220 @@
+"""Google's cluster traces: 2011 (task and job events, reduced task rows) and 2019 (instance events, usage slices).
+
+Requests are shares of the largest machine. The event tables are clusterdata-2011-2 (schema.csv) and version 3 of 2019
+(clusterdata_trace_format_v3.proto), the latter as its export to JSON, one event per line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from volery.workload.files import numbered_lines
+from volery.workload.formats.events import Event, rows_of_events
+from volery.workload.formats.source import (
+    Format,
+    Head,
+    Noticed,
+    amount,
+    fields,
+    known,
+    microseconds,
+    place,
+    span,
+    table_rows,
+)
+from volery.workload.table import TaskRow
+
+TASK_EVENTS: Final = (
+    "time", "missing", "job", "task", "machine", "event", "user", "class", "priority", "cpu", "memory", "disk",
+    "different_machine",
+)  # fmt: skip
+JOB_EVENTS: Final = ("time", "missing", "job", "event", "user", "class", "name", "logical_name")
+REDUCED: Final = tuple(str(k) for k in range(10))
+USAGE: Final = frozenset({"collection_id", "resource_request", "start_time", "end_time"})
+KINDS_2011: Final = {
+    "0": "submit", "1": "schedule", "2": "evict", "3": "fail", "4": "finish", "5": "kill", "6": "lost",
+    "7": "update", "8": "update",
+}  # fmt: skip
+KINDS_2019: Final = (
+    "submit", "queue", "enable", "schedule", "evict", "fail", "finish", "kill", "lost", "update", "update"
+)  # fmt: skip
+RELATIONS: Final = ("=", "!=", "<", ">", "<=", ">=", " present", " absent")
+_CPUS, _MEMORY = re.compile(r"'cpus': ([0-9.e+-]+)"), re.compile(r"'memory': ([0-9.e+-]+)")
+
+
+def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Noticed) -> Iterator[Event]:
+    for number, row in table_rows(path, names):
+        with place(path, number, title):
+            noticed["events that were not recorded but inferred"] += bool(row["missing"])
+            apart = row.get("different_machine") == "1"
+            said = TaskRow(
+                job=known(row["job"]),
+                task=known(row["task"]) if "task" in row else "0",
+                user=known(row["user"]),
+                instances=1 if "task" in row else None,
+                cpu_share=amount(row.get("cpu", "")),
+                memory_share=amount(row.get("memory", "")),
+                disk_share=amount(row.get("disk", "")),
+                constraints=["different_machine"] if apart else None,
+                line=number,
+            )
+            event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], said)
+        yield event
+
+
+def _task_events(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    yield from rows_of_events(_events_2011(path, TASK_EVENTS, "Google 2011 task_events", noticed), noticed)
+
+
+def _job_events(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    yield from rows_of_events(_events_2011(path, JOB_EVENTS, "Google 2011 job_events", noticed), noticed)
+
+
+def _reduced(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    first = None
+    for number, row in table_rows(path, REDUCED, separator=";"):
+        with place(path, number, "Google 2011 tasks"):
+            begin, end = microseconds(row["0"], 1), microseconds(row["6"], 1)
+            made = TaskRow(
+                job=known(row["1"]),
+                task=known(row["2"]),
+                user=known(row["3"]),
+                submit_us=begin,
+                end_us=end,
+                runtime_us=span(begin, end),
+                cpu_share=amount(row["8"]),
+                memory_share=amount(row["9"]),
+                line=number,
+            )
+        first = begin if first is None else first
+        noticed["rows that begin with the first"] += begin == first
+        yield made
+
+
+def _usage_2019(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    for number, row in table_rows(path, (), header=USAGE):
+        with place(path, number, "Google 2019 instances"):
+            cpus, memory = _CPUS.search(row["resource_request"]), _MEMORY.search(row["resource_request"])
+            begin = microseconds(row["start_time"], 1) if row["start_time"] else None
+            end = microseconds(row["end_time"], 1) if row["end_time"] else None
+            conditions = row.get("constraint", "")
+            made = TaskRow(
+                job=known(row["collection_id"]),
+                task=known(row["instance_index"]) if "instance_index" in row else None,
+                user=known(row.get("user", "")),
+                submit_us=begin,
+                start_us=begin,
+                end_us=end,
+                runtime_us=span(begin, end),
+                cpu_share=amount(cpus[1]) if cpus else None,
+                memory_share=amount(memory[1]) if memory else None,
+                constraints=None if not conditions else [] if conditions == "[]" else [conditions],
+                line=number,
+            )
+        noticed["rows with constraints"] += bool(made.constraints)
+        yield made
+
+
+class Resources(msgspec.Struct):
+    """A request, in shares of the largest machine."""
+
+    cpus: float | None = None
+    memory: float | None = None
+
+
+class Condition(msgspec.Struct):
+    """What a machine must be."""
+
+    name: str = ""
+    value: str | None = None
+    relation: int | str = 0
+
+
+class InstanceEvent(msgspec.Struct):
+    """A line of the table of instance events; numbers of 64 bits may be text."""
+
+    time: int
+    type: int
+    collection_id: int
+    instance_index: int | None = None
+    resource_request: Resources | None = None
+    constraint: list[Condition] | None = None
+    missing_type: int | None = None
+
+
+def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        with place(path, number, "Google 2019 instance_events"):
+            said = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
+            noticed["events that were not recorded but inferred"] += bool(said.missing_type)
+            request = said.resource_request or Resources()
+            row = TaskRow(
+                job=str(said.collection_id),
+                task=None if said.instance_index is None else str(said.instance_index),
+                cpu_share=request.cpus,
+                memory_share=request.memory,
+                constraints=None if said.constraint is None else [_condition(one) for one in said.constraint],
+                line=number,
+            )
+            event = Event(microseconds(str(said.time), 1), KINDS_2019[said.type], row)
+        yield event
+
+
+def _condition(one: Condition) -> str:
+    relation: Any = one.relation
+    sign = RELATIONS[relation] if isinstance(relation, int) and 0 <= relation < len(RELATIONS) else f" {relation} "
+    return f"{one.name}{sign}{one.value or ''}"
+
+
+def _instance_events(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    yield from rows_of_events(_events_2019(path, noticed), noticed)
+
+
+def _has(head: Head, names: tuple[str, ...], separator: str = ",") -> bool:
+    rows = [fields(line, separator) for line in head.lines]
+    kinds = names.index("event") if "event" in names else None
+    return bool(rows) and all(
+        len(row) == len(names) and row[0].isdigit() and (kinds is None or row[kinds] in KINDS_2011) for row in rows
+    )
+
+
+def _fits_json(head: Head) -> bool:
+    return bool(head.lines) and all(
+        line.startswith("{") and '"collection_id"' in line and '"type"' in line for line in head.lines
+    )
+
+
+def _fits_job_events(head: Head) -> bool:
+    """Names are hashes: eight bare fields alone could be anything."""
+    return _has(head, JOB_EVENTS) and all(row[4] == "" or not row[4].isdigit() for row in map(fields, head.lines))
+
+
+GOOGLE: Final = (
+    Format(
+        "google-2011", "Google 2011 task_events", lambda head: _has(head, TASK_EVENTS), rows=_task_events,
+        remarks=("requests are shares of the largest machine; each attempt of a task is a row",),
+    ),
+    Format(
+        "google-2011-jobs", "Google 2011 job_events", _fits_job_events, rows=_job_events,
+        remarks=("the table has no tasks: a row is a job, its number of instances is unknown",),
+    ),
+    Format(
+        "google-2011-reduced", "Google 2011 tasks", lambda head: _has(head, REDUCED, ";"), rows=_reduced,
+        remarks=("not the raw table; the seventh field is taken for the end of a task",),
+    ),
+    Format(
+        "google-2019-usage", "Google 2019 instances", lambda head: head.names() >= USAGE, rows=_usage_2019,
+        remarks=("times are windows of measured usage, of five minutes at most, not runtimes",),
+    ),
+    Format(
+        "google-2019", "Google 2019 instance_events", _fits_json, rows=_instance_events,
+        remarks=("requests are shares of the largest machine; each attempt of an instance is a row",),
+    ),
+)  # fmt: skip

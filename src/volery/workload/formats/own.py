@@ -1,0 +1,66 @@
+"""Our own: the `.tr` format of the probe-based simulators, and the canonical table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from volery.workload.files import numbered_lines
+from volery.workload.formats.source import Format, Head, Noticed, microseconds, place
+from volery.workload.table import TaskRow, is_table, read_table
+
+JOB_FIELDS: Final = 3
+
+
+def fits_tr(head: Head) -> bool:
+    """Every row has as many durations as it says."""
+    rows = [line.split() for line in head.lines]
+    return bool(rows) and all(_sound(row) for row in rows)
+
+
+def _sound(words: list[str]) -> bool:
+    return len(words) > JOB_FIELDS and words[1].isdigit() and len(words) == JOB_FIELDS + int(words[1])
+
+
+def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    """The tasks of a `.tr` file: jobs are numbered by line, tasks by their place in it.
+
+    Raises:
+        InputError: a row is wrong; the message names the line.
+    """
+    for number, line in numbered_lines(path):
+        words = line.decode("utf-8", "replace").split()
+        if not words:
+            noticed["blank lines"] += 1
+            continue
+        with place(path, number, ".tr"):
+            if not _sound(words):
+                raise ValueError(f"it has {len(words) - JOB_FIELDS} durations where field 2 says {words[1:2]}")
+            submit, estimate = microseconds(words[0]), microseconds(words[2])
+            runtimes = [microseconds(word) for word in words[JOB_FIELDS:]]
+        for task, runtime in enumerate(runtimes):
+            yield TaskRow(
+                job=str(number), task=str(task), submit_us=submit, runtime_us=runtime, estimate_us=estimate,
+                parents=[], line=number,
+            )  # fmt: skip
+
+
+def fits_table(head: Head) -> bool:
+    """By its metadata."""
+    return bool(head.columns) and head.path.is_file() and is_table(head.path)
+
+
+def _read_table(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
+    for batch in read_table(path):
+        noticed["rows read from a canonical table"] += batch.num_rows
+        yield batch
+
+
+TR: Final = Format(
+    "tr", ".tr", fits_tr, rows=read_tr,
+    remarks=("jobs have no id: they are numbered by line; the estimate is the mean as the row states it",),
+)  # fmt: skip
+TABLE: Final = Format("table", "canonical table", fits_table, batches=_read_table)

@@ -1,0 +1,224 @@
+"""What a reader of a trace format is, and what readers share: heads of files, lines with their places, numbers."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from volery.core.errors import InputError
+from volery.core.model import SECOND
+from volery.workload.files import numbered_lines
+from volery.workload.table import TaskRow
+from volery.workload.tr import SECONDS_MAX
+
+HEAD_LINES: Final = 50
+HEAD_LINE_BYTES: Final = 1 << 20
+INSTANCES_MAX: Final = 10_000_000
+PARQUET_MAGIC: Final = b"PAR1"
+SQLITE_MAGIC: Final = b"SQLite format 3\0"
+
+Noticed = Counter[str]
+"""What a reader passed over or could not tell, and how often."""
+
+
+class Head(NamedTuple):
+    """What tells one format from another.
+
+    Attributes:
+        path: the file or folder.
+        start: its first bytes.
+        lines: its first lines as text, without blank ones; empty for binary files.
+        columns: of a parquet file.
+    """
+
+    path: Path
+    start: bytes
+    lines: tuple[str, ...] = ()
+    columns: frozenset[str] = frozenset()
+
+    def names(self) -> frozenset[str]:
+        """The first line as names of columns."""
+        return frozenset(fields(self.lines[0])) if self.lines else frozenset()
+
+
+class Format(NamedTuple):
+    """A format of traces; it gives rows or, where the source has columns, batches.
+
+    Attributes:
+        name: for `--format`.
+        title: what messages call it.
+        fits: whether a head is of it.
+        rows: reads a file.
+        batches: reads a file.
+        remarks: what is known to be odd about it.
+    """
+
+    name: str
+    title: str
+    fits: Callable[[Head], bool]
+    rows: Callable[[Path, Noticed], Iterator[TaskRow]] | None = None
+    batches: Callable[[Path, Noticed], Iterator[pa.RecordBatch]] | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def parquet_parts(path: Path) -> list[Path]:
+    """A parquet file itself, or those of a folder in order of their names; `tasks.parquet` may be a folder in it."""
+    if not path.is_dir():
+        return [path]
+    inner = path / "tasks.parquet" if (path / "tasks.parquet").exists() else path
+    return sorted(inner.glob("*.parquet")) if inner.is_dir() else [inner]
+
+
+def head_of(path: Path) -> Head:
+    """What a file begins with.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    parts = parquet_parts(path)
+    if not parts:
+        raise InputError(str(path), "is a folder without parquet files; name a file")
+    try:
+        with parts[0].open("rb") as file:
+            start = file.read(16)
+    except FileNotFoundError:
+        raise InputError(str(path), "no such file; check the path") from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror}); check its permissions") from None
+    if start.startswith(PARQUET_MAGIC):
+        try:
+            return Head(path, start, columns=frozenset(pq.read_schema(parts[0]).names))
+        except (OSError, pa.ArrowInvalid):
+            raise InputError(str(path), "is a damaged parquet file; fetch it again") from None
+    if start == SQLITE_MAGIC:
+        return Head(path, start)
+    lines: list[str] = []
+    for _, line in numbered_lines(path):
+        text = line[:HEAD_LINE_BYTES].decode("utf-8", "replace").strip()
+        lines += [text] if text else []
+        if len(lines) == HEAD_LINES:
+            break
+    return Head(path, lines[0][:16].encode() if lines else b"", tuple(lines))
+
+
+def fields(line: str, separator: str = ",") -> list[str]:
+    """The fields of a line, without blanks around them."""
+    return [word.strip() for word in next(csv.reader([line], delimiter=separator))]
+
+
+@contextmanager
+def place(path: Path, number: int, title: str) -> Iterator[None]:
+    """Name the line of what is wrong in a row.
+
+    Raises:
+        InputError: instead of an error in a number.
+    """
+    try:
+        yield
+    except (ValueError, OverflowError, IndexError, KeyError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}:{number}", f"is no row of {title}: {error}; mend or delete the row") from None
+
+
+def table_rows(
+    path: Path, names: Sequence[str], *, header: frozenset[str] = frozenset(), separator: str = ","
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line and fields by name of each row of a table of text; a quoted field may go on over several lines.
+
+    Args:
+        path: the file.
+        names: of the columns, where the file has no header.
+        header: what a first line that is one holds at least; empty: there is never a header.
+        separator: between fields.
+
+    Raises:
+        InputError: a row has another number of fields, or a quoted field has no end.
+    """
+    text, began, number, first_row = "", 0, 0, True
+    for number, line in numbered_lines(path):
+        text, began = text + line.decode("utf-8", "replace").rstrip("\r\n"), began or number
+        if text.count('"') % 2:
+            text += " "
+            continue
+        whole, first, text, began = text, began, "", 0
+        if not whole.strip():
+            continue
+        words = fields(whole, separator)
+        if first_row:
+            first_row = False
+            if header and header <= set(words):
+                names = words
+                continue
+        if len(words) != len(names):
+            raise InputError(
+                f"{path}:{first}", f"has {len(words)} fields where {len(names)} are expected; mend the row"
+            )
+        yield first, dict(zip(names, words, strict=True))
+    if text:
+        raise InputError(f"{path}:{number}", "a quoted field that begins here has no end; mend the row")
+
+
+def microseconds(text: str | float, unit: float = SECOND) -> int:
+    """A time of the source in microseconds; it may be negative, which is for the doctor to say.
+
+    Args:
+        text: the number.
+        unit: microseconds in a unit of it.
+
+    Raises:
+        ValueError: it is no number, or over 63 years.
+    """
+    if isinstance(text, str) and unit == 1 and text.lstrip("-").isdigit():
+        value = int(text)
+    else:
+        value_us = float(text) * unit
+        if not abs(value_us) <= SECONDS_MAX * SECOND:  # no number at all, too
+            raise ValueError(f"{str(text)!r} is no time up to {SECONDS_MAX} s")
+        value = round(value_us)
+    if abs(value) > SECONDS_MAX * SECOND:
+        raise ValueError(f"{text!r} is no time up to {SECONDS_MAX} s")
+    return value
+
+
+def known(text: str) -> str | None:
+    """The field, or None where it is empty."""
+    return text or None
+
+
+def amount(text: str, scale: float = 1.0) -> float | None:
+    """What is asked for, times a scale; None where the field is empty.
+
+    Raises:
+        ValueError: it is no number, or negative.
+    """
+    if not text:
+        return None
+    value = float(text) * scale
+    if not 0 <= value < 1e15:
+        raise ValueError(f"{text!r} is no amount from 0")
+    return value
+
+
+def count(text: str) -> int:
+    """A number of equal tasks.
+
+    Raises:
+        ValueError: it is no whole number from 1 to ten million.
+    """
+    value = float(text)
+    if not 1 <= value <= INSTANCES_MAX or value != int(value):
+        raise ValueError(f"{text!r} is no number of instances from 1 to {INSTANCES_MAX}")
+    return int(value)
+
+
+def span(start_us: int | None, end_us: int | None) -> int | None:
+    """End minus start; None where either is unknown, or where they contradict each other."""
+    return None if start_us is None or end_us is None or end_us < start_us else end_us - start_us

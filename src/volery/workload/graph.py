@@ -1,0 +1,147 @@
+"""Ids of tasks and who waits for whom, kept on disk in parts: a trace of any length is looked at in bounded memory.
+
+Ids are compared by 64-bit hashes: two of a hundred million tasks share one by chance in one trace of four thousand. All
+tasks of a job are in the same part.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from volery.workload.columns import Integers
+
+PARTS: Final = 64
+PLACES_MAX: Final = 5
+"""First places of a defect that are named."""
+KEPT_BYTES: Final = 1 << 18
+"""A part goes to disk beyond this."""
+
+
+class Spill:
+    """Rows of whole numbers, by part."""
+
+    def __init__(self, width: int, stack: ExitStack) -> None:
+        self._width = width
+        self._files: list[Any] = []
+        for _ in range(PARTS):
+            file: Any = tempfile.SpooledTemporaryFile(max_size=KEPT_BYTES)  # noqa: SIM115 - the stack closes it
+            self._files.append(stack.enter_context(file))
+        self.rows = 0
+
+    def add(self, records: Integers) -> None:
+        """Keep rows; the first column tells the part."""
+        self.rows += len(records)
+        parts = records[:, 0] & (PARTS - 1)
+        order = np.argsort(parts, kind="stable")
+        bounds = np.searchsorted(parts[order], np.arange(PARTS + 1))
+        for part in np.flatnonzero(np.diff(bounds)):
+            self._files[part].write(records[order[bounds[part] : bounds[part + 1]]].tobytes())
+
+    def part(self, number: int) -> Integers:
+        """The rows of a part, in the order they came in."""
+        file = self._files[number]
+        file.seek(0)
+        return np.frombuffer(file.read(), dtype=np.int64).reshape(-1, self._width)
+
+
+class Broken(NamedTuple):
+    """What is wrong with ids and graphs, by number of row.
+
+    Attributes:
+        rows: rule -> rows, in order.
+        edges: rule -> (row, hash of the parent) to cut, in the same order.
+        lines: rule -> lines of the first rows.
+    """
+
+    rows: dict[str, Integers]
+    edges: dict[str, Integers]
+    lines: dict[str, list[int]]
+
+
+class Graph:
+    """All ids and edges of a trace; close it when it is no longer needed."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._tasks = Spill(4, self._stack)
+        self._edges = Spill(5, self._stack)
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, batch: pa.RecordBatch, first_row: int) -> None:
+        """Take in the ids and parents of a batch; rows without ids are passed over."""
+        jobs, tasks = batch.column("job").to_pylist(), batch.column("task").to_pylist()
+        known = [k for k in range(batch.num_rows) if jobs[k] is not None and tasks[k] is not None]
+        job_keys = np.fromiter((hash(jobs[k]) for k in known), np.int64, len(known))
+        keys = np.fromiter((hash((jobs[k], tasks[k])) for k in known), np.int64, len(known))
+        rows = np.asarray(known, dtype=np.int64) + first_row
+        lines = pc.fill_null(batch.column("line"), 0).to_numpy(zero_copy_only=False)
+        self._tasks.add(np.column_stack((job_keys, keys, rows, lines[known])))
+        if edges := list(_edges(batch, jobs, tasks, first_row, lines.tolist())):
+            self._edges.add(np.array(edges, dtype=np.int64))
+
+    def broken(self) -> Broken:
+        """Duplicates, unknown parents and cycles."""
+        hits: dict[str, list[Integers]] = {"duplicate": [], "unknown-parent": [], "cycle": []}
+        for part in range(PARTS):
+            tasks, waits = self._tasks.part(part), self._edges.part(part)
+            order = np.argsort(tasks[:, 1], kind="stable")
+            keys = tasks[order, 1]
+            repeated = tasks[order[1:][keys[1:] == keys[:-1]]]
+            hits["duplicate"].append(repeated[:, [2, 1, 3]])
+            known = np.isin(waits[:, 3], keys)
+            hits["unknown-parent"].append(waits[~known][:, 2:])
+            hits["cycle"].append(waits[known][_on_a_cycle(waits[known])][:, 2:])
+        found = {rule: np.concatenate(parts) for rule, parts in hits.items()}
+        rows, lines = {}, {}
+        for rule, records in found.items():
+            rows[rule], first = np.unique(records[:, 0], return_index=True)
+            lines[rule] = records[first[:PLACES_MAX], 2].tolist()
+        return Broken(rows, {rule: records[:, :2] for rule, records in found.items()}, lines)
+
+
+def _edges(
+    batch: pa.RecordBatch, jobs: list[str | None], tasks: list[str | None], first_row: int, lines: list[int]
+) -> Iterator[tuple[int, ...]]:
+    column = batch.column("parents")
+    if column.null_count == batch.num_rows or not len(column.flatten()):
+        return
+    for k, parents in enumerate(column.to_pylist()):
+        if parents and jobs[k] is not None and tasks[k] is not None:
+            job, key = hash(jobs[k]), hash((jobs[k], tasks[k]))
+            for parent in parents:
+                yield job, key, first_row + k, hash((jobs[k], parent)), lines[k]
+
+
+def _on_a_cycle(waits: Integers) -> NDArray[np.bool_]:
+    """Which edges are left when tasks that wait for none, or that none waits for, are taken away again and again."""
+    left = np.ones(len(waits), dtype=np.bool_)
+    for child, parent in ((1, 3), (3, 1)):
+        edges = np.flatnonzero(left)
+        open_edges: dict[int, int] = defaultdict(int)
+        of_parent: dict[int, list[int]] = defaultdict(list)
+        for k in edges.tolist():
+            open_edges[int(waits[k, child])] += 1
+            of_parent[int(waits[k, parent])].append(k)
+        ready = [key for key in of_parent if key not in open_edges]
+        while ready:
+            for k in of_parent.pop(ready.pop(), ()):
+                left[k] = False
+                below = int(waits[k, child])
+                open_edges[below] -= 1
+                if not open_edges[below]:
+                    ready.append(below)
+    return left

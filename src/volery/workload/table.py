@@ -1,0 +1,238 @@
+"""The canonical trace table: one row per task, or per group of equal tasks, in a parquet file of a documented schema.
+
+What a source does not say is null, never 0. The file is written and read in row groups, so that memory does not grow
+with its length. The manifest, in the file's key-value metadata, says what it was made from and what was changed
+(docs/reference/trace-table.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from volery.core.errors import InputError
+from volery.workload.files import atomic_output
+
+VERSION: Final = 1
+"""Of the schema."""
+BATCH_ROWS: Final = 1 << 16
+MANIFEST_KEY: Final = b"volery.manifest"
+VERSION_KEY: Final = b"volery.trace_table"
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("job", pa.string()),
+        pa.field("task", pa.string()),
+        pa.field("user", pa.string()),
+        pa.field("submit_us", pa.int64()),
+        pa.field("start_us", pa.int64()),
+        pa.field("end_us", pa.int64()),
+        pa.field("runtime_us", pa.int64()),
+        pa.field("estimate_us", pa.int64()),
+        pa.field("instances", pa.int64()),
+        pa.field("cpu_milli", pa.float64()),
+        pa.field("cpu_share", pa.float64()),
+        pa.field("memory_mb", pa.float64()),
+        pa.field("memory_share", pa.float64()),
+        pa.field("disk_mb", pa.float64()),
+        pa.field("disk_share", pa.float64()),
+        pa.field("gpu_milli", pa.float64()),
+        pa.field("parents", pa.list_(pa.string())),
+        pa.field("constraints", pa.list_(pa.string())),
+        pa.field("status", pa.string()),
+        pa.field("line", pa.int64()),
+    ],
+    metadata={VERSION_KEY: str(VERSION).encode()},
+)
+STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
+
+
+class TaskRow(msgspec.Struct, gc=False):
+    """A row of the table; None is what the source does not say.
+
+    Args:
+        job, task: ids as the source has them; a source of one task per job gives the task `0`.
+        user: who submitted the job.
+        submit_us, start_us, end_us: microseconds on the source's clock.
+        runtime_us: how long one instance ran, microseconds.
+        estimate_us: what the scheduler was told about the runtime, microseconds.
+        instances: equal tasks that the row stands for.
+        cpu_milli, memory_mb, disk_mb, gpu_milli: what one instance asks for: thousandths of a core or GPU, 2**20 bytes.
+        cpu_share, memory_share, disk_share: the same where the source gives shares of its largest machine.
+        parents: tasks of the same job that must finish before; empty: none.
+        constraints: conditions on the machine, as the source writes them; empty: none.
+        status: one of `STATUSES`.
+        line: where the row stands in the source, from 1.
+    """
+
+    job: str | None = None
+    task: str | None = None
+    user: str | None = None
+    submit_us: int | None = None
+    start_us: int | None = None
+    end_us: int | None = None
+    runtime_us: int | None = None
+    estimate_us: int | None = None
+    instances: int | None = 1
+    cpu_milli: float | None = None
+    cpu_share: float | None = None
+    memory_mb: float | None = None
+    memory_share: float | None = None
+    disk_mb: float | None = None
+    disk_share: float | None = None
+    gpu_milli: float | None = None
+    parents: list[str] | None = None
+    constraints: list[str] | None = None
+    status: str | None = None
+    line: int | None = None
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """What was done about a defect: the rule, the action, and how many rows it met."""
+
+    rule: str
+    action: str
+    rows: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Where a table comes from.
+
+    Args:
+        version: of the schema.
+        source: name of the file or folder that was read.
+        sha256: of its bytes; of a folder, those of its parts one after another.
+        format: name of the reader.
+        made_by: program and version.
+        remarks: what is known to be odd about the format.
+        noticed: what the reader passed over or could not tell, and how often.
+        rows_read: rows that the reader gave.
+        rows: rows of this table.
+        found: rule of the doctor -> rows of the source that break it.
+        repairs: what was done about it, in the order of the rules.
+        left: rule -> rows of this table that break it.
+    """
+
+    version: int
+    source: str
+    sha256: str
+    format: str
+    made_by: str
+    remarks: tuple[str, ...] = ()
+    noticed: dict[str, int] = {}
+    rows_read: int = 0
+    rows: int = 0
+    found: dict[str, int] = {}
+    repairs: tuple[Repair, ...] = ()
+    left: dict[str, int] = {}
+
+
+def batches(rows: Iterable[TaskRow]) -> Iterator[pa.RecordBatch]:
+    """The rows as columns, 65,536 at a time."""
+    iterator = iter(rows)
+    while part := list(itertools.islice(iterator, BATCH_ROWS)):
+        columns = [pa.array([getattr(row, field.name) for row in part], type=field.type) for field in SCHEMA]
+        yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[TaskRow]:
+    """The rows of a batch again."""
+    for values in zip(*(batch.column(name).to_pylist() for name in SCHEMA.names), strict=True):
+        yield TaskRow(*values)
+
+
+class TableWriter:
+    """A table being written: rows first, the manifest last."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self.rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Append rows, as a row group of their own."""
+        self._writer.write_batch(batch)
+        self.rows += batch.num_rows
+
+    def finish(self, manifest: Manifest) -> None:
+        """State where the rows come from."""
+        self._writer.add_key_value_metadata({MANIFEST_KEY: msgspec.json.encode(manifest)})
+
+
+@contextmanager
+def table_output(path: Path, *, force: bool = False) -> Iterator[TableWriter]:
+    """A table that appears under its name only when it is whole.
+
+    Raises:
+        InputError: the file exists and `force` is off, or it cannot be written.
+    """
+    with atomic_output(path, force=force) as raw, pq.ParquetWriter(raw, SCHEMA, compression="zstd") as writer:
+        yield TableWriter(writer)
+
+
+def is_table(path: Path) -> bool:
+    """Whether the file is a canonical table, by its content."""
+    try:
+        return VERSION_KEY in (pq.read_schema(path).metadata or {})
+    except (OSError, pa.ArrowInvalid):
+        return False
+
+
+def read_table(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a canonical table, a part at a time.
+
+    Raises:
+        InputError: the file is no canonical table, one of another version, or damaged.
+    """
+    with _opened(path) as file:
+        try:
+            for batch in file.iter_batches(BATCH_ROWS, columns=SCHEMA.names):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=SCHEMA)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Where the rows of a canonical table come from.
+
+    Raises:
+        InputError: as `read_table`, or the table has no readable manifest.
+    """
+    with _opened(path) as file:
+        raw = (file.metadata.metadata or {}).get(MANIFEST_KEY)
+    if raw is None:
+        raise InputError(str(path), "has no manifest; convert the source again")
+    try:
+        return msgspec.json.decode(raw, type=Manifest)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise InputError(str(path), f"has a manifest that cannot be read ({error}); convert the source again") from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise InputError(str(path), "no such file; check the path") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        problem = f"is no parquet file that can be read ({_first_line(error)}); check that it was copied whole"
+        raise InputError(str(path), problem) from None
+    with file:
+        schema = file.schema_arrow
+        version = (schema.metadata or {}).get(VERSION_KEY)
+        if version != str(VERSION).encode():
+            found = "is no trace table" if version is None else f"is a trace table of version {version.decode()}"
+            raise InputError(str(path), f"{found}; make one of version {VERSION} with `volery trace convert`")
+        if not schema.remove_metadata().equals(SCHEMA.remove_metadata()):
+            raise InputError(str(path), "has other columns than its version; convert the source again")
+        yield file
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]

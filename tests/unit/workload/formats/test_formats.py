@@ -1,0 +1,300 @@
+"""Every reader: rows made here in its format, what they say in the canonical table, and the way there and back."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from volery.core.errors import InputError
+from volery.workload.formats import FORMATS, format_of, read_source
+from volery.workload.formats.source import Noticed
+from volery.workload.table import Manifest, TaskRow, is_table, read_manifest, read_table, rows_of, table_output
+
+TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[5] / "shared" / "traces"))
+S = 1_000_000
+USAGE = ",collection_id,instance_index,resource_request,constraint,start_time,end_time,user,spread\n"
+TEXTS: dict[str, str] = {
+    "tr": "5 2 1.5 1 2\n6.5 1 3 3\n",
+    "swf": "; Version: 2.2\n1 0 -1 30 4 -1 -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1\n"
+    "2 10 5 30 4 -1 -1 4 60 2048 1 3 -1 -1 -1 -1 -1 -1\n3 20 0 -1 1 -1 -1 1 -1 -1 5 -1 1 1 1 1 1 -1\n"
+    "3 20 0 7 1 -1 -1 1 -1 -1 2 -1 1 1 1 1 1 -1\n",
+    "gwf": "WorkflowID, JobID , SubmitTime, RunTime, NProcs, ReqNProcs, Dependencies\n0, 1, 16, 11, 1, 2,   \n"
+    "0, 2, 40, 11, 1, -1, 1 \n",
+    "alibaba-2017": "100,110,7,1,3,Terminated,50,0.5\n-5,96,9,2,2,Failed,50,0.1\n95,96,9,1,2,Waiting,,\n",
+    "alibaba-2017-means":
+    ",submit_time,duration,cpu,memory,job_id,task_id,instances_num,disk\n0,5,1.5,0.5,0.25,1,2,4,0\n",
+    "alibaba-2018":
+    "M1,2,j_1,1,Terminated,10,12,50,25\nR3_1_2,1,j_1,1,Running,12,,100,\nMergeTask,,j_2,1,Failed,13,12,,\n",
+    "alibaba-gpu": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,"
+    "scheduled_time\np-0,12000,16384,1,460,,LS,Succeeded,0,40,10\np-1,2000,512,0,0,T4|P100,LS,Pending,5,90,\n",
+    "google-2011": "0,,1,1,,0,ua,3,9,0.5,0.25,0.125,1\n4,,1,1,77,1,ua,3,9,0.5,0.25,0.125,1\n9,,1,1,77,4,ua,3,9,,,,\n"
+    "9,2,1,2,77,1,ub,3,9,,,,\n",
+    "google-2011-jobs": "0,,3,0,u=,3,n=,l=\n5,,3,1,u=,3,n=,l=\n7,,3,5,u=,3,n=,l=\n",
+    "google-2011-reduced": "0;12;0;user;2;10;5000000;-1;0.5;0.25\n",
+    "google-2019-usage": USAGE + "0,44,1,\"{'cpus': 0.5, 'memory': None}\",[],1000000,3000000,u,\"[0.1\n 0.2]\"\n"
+    '1,45,2,"{}","[{c}]",1000000,,u,"[]"\n',
+    "google-2019": '{"time":"5","type":0,"collection_id":"44","instance_index":1,"resource_request":{"cpus":0.5}}\n'
+    '{"time":7,"type":3,"collection_id":44,"instance_index":1,"constraint":[{"name":"k","value":"v","relation":1}]}\n'
+    '{"time":"11","type":6,"collection_id":"44","instance_index":1}\n',
+    "azure-requests": "0,2.0,4893,9046,265027,50,simulated,medium\n",
+    "philly": json.dumps([
+        {"jobid": "a1", "submitted_time": "2017-10-09 07:00:00", "status": "Pass", "user": "u", "attempts": [
+            {"start_time": "2017-10-09 07:00:10", "end_time": "2017-10-09 07:00:20", "detail": [{"gpus": ["g", "h"]}]},
+            {"start_time": "2017-10-09 07:00:30", "end_time": "2017-10-09 07:01:00", "detail": [{"gpus": ["g0"]}]},
+        ]},
+        {"jobid": "a2", "submitted_time": "2017-10-09 07:00:00 PDT", "status": "Killed", "attempts": []},
+    ]),
+    "philly-durations": "timestamp,duration,num_gpus,gpu_time,cluster\n1970-01-01 00:01:00,66.0,2,132.0,11cb48\n",
+    "wfcommons": json.dumps({"name": "blast", "schemaVersion": "1.5", "workflow": {
+        "specification": {"tasks": [
+            {"name": "s", "id": "s1", "parents": []}, {"name": "b", "id": "b1", "parents": ["s1"]},
+        ]},
+        "execution": {"tasks": [
+            {"id": "s1", "runtimeInSeconds": 1.5, "coreCount": 2, "memoryInBytes": 1048576}, {"id": "b1"},
+        ]},
+    }}),
+}  # fmt: skip
+T0 = 1_507_532_400 * S
+"""2017-10-09 07:00:00 UTC."""
+ROWS: dict[str, list[TaskRow]] = {
+    "tr": [
+        TaskRow("1", "0", None, 5 * S, None, None, S, 1_500_000, parents=[], line=1),
+        TaskRow("1", "1", None, 5 * S, None, None, 2 * S, 1_500_000, parents=[], line=1),
+        TaskRow("2", "0", None, 6_500_000, None, None, 3 * S, 3 * S, parents=[], line=2),
+    ],
+    "swf": [
+        TaskRow("1", "0", "1", 0, None, None, 30 * S, cpu_milli=4000, line=2),
+        TaskRow("2", "0", "3", 10 * S, 15 * S, 45 * S, 30 * S, 60 * S, cpu_milli=4000, memory_mb=8, status="finished",
+                line=3),
+        TaskRow("3", "0", None, 20 * S, 20 * S, cpu_milli=1000, status="killed", line=4),
+    ],
+    "gwf": [
+        TaskRow("0", "1", None, 16 * S, None, None, 11 * S, cpu_milli=2000, parents=[], line=2),
+        TaskRow("0", "2", None, 40 * S, None, None, 11 * S, cpu_milli=1000, parents=["1"], line=3),
+    ],
+    "wta": [
+        TaskRow("9", "1", None, 0, None, None, 7_184_000, cpu_milli=1000, parents=[], line=1),
+        TaskRow("9", "2", "5", 6_000_000, 6_003_000, 6_013_000, 10_000, cpu_milli=2000, parents=["1"], line=2),
+    ],
+    "alibaba-2017": [
+        TaskRow("7", "1", None, 100 * S, None, 110 * S, 10 * S, instances=3, cpu_milli=500, memory_share=0.5,
+                status="finished", line=1),
+        TaskRow("9", "2", None, -5 * S, None, 96 * S, 101 * S, instances=2, cpu_milli=500, memory_share=0.1,
+                status="failed", line=2),
+        TaskRow("9", "1", None, 95 * S, None, 96 * S, S, instances=2, status="waiting", line=3),
+    ],
+    "alibaba-2017-means": [
+        TaskRow("1", "2", None, 5 * S, None, None, 1_500_000, instances=4, cpu_milli=500, memory_share=0.25, line=2)
+    ],
+    "alibaba-2018": [
+        TaskRow("j_1", "1", None, 10 * S, 10 * S, 12 * S, 2 * S, instances=2, cpu_milli=500, memory_share=0.25,
+                parents=[], status="finished", line=1),
+        TaskRow("j_1", "3", None, 12 * S, 12 * S, cpu_milli=1000, parents=["1", "2"], status="running", line=2),
+        TaskRow("j_2", "MergeTask", None, 13 * S, 13 * S, 12 * S, instances=None, status="failed", line=3),
+    ],
+    "alibaba-gpu": [
+        TaskRow("p-0", "0", None, 0, 10 * S, 40 * S, 30 * S, cpu_milli=12_000, memory_mb=16_384, gpu_milli=460,
+                constraints=[], status="finished", line=2),
+        TaskRow("p-1", "0", None, 5 * S, None, 90 * S, cpu_milli=2000, memory_mb=512, gpu_milli=0,
+                constraints=["gpu_spec=T4|P100"], status="waiting", line=3),
+    ],
+    "google-2011": [
+        TaskRow("1", "1", "ua", 0, 4, 9, 5, cpu_share=0.5, memory_share=0.25, disk_share=0.125,
+                constraints=["different_machine"], status="finished", line=1),
+        TaskRow("1", "2", "ub", None, 9, status="running", line=4),
+    ],
+    "google-2011-jobs": [TaskRow("3", "0", "u=", 0, 5, 7, 2, instances=None, status="killed", line=1)],
+    "google-2011-reduced": [
+        TaskRow("12", "0", "user", 0, None, 5 * S, 5 * S, cpu_share=0.5, memory_share=0.25, line=1)
+    ],
+    "google-2019-usage": [
+        TaskRow("44", "1", "u", S, S, 3 * S, 2 * S, cpu_share=0.5, constraints=[], line=2),
+        TaskRow("45", "2", "u", S, S, constraints=["[{c}]"], line=4),
+    ],
+    "google-2019": [
+        TaskRow("44", "1", None, 5, 7, 11, 4, cpu_share=0.5, constraints=["k!=v"], status="finished", line=1)
+    ],
+    "azure-packing": [
+        TaskRow("8", "0", "3", 43_200 * S, 43_200 * S, 86_400 * S, 43_200 * S, cpu_share=0.25, memory_share=0.5,
+                disk_share=0.125, status="finished", line=1),
+        TaskRow("9", "0", "3", -86_400 * S, -86_400 * S, status="running", line=2),
+    ],
+    "azure-requests": [
+        TaskRow("0", "0", None, 50_000, None, None, 265_027_000, cpu_milli=2000, memory_mb=4893, disk_mb=9046, line=1)
+    ],
+    "philly": [
+        TaskRow("a1", "0", "u", T0, T0 + 10 * S, T0 + 60 * S, 50 * S, gpu_milli=2000, status="finished", line=1),
+        TaskRow("a2", "0", None, T0, status="killed", line=2),
+    ],
+    "philly-durations": [TaskRow("2", "0", "11cb48", 60 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
+    "wfcommons": [
+        TaskRow("blast", "s1", None, 0, None, None, 1_500_000, cpu_milli=2000, memory_mb=1, parents=[], line=1),
+        TaskRow("blast", "b1", None, 0, parents=["s1"], line=2),
+    ],
+}  # fmt: skip
+
+
+def write_wta(path: Path) -> None:
+    """A child list of reals, as in the archive's Chronos trace."""
+    columns: dict[str, Any] = {
+        "id": [1, 2], "workflow_id": [9, 9], "ts_submit": [0, 6000], "runtime": [7184, 10], "wait_time": [-1, 3],
+        "user_id": pa.array([-1, 5], pa.int32()), "resource_amount_requested": [1.0, 2.0],
+        "resource_type": ["thread", "core"], "parents": [[], [1]], "children": [[2.0], []],
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), path)
+
+
+def write_packing(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute("create table vm (vmId, tenantId, vmTypeId, priority, starttime, endtime)")
+        base.execute("create table vmType (id, vmTypeId, machineId, core, memory, hdd, ssd, nic)")
+        base.executemany("insert into vm values (?,?,?,?,?,?)", [(8, 3, 1, 0, 0.5, 1.0), (9, 3, 2, 0, -1.0, None)])
+        kinds = [(0, 1, 0, 0.25, 0.5, None, 0.125, 0), (1, 1, 1, 0.5, 0.75, None, 0.25, 0)]
+        base.executemany("insert into vmType values (?,?,?,?,?,?,?,?)", kinds)
+
+
+def made(folder: Path, name: str) -> Path:
+    """A file of the format, under a name that says nothing."""
+    path = folder / "source"
+    writers: dict[str, Callable[[Path], None]] = {"wta": write_wta, "azure-packing": write_packing}
+    if name in writers:
+        writers[name](path)
+    else:
+        path.write_text(TEXTS[name])
+    return path
+
+
+def rows_in(path: Path, name: str | None = None) -> list[TaskRow]:
+    return [row for batch in read_source(path, format_of(path, name), Noticed()) for row in rows_of(batch)]
+
+
+def manifest() -> Manifest:
+    return Manifest(1, "source", "00", "tr", "volery", noticed={"blank lines": 2})
+
+
+def test_every_format_has_a_case_here() -> None:
+    assert set(ROWS) == {one.name for one in FORMATS} - {"table"}
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_a_reader_says_what_the_source_says_and_nothing_more(tmp_path: Path, name: str) -> None:
+    path = made(tmp_path, name)
+    assert format_of(path).name == name
+    assert rows_in(path) == ROWS[name]
+    if name in TEXTS:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+        assert rows_in(path) == ROWS[name]
+
+
+@pytest.mark.parametrize("name", sorted(ROWS))
+def test_the_canonical_table_holds_every_row_of_every_reader(tmp_path: Path, name: str) -> None:
+    path, table = made(tmp_path, name), tmp_path / "table"
+    with table_output(table) as output:
+        for batch in read_source(path, format_of(path), Noticed()):
+            output.add(batch)
+        output.finish(manifest())
+    assert format_of(table).name == "table"
+    assert rows_in(table) == ROWS[name]
+    assert read_manifest(table) == manifest()
+
+
+def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
+    parts = tmp_path / "trace" / "tasks.parquet"
+    parts.mkdir(parents=True)
+    write_wta(parts / "part-0.parquet")
+    write_wta(parts / "part-1.parquet")
+    assert [row.line for row in rows_in(tmp_path / "trace")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "problem"),
+    [
+        ("tr", "5 2 1.5 1 2", "5 3 1.5 1 2", r"source:1: is no row of \.tr: it has 2 durations where field 2 says"),
+        ("swf", "2 10 5", "2 10", "source:3: is no row of SWF: 17 fields where there are 18"),
+        ("swf", "2 10 5", "2 soon 5", "source:3: is no row of SWF: could not convert .*'soon'; mend or delete"),
+        ("gwf", "0, 2, 40", "0, 2", "source:3: has 6 fields where 7 are expected; mend the row"),
+        ("alibaba-2017", "7,1,3,", "7,1,0,", "source:1: is no row of Alibaba v2017 .*'0' is no number of instances"),
+        ("alibaba-2018", "10,12,50", "10,12,-50", "source:1: is no row of Alibaba v2018 .*'-50' is no amount"),
+        ("google-2011", "4,,1,1,77,1", "4,,1,1,77,9", "source:2: is no row of Google 2011 task_events: '9'"),
+        ("google-2019", '"type":3', '"type":33', "source:2: is no row of Google 2019 instance_events: tuple index"),
+        ("philly", '"jobid": "a1", ', "", r"source: is no log of Philly's jobs: .*jobid"),
+        ("wfcommons", '"name": "blast", ', "", "source: is no WfCommons document: .*name"),
+        ("philly-durations", "1970-01-01", "1970-13-01", "source:2: is no row of Philly durations: "),
+        ("azure-requests", ",50,", ",1e99,", "source:1: is no row of Azure requests: '1e99' is no time"),
+    ],
+)
+def test_a_wrong_row_is_named_by_its_line(tmp_path: Path, name: str, old: str, new: str, problem: str) -> None:
+    path = made(tmp_path, name)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(InputError, match=problem):
+        rows_in(path, name)
+
+
+def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.swf"
+    path.write_text("what is this\n")
+    with pytest.raises(InputError, match=r"a\.swf:1: is not the first line of a known table .*SWF.* --format"):
+        format_of(path)
+    with pytest.raises(InputError, match="--format: 'gfw' is no format; did you mean 'gwf'"):
+        format_of(path, "gfw")
+    with pytest.raises(InputError, match="absent: no such file"):
+        format_of(tmp_path / "absent")
+
+
+def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    assert not is_table(path)
+    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 1"):
+        next(read_table(path))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"t\.parquet: is no parquet file that can be read"):
+        next(read_table(path))
+
+
+SAMPLES = [
+    ("swf/NASA-iPSC-1993-3.1-cln.swf.gz", "swf", 18_239, {}),
+    ("swf/SDSC-SP2-1998_first5000lines.swf.gz", "swf", 4_961, {}),
+    ("gwf/askalon_workload_ee.gwf.gz", "gwf", 30_746, {}),
+    ("gwf/chronos_exp_noscaler_ca.gwf.gz", "gwf", 10_208, {"tasks without parents": 10_208}),
+    ("wta/shell/tasks.parquet", "wta", 10_208, {}),
+    ("wta/askalon_simrepo/tasks.parquet", "wta", 4_550, {}),
+    ("wta/spec_trace_1", "wta", 14_630, {}),
+    ("google2011/job_events_parts_00000-00039.csv.gz", "google-2011-jobs", 54_043,
+     {"attempts submitted before the trace begins": 3_986}),
+    ("google2011/firmament_small_task_events.csv", "google-2011", 20, {}),
+    ("google2011/task_events_MetCientifica.csv.gz", "google-2011-reduced", 33_302,
+     {"rows that begin with the first": 33_302}),
+    ("google2019/borg_traces_slice.csv", "google-2019-usage", 99, {"rows with constraints": 23}),
+    ("alibaba2017/batch_task.csv.gz", "alibaba-2017", 80_553, {"rows that ask for nothing": 9_017}),
+    ("alibaba2017/cloudsimpy_jobs.csv.gz", "alibaba-2017-means", 31_756, {}),
+    ("alibaba2018/batch_task_capstone.csv.gz", "alibaba-2018", 11_354, {}),
+    ("alibaba_gpu/openb_pod_list_gpuspec33.csv.gz", "alibaba-gpu", 8_152, {}),
+    ("azure/dodoor_azure_vm_10000.csv.gz", "azure-requests", 10_000, {"rows of mode simulated": 10_000}),
+    ("philly/philly_pollux.csv.gz", "philly-durations", 82_247, {}),
+    ("tr/GOOG_subtrace.tr.gz", "tr", 312_558, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "form", "rows", "quirks"), SAMPLES)
+def test_the_samples_load_with_their_quirks(name: str, form: str, rows: int, quirks: dict[str, int]) -> None:
+    path = TRACES / name
+    if not path.exists():
+        pytest.skip("the public traces are not beside this repository")
+    noticed = Noticed()
+    found = format_of(path)
+    assert found.name == form
+    assert sum(batch.num_rows for batch in read_source(path, found, noticed)) == rows
+    assert {quirk: noticed[quirk] for quirk in quirks} == quirks
