@@ -87,8 +87,10 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
             counts = (f"{found.calls:,}", f"{found.cycles:,}")
             table.add_row(" ".join(found.stages), found.method, *counts, *each, f"{found.cpu_s:.3f}")
         console.print(table)
-        cost = f"{1e6 * profile.own_cost_s:.1f} us"
-        console.print(f"Measuring adds about {cost} of CPU time to a method for each call of a listed method in it.")
+        to_call, to_caller = (f"{1e6 * cost:.1f} us" for cost in profile.own_costs_s)
+        console.print(
+            f"Measuring adds about {to_call} of CPU time to each call, and {to_caller} to the method that makes it."
+        )
 
 
 def _closing_lines(results: Results) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from volery import architectures
 from volery.core.component import Architecture, Component
-from volery.sim.stagetime import StageClock, StageTime, own_cost_s
+from volery.sim.stagetime import StageClock, StageTime, own_costs_s
 from volery.study.plan import plan
 from volery.study.runs import build, drive, read_inputs
 from volery.study.spec import RunSpec, StudySpec
@@ -20,13 +20,13 @@ class StageProfile(msgspec.Struct, frozen=True):
     Args:
         label: of the run.
         cpu_s: all of it, measuring included.
-        own_cost_s: what measuring adds to a method for each call of a declared method in it, CPU seconds.
+        own_costs_s: what measuring adds to a call, and to the declared method that makes it, CPU seconds.
         times: per declared method.
     """
 
     label: str
     cpu_s: float
-    own_cost_s: float
+    own_costs_s: tuple[float, float]
     times: list[StageTime]
 
 
@@ -50,7 +50,7 @@ def profile_run(run: RunSpec) -> StageProfile:
     clock = StageClock(entry.stages, roles(entry))
     clock.watch(deployment)
     driven = drive(run, inputs, deployment)
-    return StageProfile(run.label or run.architecture, driven.cpu_s, own_cost_s(), clock.times())
+    return StageProfile(run.label or run.architecture, driven.cpu_s, own_costs_s(), clock.times())
 
 
 def roles(architecture: Architecture) -> dict[str, type[Component]]:
