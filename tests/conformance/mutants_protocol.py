@@ -137,3 +137,8 @@ def build_ignores_unknown_messages(cluster: Cluster, config: OracleConfig, strea
 @mutant("check_stages_exist", stages={Stage.J1: Realisation("Scheduler.on_submission")})
 def build_declares_what_it_lacks(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return oracle.build(cluster, config, streams)
+
+
+@mutant("check_stages_exist", stages={Stage.J1: Realisation("Scheduler.on_submit", when="relyable=true")})
+def build_declares_an_unknown_setting(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return oracle.build(cluster, config, streams)

@@ -10,6 +10,7 @@ from tests.conformance import (
     mutants_protocol,
     mutants_results,
     mutants_safety,
+    mutants_sharing,
     mutants_vectors,
 )
 from tests.conformance.mutation import MUTANTS
@@ -23,6 +24,7 @@ ROOMS = (
     mutants_protocol,
     mutants_results,
     mutants_safety,
+    mutants_sharing,
     mutants_vectors,
 )
 

@@ -37,7 +37,7 @@ class Loopback:
         self.fleet = Fleet(MACHINES, [1, 1])
         self.store = JobStore(folder / "jobs.sqlite")
         nodes = {"node/0": 0, "node/1": 1}
-        self.desk = Desk(self.store, self.fleet, lambda job: f"gm/{job}", nodes, self.post)
+        self.desk = Desk(self.store, self.fleet, lambda job, user: f"gm/{job}", nodes, self.post)
         self.desk.bind(self)
         self.agent = NodeAgent(folder / "tasks", report=self.post)
         self.submitted: list[int] = []

@@ -40,7 +40,7 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     def post(event: Event) -> None:
         host.post(SUBMITTER, event, SUBMITTER)
 
-    desk = Desk(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry, deployment.machines, post)
+    desk = Desk(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry_for, deployment.machines, post)
     agent = NodeAgent(folder / "tasks", report=lambda report: host.report(report), workers=2)
     host = Host("all", {**deployment.components, SUBMITTER: desk}, executor=agent)
     await host.open()

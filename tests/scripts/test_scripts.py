@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.scripts.transcript import transcript
 
@@ -191,6 +192,25 @@ def megha_completion_told_once() -> str:
 def test_telling_a_completion_twice_causes_inconsistencies_and_once_does_not() -> None:
     assert counter(megha_completion_told_twice(), "inconsistencies") > 0
     assert counter(megha_completion_told_once(), "inconsistencies") == 0
+
+
+@script
+def megha_preemption() -> str:
+    """Two users with equal shares; the second finds all machines taken, and gets its half at the first one's cost."""
+    title = "Thiyyakat et al. 2021, section IV-C: user b preempts the youngest of a's tasks, which is beyond a's share"
+    taken = case([0, 5_000], [[SECOND, SECOND], [SECOND]], [0] * 2)
+    shared = msgspec.structs.replace(taken.trace, user=("a", "b"))
+    parameters = {"gms": 2, "lms": 1, "shares": "a:1+b:1", "heartbeat_s": 0.01}
+    return transcript(title, "megha-2021", Case("script", 0, shared, taken.cluster), parameters=parameters)
+
+
+def test_a_preemption_costs_the_loser_its_work_and_the_winner_seven_hops() -> None:
+    """Request and refusal, which says who runs there; Preempt, Yield, Answer, Evict, LaunchAttempt: 3.5 ms."""
+    text = megha_preemption()
+    assert counter(text, "preemptions") == counter(text, "inconsistencies") == 1
+    steps = [text.index(step) for step in ("Preempt(", "Yield(", "Answer(", "Evict(", "Evicted(", "Ousted(", "runs t2")]
+    assert steps == sorted(steps)
+    assert responses(text) == [2.003, 1.004]
 
 
 VERSATILE = case([0, 10_000], [[SECOND], [SECOND]], [bits(1, 2, 3, 4), bits(1, 2)], [[bits(1, 2)], [bits(3)]])

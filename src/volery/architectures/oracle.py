@@ -342,15 +342,17 @@ ORACLE = Architecture(
     messages=frozenset({Launch, Kill, Completed}),
     stages={
         Stage.J1: Realisation("Scheduler.on_submit"),
-        Stage.T2: Realisation(
-            "Scheduler.on_completed", "full", "first come first served, drf or hdrf, among those that fit"
-        ),
+        Stage.J4: Realisation("Scheduler.on_submit", "full", "one job at a time"),
+        Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last task"),
+        Stage.T2: Realisation("Scheduler._reuse", "full", "first come first served, drf or hdrf, among those that fit"),
+        Stage.T3: Realisation("Scheduler._schedule"),
         Stage.T4: Realisation("Scheduler._launch"),
+        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
         Stage.T7: Realisation("Scheduler.on_completed"),
         Stage.R1: Realisation("Scheduler._schedule", "full", "every slot, exactly"),
         Stage.R3: Realisation("Scheduler._schedule", "full", "constraint bit vectors"),
-        Stage.R4: Realisation("Scheduler._schedule", "full", "idle vector"),
-        Stage.R5: Realisation("Scheduler._schedule", "full", "minimum constraints"),
+        Stage.R4: Realisation("Scheduler._schedule", "full", "idle slots, or enough of each resource"),
+        Stage.R5: Realisation("Scheduler._schedule", "full", "minimum constraints; best fit for several resources"),
     },
     build=build,
     hops=0,

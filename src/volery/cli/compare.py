@@ -27,6 +27,7 @@ from volery.cli.options import (
     Machines,
     PopulationSeed,
     Processes,
+    Profile,
     Requests,
     Seeds,
     SlotRequest,
@@ -80,6 +81,7 @@ def compare(
     output: KeepIn = None,
     force: Force = False,
     why: Why = False,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
@@ -98,7 +100,7 @@ def compare(
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
-    run_and_print(study, output, processes, force, as_json, dask=dask, why=why)
+    run_and_print(study, output, processes, force, as_json, dask=dask, why=why, profile=profile)
 
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
@@ -122,9 +124,11 @@ def run_and_print(
     *,
     dask: str | None = None,
     why: bool = False,
+    profile: str | None = None,
 ) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
+    from volery.study.stagetime import profile_stages
     from volery.study.why import explaining
 
     if why:
@@ -134,4 +138,5 @@ def run_and_print(
         results = run_study(
             study, folder=output, processes=processes, dask=dask, force=force, watcher=watcher, command=command
         )
-    print_results(results, as_json)
+    stage_times = profile_stages(study) if profile and not results.interrupted else []
+    print_results(results, as_json, stage_times)

@@ -22,6 +22,7 @@ from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the tr
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
+from volery.cli.stages import show_stages
 from volery.cli.storm import storm
 from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
@@ -45,6 +46,7 @@ app.command("report", rich_help_panel=LAB)(report)
 app.command("why", rich_help_panel=LAB)(why)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
+app.command("stages", rich_help_panel=LAB)(show_stages)
 app.command("theory", rich_help_panel=LAB)(show_theory)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)

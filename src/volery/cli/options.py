@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,6 +29,13 @@ Dask = Annotated[
     ),
 ]
 Why = Annotated[bool, typer.Option("--why", help="Keep why each task was placed, or not, for `volery why`.")]
+Profile = Annotated[
+    Literal["stages"] | None,
+    typer.Option(
+        metavar="stages", help="Run once more per architecture and setting, and print the time of each stage.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Force = Annotated[bool, typer.Option("--force", help="Take over a folder that holds another study.")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from volery.study import Results
+    from volery.study.stagetime import StageProfile
 
 INTERRUPTED = 130
 TABLE_WIDTH = 132
@@ -35,7 +37,7 @@ def table_width() -> int | None:
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else TABLE_WIDTH
 
 
-def print_results(results: Results, as_json: bool) -> None:
+def print_results(results: Results, as_json: bool, stage_times: Sequence[StageProfile] = ()) -> None:
     """The table of a study and where its results are, then leave with status 130 if Ctrl-C cut it short."""
     if as_json:
         from volery.report import best, groups, work
@@ -44,9 +46,11 @@ def print_results(results: Results, as_json: bool) -> None:
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
         content |= {"best": best.best(found), "work": work.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
+        content |= {"stage_times": stage_times} if stage_times else {}
         print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
     else:
         print_tables(results)
+        print_stage_times(stage_times)
         for line in _closing_lines(results):
             typer.echo(line)
     if results.interrupted:
@@ -64,6 +68,29 @@ def print_tables(results: Results) -> None:
         console.print("No run has finished.")
         return
     print_comparison(console, results.runs, results.differences)
+
+
+def print_stage_times(profiles: Sequence[StageProfile]) -> None:
+    """Time per stage and cycle, a table per run."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=table_width())
+    for profile in profiles:
+        table = Table("stages", "method", title=f"{profile.label}: time per stage", title_justify="left")
+        for head in ("calls", "cycles", "CPU us/cycle", "wall us/cycle", "CPU s"):
+            table.add_column(head, justify="right")
+        for found in profile.times:
+            each = (
+                f"{1e6 * spent / found.cycles:.2f}" if found.cycles else "-" for spent in (found.cpu_s, found.wall_s)
+            )
+            counts = (f"{found.calls:,}", f"{found.cycles:,}")
+            table.add_row(" ".join(found.stages), found.method, *counts, *each, f"{found.cpu_s:.3f}")
+        console.print(table)
+        to_call, to_caller = (f"{1e6 * cost:.1f} us" for cost in profile.own_costs_s)
+        console.print(
+            f"Measuring adds about {to_call} of CPU time to each call, and {to_caller} to the method that makes it."
+        )
 
 
 def _closing_lines(results: Results) -> list[str]:

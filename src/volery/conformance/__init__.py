@@ -36,6 +36,7 @@ from volery.conformance.safety import (
     check_submitting_twice,
     check_ties_are_safe,
 )
+from volery.conformance.sharing import check_nobody_loses_what_it_is_due
 from volery.conformance.verdict import CHECKS, NonconformanceError, NotQuietError
 from volery.core.component import Architecture
 
@@ -60,6 +61,7 @@ __all__ = [
     "check_lone_task_costs_its_hops",
     "check_messages_are_declared",
     "check_messages_survive_the_codec",
+    "check_nobody_loses_what_it_is_due",
     "check_observing_changes_nothing",
     "check_repeated_messages",
     "check_same_seed_same_digest",

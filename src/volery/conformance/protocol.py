@@ -173,5 +173,10 @@ def check_stages_exist(architecture: Architecture) -> None:
         found = getattr(getattr(module, role, None), method, None)
         demand(callable(found), f"stage {Stage(stage)} names {realisation.method}, which {module.__name__} lacks")
         demand(realisation.extent == "full" or bool(realisation.how), f"stage {stage} is partial without saying how")
+        parameter = realisation.when.partition("=")[0]
+        demand(
+            not parameter or parameter in architecture.defaults.__struct_fields__,
+            f"stage {stage} holds when {realisation.when}, but there is no such parameter",
+        )
     demand(Stage.J1 in architecture.stages, "no stage J1: a design must say where jobs come in")
     demand(bool(architecture.summary and architecture.source), "summary and source must say what this is")

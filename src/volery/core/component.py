@@ -7,6 +7,7 @@ stream that it was given, so that the same object runs in the lab and live, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import msgspec
@@ -80,6 +81,11 @@ class Deployment(msgspec.Struct, frozen=True):
             state gone and its stream that of (seed, address, incarnation); None where the design bears no crash.
         watches: pairs of addresses that are told PeerLost and PeerBack of each other; see docs/decisions/0010.
         detection_us: within this time the driver tells both of them.
+        entry_of_user: where the jobs of some users go instead, by name; see `entry_for`.
+        due: by name, the dominant share below which no user ever loses a running task to another; nothing where tasks
+            are never preempted.
+        keeps_progress: whether a preempted task goes on where it was when its next attempt starts (the lab alone can do
+            that); otherwise it starts from zero.
     """
 
     components: Mapping[Address, Component]
@@ -89,6 +95,13 @@ class Deployment(msgspec.Struct, frozen=True):
     rebuild: Callable[[Address, int], Component] | None = None
     watches: tuple[tuple[Address, Address], ...] = ()
     detection_us: Time = 0
+    entry_of_user: Mapping[str, Address] = {}
+    due: Mapping[str, Fraction] = {}
+    keeps_progress: bool = False
+
+    def entry_for(self, job: JobId, user: str) -> Address:
+        """The address to which a job of a user is submitted."""
+        return self.entry_of_user.get(user) or self.entry(job)
 
 
 FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from volery.core.model import Address, Job, JobId, Key, Message, Task, Time
+from volery.core.model import Address, Job, JobId, Key, Message, Task, TaskId, Time
 from volery.core.why import Decision
 
 Outcome = Literal["finished", "failed", "killed"]
@@ -120,4 +120,19 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
     value: int
 
 
-Fact = Counted | Measured | Decision
+class Preemption(msgspec.Struct, frozen=True, gc=False):
+    """A fact: an attempt was ended so that another task can have what it held.
+
+    Args:
+        at_us: when.
+        task, attempt: that was ended, and will be followed by another attempt.
+        beneficiary: the task for which that was done.
+    """
+
+    at_us: Time
+    task: TaskId
+    attempt: int
+    beneficiary: TaskId
+
+
+Fact = Counted | Measured | Decision | Preemption

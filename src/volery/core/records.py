@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from typing import Final
 
 import msgspec
 
-from volery.core.events import Counted, Fact, Measured
+from volery.core.events import Counted, Fact, Measured, Preemption
 from volery.core.model import TaskId, Time
 from volery.core.trace import NEVER, Trace, little_endian, longs
 from volery.core.why import DecisionLog
@@ -20,13 +21,22 @@ PATH_SHIFT = 32
 
 
 class LostAttempt(msgspec.Struct, frozen=True):
-    """An attempt that did not finish, kept when the next attempt of its task starts."""
+    """An attempt that did not finish, kept when the next attempt of its task starts.
+
+    Args:
+        kept_us: for how long it ran without the next attempt having to repeat that.
+    """
 
     task: TaskId
     attempt: int
     worker: int
     start_us: Time
     finish_us: Time
+    kept_us: Time = 0
+
+
+ATTEMPT_MAX: Final = 255
+"""The last attempt of a task that a record can hold; nobody preempts a task that has come so far."""
 
 
 class Tally(msgspec.Struct):
@@ -43,11 +53,13 @@ class Facts:
     Attributes:
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
+        preemptions: in the order in which they were reported.
     """
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}
         self.tallies: dict[str, Tally] = {}
+        self.preemptions: list[Preemption] = []
 
     def observe(self, fact: Fact) -> None:
         """Add a fact to its counter or tally; decisions are kept by the drivers that ask for them."""
@@ -58,6 +70,8 @@ class Facts:
             tally.count += 1
             tally.total += fact.value
             tally.largest = max(tally.largest, fact.value)
+        elif isinstance(fact, Preemption):
+            self.preemptions.append(fact)
 
 
 class Records(Facts):

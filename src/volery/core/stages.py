@@ -1,7 +1,7 @@
 """The 33 stages of the reference architecture for datacenter scheduling, as data (Andreadis et al., SC18, section III).
 
-Groups: J = job, T = task, M = management, B = broker, R = resource. The mode is the paper"s where its text assigns one
-(J1, J4, T3, M2, M6, R1) and our reading elsewhere.
+The mode is the paper's where its text assigns one (`MODE_IN_TEXT`) and our reading elsewhere. Which stages keep
+state is our choice throughout: the paper leaves it open.
 """
 
 from __future__ import annotations
@@ -12,6 +12,15 @@ from typing import Final, Literal
 import msgspec
 
 Mode = Literal["processing", "input", "iteration", "decision", "transfer"]
+Group = Literal["J", "T", "M", "R"]
+Extent = Literal["full", "partial"]
+GROUPS: Final[dict[Group, str]] = {
+    "J": "Job processing",
+    "T": "Task processing",
+    "M": "Scheduler management",
+    "R": "Resource management",
+}
+"""The four responsibilities of the paper's section III-C."""
 
 
 class Stage(StrEnum):
@@ -51,9 +60,34 @@ class Stage(StrEnum):
     R6 = "R6"
     R7 = "R7"
 
+    @property
+    def group(self) -> Group:
+        """The responsibility that it belongs to; the paper counts the broker with scheduler management (table VI)."""
+        return GROUP_OF[self.value[0]]
+
+
+GROUP_OF: Final[dict[str, Group]] = {"J": "J", "T": "T", "B": "M", "M": "M", "R": "R"}
+BY_GROUP: Final[dict[Group, tuple[Stage, ...]]] = {
+    "J": tuple(stage for stage in Stage if stage.value[0] == "J"),
+    "T": tuple(stage for stage in Stage if stage.value[0] == "T"),
+    "M": (Stage.B, Stage.M1, Stage.M2, Stage.M3, Stage.M4, Stage.M5, Stage.M6),
+    "R": tuple(stage for stage in Stage if stage.value[0] == "R"),
+}
+"""The stages of each group in the order of the columns of the paper's tables IV to VII."""
+MODE_IN_TEXT: Final = frozenset({Stage.J1, Stage.J4, Stage.T3, Stage.M2, Stage.M6, Stage.R1})
+"""Stages whose mode the paper's text assigns."""
+
 
 class StageDescription(msgspec.Struct, frozen=True):
-    """What the reference architecture says about a stage."""
+    """What the reference architecture says about a stage.
+
+    Args:
+        name: the paper's, shortened.
+        mode: what kind of step it is.
+        takes: its input.
+        gives: its output, or side effect.
+        stateful: whether it remembers earlier rounds.
+    """
 
     name: str
     mode: Mode
@@ -63,17 +97,19 @@ class StageDescription(msgspec.Struct, frozen=True):
 
 
 class Realisation(msgspec.Struct, frozen=True):
-    """A design"s method that does the work of a stage.
+    """A design's method that does the work of a stage.
 
     Args:
-        method: "Role.method" in the architecture"s module.
-        extent: "full" or "partial".
+        method: "Role.method" in the architecture's module.
+        extent: "full" where it does what the stage is for and a policy says how; "partial" where one of the two lacks.
         how: what the design calls it.
+        when: "parameter=value" where the design does this under that setting alone, and not by default.
     """
 
     method: str
-    extent: Literal["full", "partial"] = "full"
+    extent: Extent = "full"
     how: str = ""
+    when: str = ""
 
 
 STAGES: Final[dict[Stage, StageDescription]] = {
@@ -87,7 +123,7 @@ STAGES: Final[dict[Stage, StageDescription]] = {
     Stage.T1: StageDescription("Eligible tasks", "processing", "tasks", "ready tasks", False),
     Stage.T2: StageDescription("Sort tasks", "processing", "tasks", "sorted tasks", False),
     Stage.T3: StageDescription("Per task", "iteration", "tasks", "one task", False),
-    Stage.T4: StageDescription("Submit task", "transfer", "task,resource", "final reservation", True),
+    Stage.T4: StageDescription("Submit task", "transfer", "task, resource", "final reservation", True),
     Stage.T5: StageDescription("Task setup", "processing", "task", "executable and data staged, launched", False),
     Stage.T6: StageDescription("Monitor task", "processing", "monitoring data", "events (preempt, fail)", True),
     Stage.T7: StageDescription("Task completion", "processing", "task done", "internal record", True),
@@ -100,14 +136,39 @@ STAGES: Final[dict[Stage, StageDescription]] = {
     Stage.M2: StageDescription("Scheduler hierarchy", "decision", "task", "M3 (distributed) or R1 (monolithic)", False),
     Stage.M3: StageDescription("Point of selecting the LRM", "input", "nothing", "all scheduler nodes", False),
     Stage.M4: StageDescription("Filter scheduler nodes", "processing", "nodes", "usable nodes", False),
-    Stage.M5: StageDescription("Select scheduler node", "decision", "nodes,task", "node", False),
+    Stage.M5: StageDescription("Select scheduler node", "decision", "nodes, task", "node", False),
     Stage.M6: StageDescription("Pass to LRM", "transfer", "task", "node resumes (no-op if monolithic)", False),
     Stage.B: StageDescription("Broker", "transfer", "task", "external management", True),
     Stage.R1: StageDescription("Machines", "input", "topology", "all machines incl. offline", True),
-    Stage.R2: StageDescription("Filter: authorisation", "processing", "machines,user", "allowed", False),
-    Stage.R3: StageDescription("Filter: static info", "processing", "machines,task", "matching OS/arch/..", False),
-    Stage.R4: StageDescription("Filter: dynamic info", "processing", "machines,task", "enough capacity", False),
-    Stage.R5: StageDescription("Select and allocate", "decision", "machines,task", "machine(s)", False),
+    Stage.R2: StageDescription("Filter: authorisation", "processing", "machines, user", "allowed", False),
+    Stage.R3: StageDescription("Filter: static info", "processing", "machines, task", "those with the OS, ..", False),
+    Stage.R4: StageDescription("Filter: dynamic info", "processing", "machines, task", "enough capacity", False),
+    Stage.R5: StageDescription("Select and allocate", "decision", "machines, task", "machine(s)", False),
     Stage.R6: StageDescription("Provisioning", "processing", "demand", "new machines/VMs/containers", True),
     Stage.R7: StageDescription("Elastic decision", "decision", "load", "scale up/down", True),
 }
+
+POLICIES: Final[dict[Stage, tuple[str, ...]]] = {
+    Stage.J2: ("pass all", "limit per user", "flow control"),
+    Stage.J3: ("by user", "estimated completion", "composite score"),
+    Stage.J4: ("one after another", "in parallel"),
+    Stage.J5: ("data transfer",),
+    Stage.J6: ("notify the user", "data transfer back"),
+    Stage.J7: ("delete files",),
+    Stage.T1: ("dependencies finished",),
+    Stage.T2: ("SRTF", "FIFO", "RANDOM"),
+    Stage.T3: ("one after another", "in parallel"),
+    Stage.T6: ("preempt", "recover"),
+    Stage.T8: ("delete files",),
+    Stage.T10: ("manual", "automatic"),
+    Stage.T11: ("send partial results back",),
+    Stage.T12: ("manual", "automatic"),
+    Stage.M1: ("broker present",),
+    Stage.M2: ("distributed", "monolithic"),
+    Stage.M4: ("tasks managed", "fraction of free cores"),
+    Stage.R2: ("customers without access",),
+    Stage.R3: ("host OS", "hardware architecture"),
+    Stage.R4: ("fixed or dynamic needs", "predicted or monitored use"),
+    Stage.R5: ("First-Fit", "Worst-Fit", "Best-Fit"),
+}
+"""Policies that the paper's section III-D names or describes; it names none for the other stages."""

@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 
 from volery.core.component import Architecture, Deployment
+from volery.core.errors import InputError
 from volery.core.model import Address, Cluster
 from volery.core.streams import Streams
 
@@ -43,9 +44,13 @@ class Plan(msgspec.Struct, frozen=True):
         """Fresh components.
 
         Raises:
-            InputError: the architecture cannot be built on this cluster.
+            InputError: the architecture cannot be built on this cluster, or asks for what real tasks cannot do.
         """
-        return self.architecture.build(self.cluster, self.config, IncarnationStreams(self.seed, incarnation))
+        deployment = self.architecture.build(self.cluster, self.config, IncarnationStreams(self.seed, incarnation))
+        if deployment.keeps_progress:
+            problem = "preempted tasks cannot keep their progress here: real work starts anew; give preempted=restart"
+            raise InputError(self.architecture.name, problem)
+        return deployment
 
     @property
     def configuration(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from volery.core.component import Component
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Event, JobAccepted, JobDone, JobRejected, TimerFired
+from volery.core.events import Cancel, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.live.executor import TaskReport
 from volery.live.fleet import Fleet
@@ -49,7 +49,7 @@ class Desk(Component):
     Args:
         store: of jobs; closed with the desk.
         fleet: the machines of the federation.
-        entry: the address that a job is submitted to.
+        entry: the address that a job of a user is submitted to.
         nodes: address of each node -> number of its machine.
         post: hands an event to this desk in the host's next turn.
     """
@@ -60,7 +60,7 @@ class Desk(Component):
     )  # fmt: skip
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, entry: Callable[[JobId], Address], nodes: Mapping[Address, int],
+        self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
         post: Callable[[Event], None],
     ) -> None:  # fmt: skip
         self._store = store
@@ -103,8 +103,14 @@ class Desk(Component):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
-        for message in self._sent.get(event.key, ()):
-            self._port.send(self._entry(event.key), message)
+        messages = self._sent.get(event.key, ())
+        for message in messages:
+            self._port.send(self._entry_of(event.key, messages), message)
+
+    def _entry_of(self, number: JobId, messages: tuple[Message, ...]) -> Address:
+        first = messages[0]
+        assert isinstance(first, Submit)
+        return self._entry(number, first.job.user)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
@@ -157,7 +163,9 @@ class Desk(Component):
         """Give a job up; None where there is no such job."""
         if await self._written(lambda: self._store.cancel(number)):
             self._sent.pop(number, None)
-            self._post(Outgoing(self._entry(number), (Cancel(number),)))
+            status = self._store.job(number)
+            assert status is not None
+            self._post(Outgoing(self._entry(number, status.user), (Cancel(number),)))
         return self._store.job(number)
 
     def job(self, number: JobId) -> JobStatus | None:
@@ -232,11 +240,11 @@ class Desk(Component):
 
     def _send(self, number: JobId, messages: tuple[Message, ...]) -> None:
         self._sent[number] = messages
-        self._post(Outgoing(self._entry(number), messages))
+        self._post(Outgoing(self._entry_of(number, messages), messages))
 
     async def _resubmit(self, job: OpenJob) -> None:
         if job.cancelling:
-            self._post(Outgoing(self._entry(job.id), (Cancel(job.id),)))
+            self._post(Outgoing(self._entry(job.id, job.description.user), (Cancel(job.id),)))
             return
         ended = self._store.ended_places(job.id)
         try:
@@ -249,7 +257,7 @@ class Desk(Component):
         if tasks:
             self._send(job.id, tuple(submission(job.id, tasks, job.description.user)))
         else:
-            self.on_news(JobDone(job.id), self._entry(job.id), 0)
+            self.on_news(JobDone(job.id), self._entry(job.id, job.description.user), 0)
 
     async def _write(self) -> None:
         """Write what has gathered, a batch per commit, until the desk is closed or the store fails."""

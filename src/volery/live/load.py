@@ -87,12 +87,12 @@ class Loader(Component):
     Args:
         trace: what to submit.
         records: filled in; their own trace gets the times of the submissions as they are made.
-        entry: the address that a job is submitted to.
+        entry: the address that a job of a user is submitted to.
         payload: of each task; None: none.
     """
 
     def __init__(
-        self, trace: Trace, records: Records, entry: Callable[[JobId], Address], payload: Payload | None
+        self, trace: Trace, records: Records, entry: Callable[[JobId, str], Address], payload: Payload | None
     ) -> None:
         self._trace = trace
         self._records = records
@@ -128,8 +128,9 @@ class Loader(Component):
             self._port.set_timer(NEXT, self._origin + arrivals[self.submitted])
 
     def _submit(self, job: JobId) -> None:
+        entry = self._entry(job, self._trace.user[job] if self._trace.user else "")
         for message in self._trace.submission(job):
-            self._port.send(self._entry(job), message if self._payload is None else self._loaded(message))
+            self._port.send(entry, message if self._payload is None else self._loaded(message))
 
     def _loaded(self, message: Message) -> Message:
         """The message, with a payload in each task."""
@@ -218,7 +219,7 @@ async def load(
 
     def front(_: Federation, deployment: Deployment, __: Post) -> Front:
         recorder.machines.update(deployment.machines)
-        loaders.append(Loader(trace, records, deployment.entry, payload))
+        loaders.append(Loader(trace, records, deployment.entry_for, payload))
         return Front(loaders[0])
 
     async with running(federation, ALL, front, recorder, executor, make_host) as at_work:

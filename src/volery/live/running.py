@@ -175,7 +175,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     class _Served(Front):
         def __init__(self) -> None:
             store = JobStore(federation.folder / "jobs.sqlite")
-            self._desk = Desk(store, federation.fleet, deployment.entry, deployment.machines, post)
+            self._desk = Desk(store, federation.fleet, deployment.entry_for, deployment.machines, post)
             self._server = ApiServer(self._desk, *federation.api)
             super().__init__(self._desk)
             self.url = self._server.url

@@ -7,6 +7,7 @@ from volery.metrics.difference import ComparedMeans, Difference, paired_differen
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
+from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "Difference",
     "Distribution",
     "JobTable",
+    "Loss",
+    "PreemptionSummary",
     "RunSummary",
     "Slowdown",
     "TotalLoad",
@@ -30,9 +33,11 @@ __all__ = [
     "job_table",
     "mean_utilisation",
     "paired_difference",
+    "preemption_summary",
     "slowdown",
     "summarise",
     "total_load",
+    "user_shares",
     "utilisation",
     "utilisation_by_resource",
 ]

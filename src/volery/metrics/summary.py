@@ -18,6 +18,7 @@ from volery.metrics.columns import Flags, view
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.occupancy import utilisation_by_resource
+from volery.metrics.preemption import PreemptionSummary, preemption_summary
 
 MISSES_MAX = 3
 """Kinds of tasks that fit no machine, of which it is told why."""
@@ -80,6 +81,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
             most where machines offer several.
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
         misses: of some tasks that fit no machine, why.
+        preemption: who lost what to whom; None where nothing was preempted.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -122,6 +124,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     utilisation: dict[str, float] = {}
     misses: tuple[str, ...] = ()
+    preemption: PreemptionSummary | None = None
 
 
 def summarise(
@@ -175,6 +178,7 @@ def summarise(
         utilisation_mean=max(used.values()),
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
+        preemption=preemption_summary(records, cluster),
         makespan_s=_makespan_s(table),
         messages=message_count,
         messages_per_task=message_count / tasks if tasks else 0.0,

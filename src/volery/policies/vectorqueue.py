@@ -80,6 +80,10 @@ class VectorQueue:
         slot = self._place(offered, free)
         return None if slot < 0 else self._take(slot)
 
+    def pop_kind(self, kind: Kind) -> Task:
+        """Take the task that has waited longest among those of a kind, of which there has to be one."""
+        return self._take(self._slots[kind])
+
     def any_fitting(self, offered: int, free: int) -> bool:
         """Whether `pop_fitting` would find a task."""
         return self._place(offered, free) >= 0

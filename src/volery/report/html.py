@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from volery.core.errors import InputError
 from volery.metrics import AllocationSummary, RunSummary
 from volery.report import best, plots
-from volery.report.elements import Row, code, definitions, escaped, figure, folded, paragraph, section, table
+from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, read_results
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
+from volery.report.page import page, write_page
+from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
@@ -39,16 +38,9 @@ def write_report(folder: Path) -> Path:
     Raises:
         InputError: when a file of the folder is missing or damaged, or the report cannot be written.
     """
-    page = render(read_results(folder))
+    text = render(read_results(folder))
     path = folder / REPORT
-    unfinished = folder / f".{REPORT}.{os.getpid()}"
-    try:
-        unfinished.write_text(page, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise InputError(str(path), f"cannot be written ({error.strerror}); make the folder writable") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_page(path, text)
     return path
 
 
@@ -66,21 +58,12 @@ def render(results: Results) -> str:
         section("Slowdown", _slowdown_table(groups)),
         section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
+        section("Preempted tasks", _preemption_table(groups)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
     )
-    css = resources.files("volery.report").joinpath("page.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)} · Volery</title>\n<style>\n{css}</style></head>\n<body>\n"
-        f"<header><h1>{escaped(title)}</h1>"
-        f'<p class="soft">Volery {escaped(results.manifest.volery_version)} · '
-        f"{escaped(results.manifest.created)}</p></header>\n"
-        + "\n".join(part for part in sections if part)
-        + "\n</body></html>\n"
-    )
+    return page(title, f"Volery {results.manifest.volery_version} · {results.manifest.created}", sections)
 
 
 def paragraph_note(text: str) -> str:
@@ -319,6 +302,14 @@ def _allocation_figures(groups: Sequence[RunGroup]) -> Iterator[str]:
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {setting}." if setting else ".")
         yield figure(plots.allocation_bars(parts, labels), f"allocation-{place}", caption)
+
+
+def _preemption_table(groups: Sequence[RunGroup]) -> str:
+    rows = preemption_rows(groups)
+    if not rows:
+        return ""
+    found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
+    return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
 
 
 def _counter_table(groups: Sequence[RunGroup]) -> str:

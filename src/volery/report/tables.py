@@ -15,6 +15,7 @@ from rich.text import Text
 from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, group_runs
+from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
@@ -52,6 +53,9 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     if is_counted(counted):
         parts += ["", _work_table(counted, width)]
         told.append(NOTE)
+    if lost := preemption_rows(groups):
+        parts += ["", _loss_table(lost, width)]
+        told += [PREEMPTION_NOTE, *return_notes(groups)]
     parts += ["", *(Text(note, style="dim") for note in told)]
     for setting, ranking in itertools.groupby(best(groups), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]
@@ -180,6 +184,16 @@ def _work_table(counted: Sequence[Work], width: int) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     for one in counted:
         table.add_row(Text(one.label if width >= WIDE else "\n".join(_broken(one.label))), *one.cells)
+    return table
+
+
+def _loss_table(rows: Sequence[Sequence[str]], width: int) -> Table:
+    table = _new_table("Preempted tasks")
+    table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
+    for place, head in enumerate(PREEMPTION_HEADS):
+        table.add_column(head, justify="left" if place < 2 else "right")
+    for label, *cells in rows:
+        table.add_row(Text(label if width >= WIDE else "\n".join(_broken(label))), *map(Text, cells))
     return table
 
 

@@ -211,7 +211,7 @@ def port_class(kernel: Kernel, routes: Routes) -> type[LabPort]:
     Their hot methods reach the run's tables as closure variables: fewer look-ups per call, and fewer fields in each of
     tens of thousands of ports.
     """
-    records, times, finishes, duration_us = kernel.records, kernel.times, kernel.finishes, kernel.trace.duration_us
+    records, times, finishes, duration_us = kernel.records, kernel.times, kernel.finishes, kernel.left_us
     start_us, finish_us, worker, paths = records.start_us, records.finish_us, records.worker, records.path
     waits_us = records.waited_us
     known, resolve, push = routes.known, routes.to, heapq.heappush

@@ -84,6 +84,8 @@ class Kernel:
         self.network = network
         self.options = options
         self.records = Records(trace)
+        self._keeps = deployment.keeps_progress
+        self.left_us = trace.duration_us[:] if self._keeps else trace.duration_us
         self.now: Time = 0
         self.path = 0
         self.times: list[Time] = []
@@ -106,7 +108,7 @@ class Kernel:
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
-        self.submitter = Submitter(self, deployment.entry)
+        self.submitter = Submitter(self, deployment.entry_for)
         self.unreliable = Unreliable(self, options.plan, deployment) if options.plan is not None else None
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         self._host_costs = {role: costs for costs in options.hosts.values() for role in costs.roles}
@@ -389,6 +391,9 @@ class Kernel:
         before = LostAttempt(
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )
+        if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
+            before = msgspec.structs.replace(before, kept_us=at - before.start_us)
+            self.left_us[number] -= before.kept_us
         faulty = self.unreliable
         ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
         if not ended or attempt <= before.attempt:
@@ -405,7 +410,7 @@ class Kernel:
         records.killed[task, attempt] = self.now
         due = records.finish_us[task]
         records.finish_us[task] = NEVER
-        event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task)
+        event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
         self.killed.add((port.address, task, attempt))
 
         self.schedule(self.now, self._end_killed, port, event)

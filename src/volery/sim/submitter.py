@@ -19,7 +19,7 @@ FAR: Time = 1 << 62
 class Submitter:
     """The lab's submitter: sends jobs in on time, hears the answers, and tries again when it is told to."""
 
-    def __init__(self, kernel: Kernel, entry: Callable[[JobId], Address]) -> None:
+    def __init__(self, kernel: Kernel, entry: Callable[[JobId, str], Address]) -> None:
         self._kernel = kernel
         self._entry = entry
         self._next = 0
@@ -44,12 +44,16 @@ class Submitter:
         answered = self._kernel.records.answered_us
         self._kernel.enter(0)
         for job in range(self._next):
-            if answered[job] == NEVER and self._entry(job) == entry:
+            if answered[job] == NEVER and self._entry_of(job) == entry:
                 self.submit(job)
+
+    def _entry_of(self, job: JobId) -> Address:
+        users = self._kernel.trace.user
+        return self._entry(job, users[job] if users else "")
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay."""
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry(job))
+        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry_of(job))
         for message in self._kernel.trace.submission(job):
             lane.sent.append((receiver, handlers, message, SUBMITTER))
             self.message_count += 1

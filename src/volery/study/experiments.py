@@ -72,6 +72,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     arrivals: Arrivals = "exact"
     requests: Name = "none"
     capacity: str = ""
+    users: Name | None = None
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -109,7 +109,7 @@ def _axes(workload: Workload, population: Population, traces: Path) -> dict[str,
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity")
+    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity", "users")
     given = {name: getattr(workload, name) for name in fields}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:

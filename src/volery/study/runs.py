@@ -17,6 +17,7 @@ from volery import architectures, metrics, sim, workload
 from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND, SUBMITTER, Cluster
+from volery.core.records import Records
 from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
@@ -133,6 +134,34 @@ def build(run: RunSpec, cluster: Cluster) -> Deployment:
         raise InputError(run.label or run.architecture, str(error)) from error
 
 
+class Driven(msgspec.Struct, frozen=True):
+    """Records of a run, and what building and simulating took, seconds."""
+
+    records: Records
+    wall_s: float
+    cpu_s: float
+
+
+def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Watch | None = None) -> Driven:
+    """Simulate a run, with components of its own where none are given.
+
+    Raises:
+        InputError: for parameters that do not fit the cluster.
+    """
+    wall, cpu = time.perf_counter(), time.thread_time()
+    links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
+    records = sim.simulate(
+        build(run, inputs.cluster) if deployment is None else deployment,
+        inputs.trace,
+        inputs.cluster,
+        network=sim.Network(run.delay_us, links, run.jitter_us),
+        seed=run.seed,
+        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS)),
+        progress=watch,
+    )
+    return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)
+
+
 def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     """Run it.
 
@@ -153,18 +182,8 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     inputs = read_inputs(run)
     if watch is not None:
         watch(inputs.facts)
-    wall, cpu = time.perf_counter(), time.thread_time()
-    links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
-    records = sim.simulate(
-        build(run, inputs.cluster),
-        inputs.trace,
-        inputs.cluster,
-        network=sim.Network(run.delay_us, links, run.jitter_us),
-        seed=run.seed,
-        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS)),
-        progress=watch,
-    )
-    cpu_s, wall_s = time.thread_time() - cpu, time.perf_counter() - wall
+    driven = drive(run, inputs, None, watch)
+    records = driven.records
     peak_mb = peak_rss_mb()
     cutoff_us = None if run.cutoff_s is None else round(run.cutoff_s * SECOND)
     summary = metrics.summarise(
@@ -174,8 +193,8 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         parameters=run.parameters,
         seed=run.seed,
         cutoff_us=cutoff_us,
-        wall_s=wall_s,
-        cpu_s=cpu_s,
+        wall_s=driven.wall_s,
+        cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
     table = metrics.job_table(records, cutoff_us)

@@ -246,18 +246,33 @@ STAGES = {
     Stage.J1: Realisation("Scheduler.on_submit"),
     Stage.J4: Realisation("Scheduler.on_submit", "full", "schedulers in parallel, and a central one for long jobs"),
     Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last result"),
-    Stage.T2: Realisation("Worker._take", "full", "arrival, or least remaining work with a bound on passing"),
+    Stage.T2: Realisation("Worker._take", "full", "first come first served"),
     Stage.T3: Realisation("Scheduler._schedule", "full", "batches of tasks with the same constraints"),
     Stage.T4: Realisation("Scheduler.on_task_request", "full", "late binding"),
     Stage.T5: Realisation("Worker.on_assign", "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_completed"),
     Stage.T12: Realisation("Worker.on_steal", "partial", "reservations, not running tasks, move"),
     Stage.M2: Realisation("Scheduler._schedule", "full", "short jobs distributed, long ones central"),
+    Stage.M3: Realisation("Scheduler._probe", "full", "all workers"),
+    Stage.M5: Realisation("Scheduler._probe", "full", "random sample for short jobs"),
+    Stage.M6: Realisation("Worker.on_probe", "full", "a reservation, which the worker asks to have filled"),
     Stage.R1: Realisation("Central.on_ended", "full", "waits of all units outside the short-only part"),
+    Stage.R2: Realisation("Central._place", "partial", "long jobs, not certain users, keep out of the short-only part"),
     Stage.R3: Realisation("Scheduler._schedule", "full", "probes and placements on machines that satisfy"),
-    Stage.R4: Realisation("Worker.on_probe", "full", "reservations wait for a free slot, or are rejected"),
-    Stage.R5: Realisation("Central._place", "full", "least estimated wait; short tasks by random sample"),
+    Stage.R4: Realisation("Worker.on_probe", "full", "reservations wait for a free slot"),
+    Stage.R5: Realisation(
+        "Central._place", "full", "least estimated wait; short tasks: sampled workers, free ones first"
+    ),
 }
+
+EAGLES_STAGES = {
+    **{stage: found for stage, found in STAGES.items() if stage is not Stage.T12},
+    Stage.T2: Realisation("Worker._take", "full", "least remaining work first, with a bound on passing"),
+    Stage.T4: Realisation("Scheduler.on_task_request", "full", "late binding; a reservation stays with its job"),
+    Stage.M4: Realisation("Scheduler._without_long", "full", "workers without long tasks, as far as is known"),
+    Stage.R4: Realisation("Worker.on_probe", "full", "reservations wait for a free slot, or are rejected"),
+}
+"""Eagle does not steal."""
 
 HAWK = Architecture(
     name="hawk",
@@ -278,6 +293,7 @@ EAGLE = msgspec.structs.replace(
     summary="hybrid: short tasks avoid workers with long ones, stick to their workers, and the shortest job goes first",
     source="Delgado, Didona, Dinu, Zwaenepoel: Job-Aware Scheduling in Eagle, SoCC 2016, sections 3 and 4",
     defaults=HybridConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
+    stages=EAGLES_STAGES,
 )
 
 PHOENIX = msgspec.structs.replace(
@@ -288,8 +304,10 @@ PHOENIX = msgspec.structs.replace(
     defaults=PhoenixConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
     messages=PHOENIX_MESSAGES | LINK_MESSAGES,
     stages={
-        **STAGES,
-        Stage.J2: Realisation("PhoenixScheduler._admitted", "full", "soft constraints are negotiated away"),
+        **EAGLES_STAGES,
+        Stage.J2: Realisation(
+            "PhoenixScheduler._admitted", "partial", "soft constraints (none by default) are dropped, no job is put off"
+        ),
         Stage.T2: Realisation("PhoenixWorker._take", "full", "scarcest constraint first while queues are crowded"),
         Stage.T6: Realisation("Monitor.on_timer", "partial", "waiting tasks and estimated waits, no running ones"),
     },

@@ -7,21 +7,27 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
          before "available"). Where machines offer several resources, amounts stand in for the available bit.
          megha-2021 (arXiv 2103.08413): a GM hears of the ends of its own tasks at once, because it answers for their
-         jobs (the paper: with the next update); user shares are not here. docs/papers.md.
+         jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
+         nobody loses what it is due: docs/decisions/0011. docs/papers.md.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.megha.explaining import ExplainingMaster, ExplainingVectorMaster
+from volery.architectures.megha.explaining import ExplainingFairMaster, ExplainingMaster, ExplainingVectorMaster
+from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
+from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
 from volery.architectures.megha.messages import MESSAGES
+from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
+from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster  # noqa: F401 - stage T11 names it
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
 from volery.architectures.megha.vector_layout import VectorLayout
@@ -33,6 +39,8 @@ from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.links import linked
+
+Preempted = Literal["restart", "keep"]
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +76,15 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rescheduling: Annotated[
         Rescheduling, msgspec.Meta(description="a refused task that fits nowhere goes to this end (2021: tail, IV-B5)")
     ] = "head"
+    shares: Annotated[
+        str, msgspec.Meta(description="tree of users and weights, as a:1+b:2(c:1+d:1); empty: no fairness (2021, IV-C)")
+    ] = ""
+    queues: Annotated[
+        str, msgspec.Meta(description="the GM of each user of the tree, in order, as 0+1+1+2; empty: in turn")
+    ] = ""
+    preempted: Annotated[
+        Preempted, msgspec.Meta(description="preempted tasks start anew, or keep what they have done (lab only)")
+    ] = "restart"
     why: Annotated[bool, msgspec.Meta(description="GMs report why each task was placed, or not: volery why")] = False
 
 
@@ -79,6 +96,8 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     """
     if config.reliable:
         _refuse_unbearable(config)
+    if config.shares:
+        return build_fair(cluster, config, streams)
     if cluster.resources or config.repartition or config.rescheduling == "tail":
         return build_vectors(cluster, config, streams)
     layout = Layout(cluster, config.gms, config.lms)
@@ -143,20 +162,64 @@ def _refuse_unbearable(config: MeghaConfig) -> None:
     """Where components may crash, some parameters have one value."""
     if config.why:
         raise InputError("megha:why", "goes not with reliable; leave one of the two out")
+    if config.shares:
+        raise InputError("megha:shares", "goes not with reliable; leave one of the two out")
     fixed = {"updates": "deltas", "completion_notice": "once", "eager_retry": True}
     for name, value in fixed.items() if config.rescheduling == "head" and not config.repartition else ():
         if getattr(config, name) != value:
             raise InputError(f"megha:{name}", f"must be {value} where reliable is set, not {getattr(config, name)}")
 
 
-def _with_nodes(components: dict[str, Component], layout: Layout) -> Deployment:
+def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
+    """Components for a cluster that users have shares of.
+
+    Raises:
+        InputError: more partitions than machines; the shares or queues are malformed.
+    """
+    layout = VectorLayout(cluster, config.gms, config.lms)
+    sharing = Sharing(config.shares, config.queues, cluster, config.gms)
+    role = ExplainingFairMaster if config.why else FairGlobalMaster
+    components: dict[str, Component] = {}
+    for gm in range(config.gms):
+        address = f"gm/{gm}"
+        components[address] = role(
+            gm,
+            layout,
+            match=config.match,
+            batch_max=config.batch_max,
+            eager_retry=config.eager_retry,
+            queue_max=config.queue_max,
+            stream=streams.of(address),
+            repartition=config.repartition,
+            rescheduling=config.rescheduling,
+            sharing=sharing,
+            spared_us=round(config.heartbeat_s * 1_000_000),
+        )
+    for lm in range(config.lms):
+        components[f"lm/{lm}"] = FairLocalMaster(
+            lm,
+            layout,
+            heartbeat_us=round(config.heartbeat_s * 1_000_000),
+            updates=config.updates,
+            completion_notice=config.completion_notice,
+            sharing=sharing,
+        )
+    return msgspec.structs.replace(
+        _with_nodes(components, layout, FairNode),
+        entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
+        due=sharing.due(),
+        keeps_progress=config.preempted == "keep",
+    )
+
+
+def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Node] = Node) -> Deployment:
     machines: dict[str, int] = {}
     for partition, lm in enumerate(layout.lm_of):
         master = f"lm/{lm}"  # one string for all nodes: a hundred thousand of them would be memory traffic
         for address, machine in zip(layout.nodes[partition], layout.machines[partition], strict=True):
             if address not in machines:
                 machines[address] = machine
-                components[address] = Node(master)
+                components[address] = node(master)
     return Deployment(components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0})
 
 
@@ -183,19 +246,31 @@ STAGES = {
     Stage.T3: Realisation("GlobalMaster._place"),
     Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T6: Realisation("LocalMaster.on_timer", "partial", "heartbeats tell what is free, not how far tasks are"),
     Stage.T7: Realisation("LocalMaster.on_completed"),
+    Stage.T11: Realisation(
+        "SurvivingGlobalMaster.on_lost", "full", "another attempt, before all that waits", "reliable=true"
+    ),
+    Stage.M2: Realisation("GlobalMaster._request", "full", "every task goes by the Local Master of its machine"),
+    Stage.M3: Realisation("GlobalMaster._search", "full", "the partitions of all LMs, the GM's own first"),
+    Stage.M4: Realisation("GlobalMaster._search", "full", "partitions with something free in the view"),
+    Stage.M5: Realisation("GlobalMaster._search", "full", "round robin over LMs, own partitions first"),
+    Stage.M6: Realisation("GlobalMaster._request", "full", "a batch of tasks with the machines that they shall have"),
     Stage.R1: Realisation("GlobalMaster.on_update", "full", "the GM's view of all clusters"),
     Stage.R3: Realisation("GlobalMaster._place", "full", "constraint bit vectors"),
     Stage.R4: Realisation("GlobalMaster._place", "full", "availability bit vector"),
     Stage.R5: Realisation("GlobalMaster._place", "full", "random or minimum constraints"),
 }
 
+HIERARCHY = (Stage.M2, Stage.M3, Stage.M4, Stage.M5)
+"""What a scheduler with one Local Master has no use for."""
+
 MEGHA = Architecture(
     name="megha",
     summary="federated: Global Masters match on a stale view, Local Masters validate",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
     defaults=MeghaConfig(),
-    messages=MESSAGES | VECTOR_MESSAGES | SURVIVING_MESSAGES,
+    messages=MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES | SURVIVING_MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,
@@ -211,6 +286,11 @@ CENTRAL = msgspec.structs.replace(
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
     bearing={"reliable": True},
+    stages={
+        **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
+        Stage.M6: Realisation("GlobalMaster._request", "partial", "to the only Local Master"),
+        Stage.R1: Realisation("GlobalMaster.on_notice", "full", "the GM's view, exact: nobody else places"),
+    },
 )
 
 MEGHA_2021 = msgspec.structs.replace(
@@ -236,7 +316,13 @@ MEGHA_2021 = msgspec.structs.replace(
         Stage.T3: Realisation("VectorGlobalMaster._place"),
         Stage.T4: Realisation("VectorLocalMaster.on_request", "full", "validation, repartition"),
         Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T6: Realisation("VectorLocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
         Stage.T7: Realisation("VectorLocalMaster.on_completed"),
+        Stage.M2: Realisation("VectorGlobalMaster._request", "full", "every task goes by the LM of its machine"),
+        Stage.M3: Realisation("VectorGlobalMaster._find", "full", "the partitions of all LMs, the GM's own first"),
+        Stage.M4: Realisation("VectorGlobalMaster._find", "full", "partitions with enough free in the view"),
+        Stage.M5: Realisation("VectorGlobalMaster._find", "full", "round robin over LMs, own partitions first"),
+        Stage.M6: Realisation("VectorGlobalMaster._request", "full", "requests, and repartitions of another's machine"),
         Stage.R1: Realisation("VectorGlobalMaster.on_state_update", "full", "the GM's view of all clusters"),
         Stage.R3: Realisation("VectorGlobalMaster._find", "full", "constraint bit vectors"),
         Stage.R4: Realisation("VectorGlobalMaster._find", "full", "bit vectors of free capacity"),

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.fair_messages import Denied, Ousted, Yield
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Event
-from volery.core.model import Address, Task, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.core.why import Chosen, Decision, Reason, Rejected, Scope
 from volery.policies.capacity import CapacityIndex
 
@@ -146,7 +148,7 @@ class ExplainingMaster(Explaining):
 class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
     """Explains placements of amounts; its units are machines."""
 
-    NEWS = (StateUpdate, Ended, Refusal)
+    NEWS: ClassVar[tuple[type, ...]] = (StateUpdate, Ended, Refusal)
 
     def _view(self) -> list[Any]:
         return [index.copy() for index in self._index]
@@ -170,3 +172,25 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
         super().on_refusal(message, source, now)
 
     receives = VectorGlobalMaster.receives
+
+
+class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
+    """Explains preemptions, too: the GM of the user that loses tells of them."""
+
+    NEWS = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield)
+
+    def _preempt(self, task: Task, loser: int, victims: Sequence[TaskId]) -> None:
+        """Tell where the task is to run; what was passed over was told when it began to wait."""
+        super()._preempt(task, loser, victims)
+        _, partition, position = self._placed[task.id]
+        self._tell(task, "placed", (), partition, position)
+
+    def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
+        """Tell whose share it was for, then take the task back."""
+        if message.task in self._placed and self._attempts.get(message.task, 0) == message.attempt:
+            task, partition, position = self._placed[message.task]
+            share = (Rejected(self._scope(partition), Reason.SHARE, 1),)
+            self._tell(task, "preempted", share, partition, position)
+        super().on_ousted(message, source, now)
+
+    receives = FairGlobalMaster.receives

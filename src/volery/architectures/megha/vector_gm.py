@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from random import Random
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -14,10 +14,10 @@ from volery.architectures.megha.messages import Request
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.events import Cancel, Counted, MoreTasks, Submit
-from volery.core.model import Address, Amounts, JobId, Task, Time
+from volery.core.model import Address, Amounts, JobId, Message, Task, Time
 from volery.policies.capacity import Choice
 from volery.policies.match import bytes_vector, positions
-from volery.policies.vectorqueue import VectorQueue
+from volery.policies.vectorqueue import Kind, VectorQueue
 
 Rescheduling = Literal["head", "tail"]
 
@@ -26,6 +26,30 @@ CHOICES: dict[MeghaMatch, Choice] = {"random": "random", "min-constraints": "fir
 
 Wanted = tuple[int, int, tuple[Task, ...], tuple[int, ...]]
 """Number, partition, tasks and positions of a request."""
+
+
+class TaskLines(Protocol):
+    """Tasks that wait; see `VectorQueue`."""
+
+    length: int
+
+    def __contains__(self, kind: object) -> bool:
+        """Whether a task of this kind waits."""
+
+    def kinds(self) -> list[Kind]:
+        """The distinct constraint sets and requests that wait."""
+
+    def push(self, task: Task) -> None:
+        """Join at the tail."""
+
+    def push_front(self, task: Task) -> None:
+        """Join at the head."""
+
+    def pop_fitting(self, offered: int, free: int) -> Task | None:
+        """Take the task that is next among those that a machine can take."""
+
+    def remove(self, unwanted: Callable[[Task], bool]) -> list[Task]:
+        """Take every task of this sort out."""
 
 
 class VectorGlobalMaster(GlobalMaster):
@@ -74,7 +98,7 @@ class VectorGlobalMaster(GlobalMaster):
         self._guards = self._packing.guards
         self._choice: Choice = CHOICES[match]
         self._index = [index.copy() for index in layout.whole_index]
-        self._lines = VectorQueue(self._packing)
+        self._lines: TaskLines = VectorQueue(self._packing)
         self._repartition = repartition
         self._tail = rescheduling == "tail"
         self._under_way: list[deque[Wanted]] = [deque() for _ in self._lms]
@@ -150,14 +174,17 @@ class VectorGlobalMaster(GlobalMaster):
 
     def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         lm = self._layout.lm_of[partition]
-        kind = Repartition if self._repartition and self._outside[partition] else Request
         for at in range(0, len(tasks), self._batch_max):
             number = self._requests[lm] = self._requests[lm] + 1
             chunk = slice(at, at + self._batch_max)
             wanted = (number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
             self._under_way[lm].append(wanted)
             self._promise(wanted, 1)
-            self._port.send(self._lms[lm], kind(*wanted))
+            self._port.send(self._lms[lm], self._asking(*wanted))
+
+    def _asking(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Message:
+        kind = Repartition if self._repartition and self._outside[partition] else Request
+        return kind(number, partition, tasks, places)
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks of ours have ended: offer what they took to the queue, and count their jobs down."""

@@ -7,6 +7,7 @@ is all that there is of it, until its task ends and what it had goes back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, Updates
@@ -15,11 +16,11 @@ from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.component import Component
 from volery.core.events import Counted, TimerFired
-from volery.core.model import Address, TaskId, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import positions, vector_bytes
 
 
-class _Told:
+class Told:
     """What one GM does not know yet.
 
     Attributes:
@@ -56,7 +57,7 @@ class Active(NamedTuple):
     partition: int
     position: int
     took: int
-    owner: _Told
+    owner: Told
     guest: int
 
 
@@ -107,10 +108,10 @@ class VectorLocalMaster(Component):
         self._packing = layout.ladders.packing
         self._guards = self._packing.guards
         self._free = [list(layout.whole_index[partition].free) for partition in self._partitions]
-        self._gms = {told.address: told for told in (_Told(gm, layout.gm_count) for gm in range(layout.gm_count))}
+        self._gms = {told.address: told for told in (Told(gm, layout.gm_count) for gm in range(layout.gm_count))}
         self._active: dict[TaskId, Active] = {}
         self._told_whole: dict[int, bytes] = {}
-        self._telling: list[_Told] = []
+        self._telling: list[Told] = []
         self._launches = 0
         self._armed = False
 
@@ -123,14 +124,14 @@ class VectorLocalMaster(Component):
         owner = self._gms[source]
         self._validate(message, owner, self._first + owner.number, now)
 
-    def _validate(self, message: Request | Repartition, owner: _Told, guest: int, now: Time) -> None:
+    def _validate(self, message: Request | Repartition, owner: Told, guest: int, now: Time) -> None:
         if message.number <= owner.request:
             return
         owner.request = message.number
         partition = message.partition
         here = partition - self._first
         free, nodes, packing, guards = self._free[here], self._layout.nodes[partition], self._packing, self._guards
-        send, number, refused, changed = self._port.send, self._launches, [], 0
+        launch, number, refused, changed = self._launch, self._launches, [], 0
         for task, position in zip(message.tasks, message.positions, strict=True):
             took = packing[task.request]
             left = free[position] - took
@@ -142,7 +143,7 @@ class VectorLocalMaster(Component):
             changed |= 1 << position
             self._active[task.id] = Active(partition, position, took, owner, guest)
             number += 1
-            send(nodes[position], Launch(number, task))
+            launch(nodes[position], number, task)
         if changed:
             self._has_changed(here, changed, owner)
         if guest >= 0 and number > self._launches:
@@ -155,7 +156,10 @@ class VectorLocalMaster(Component):
         if not self._armed:
             self._arm(now)
 
-    def _has_changed(self, here: int, machines: int, owner: _Told) -> None:
+    def _launch(self, node: Address, number: int, task: Task) -> None:
+        self._port.send(node, Launch(number, task))
+
+    def _has_changed(self, here: int, machines: int, owner: Told) -> None:
         owner.changed[here] |= machines
         self._told_whole.pop(here, None)
 
@@ -169,12 +173,15 @@ class VectorLocalMaster(Component):
         self._has_changed(here, 1 << active.position, owner)
         if self._completion_twice:
             owner.lacks[here] |= 1 << active.position
+        self._note_ended(owner, message.task, now)
+
+    def _note_ended(self, owner: Told, task: TaskId, now: Time) -> None:
         if not owner.ended:
             self._telling.append(owner)
             self._port.set_timer(NOTICES, now)
             if not self._armed:
                 self._arm(now)
-        owner.ended.append(message.task)
+        owner.ended.append(task)
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; what it took is freed, and its GM told, when the node reports the end."""
@@ -202,7 +209,7 @@ class VectorLocalMaster(Component):
             if any(told.lacks):
                 self._port.send(told.address, self._update(told))
 
-    def _tell_ended(self, owner: _Told) -> None:
+    def _tell_ended(self, owner: Told) -> None:
         """A state contains all that has ended: its owner must not count that twice, so it is told first."""
         if owner.ended:
             self._port.send(owner.address, Ended(tuple(owner.ended), owner.request))
@@ -222,7 +229,7 @@ class VectorLocalMaster(Component):
             for cause in causes:
                 cause.changed[here] = 0
 
-    def _update(self, told: _Told) -> StateUpdate:
+    def _update(self, told: Told) -> StateUpdate:
         """What the GM lacks, or everything; from now on it has been told."""
         states, entries = [], 0
         for here, lacks in enumerate(told.lacks):
@@ -264,4 +271,10 @@ class VectorLocalMaster(Component):
             whole[active.partition - self._first][active.position] -= active.took
             assert active.guest in (-1, self._first + active.owner.number), "a logical node of a stranger"
             assert active.guest != active.partition, "a logical node in the partition that it was taken from"
+        for here, position, packed in self._set_aside():
+            whole[here][position] -= packed
         assert whole == self._free, "amounts without a task, or tasks that share an amount"
+
+    def _set_aside(self) -> Iterable[tuple[int, int, int]]:
+        """What is neither free nor taken by an active task: place among this LM's partitions, position, packed."""
+        return ()

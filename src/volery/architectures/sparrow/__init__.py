@@ -107,9 +107,12 @@ STAGES = {
     Stage.T5: Realisation("NodeMonitor.on_assign", "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_completed"),
     Stage.M2: Realisation("Scheduler._probe", "full", "schedulers over node monitors"),
+    Stage.M3: Realisation("Scheduler._sample", "full", "the node monitors of all workers"),
+    Stage.M5: Realisation("Scheduler._probe", "full", "random sample, some more than there are tasks"),
+    Stage.M6: Realisation("NodeMonitor.on_probe", "full", "a reservation, which the node asks to have filled"),
     Stage.R3: Realisation("Scheduler._sample", "full", "probes go to machines that satisfy the constraints"),
     Stage.R4: Realisation("NodeMonitor.on_probe", "full", "reservations wait for a free slot"),
-    Stage.R5: Realisation("Scheduler._probe", "full", "random sample"),
+    Stage.R5: Realisation("Scheduler.on_task_request", "full", "the sampled nodes that have a free slot first"),
 }
 
 SPARROW = Architecture(

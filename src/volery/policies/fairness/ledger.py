@@ -94,6 +94,19 @@ class ShareLedger:
         number = self._numbers[user]
         return self._violation(number, self._used[number])
 
+    def may_claim(self, user: str, demand: Resources) -> bool:
+        """Whether the user, with this much more, would have no more than it is due."""
+        self._settle()
+        number = self._numbers[user]
+        return self._violation(number, plus(self._used[number], demand)) <= 0
+
+    def can_lose(self, user: str, losing: Resources) -> bool:
+        """Whether the user, with this much less, would still have all that it is due; so it cannot claim it back."""
+        self._settle()
+        number = self._numbers[user]
+        rest = minus(self._used[number], losing)
+        return min(rest) >= 0 and self._violation(number, rest) >= 0
+
     def violators(self) -> Iterator[str]:
         """The users that have more than they are due, the largest violation first; ties as the tree names them."""
         self._settle()
@@ -110,10 +123,6 @@ class ShareLedger:
                 over. So a user loses only what it was not due, and cannot claim it back.
         """
         for user in self.violators():
-            number = self._numbers[user]
-            if losing is None:
-                return user
-            rest = minus(self._used[number], losing)
-            if min(rest) >= 0 and self._violation(number, rest) >= 0:
+            if losing is None or self.can_lose(user, losing):
                 return user
         return None

@@ -1,0 +1,158 @@
+"""The account of preemption: who has lost what to whom, what ran in vain, and what each user had of the cluster."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from volery.core.events import Preemption
+from volery.core.model import SECOND, Cluster, TaskId, Time
+from volery.core.records import Records
+from volery.core.trace import NEVER
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What one user has lost to another.
+
+    Args:
+        loser, winner: users; "" where a trace names none.
+        tasks: attempts that were preempted.
+        wasted_s: how long they had run in vain, in task seconds.
+        wasted: the same per resource ("slots" where there are no others): amount x seconds.
+    """
+
+    loser: str
+    winner: str
+    tasks: int
+    wasted_s: float
+    wasted: dict[str, float]
+
+
+class PreemptionSummary(msgspec.Struct, frozen=True):
+    """Of a run in which tasks were preempted.
+
+    Args:
+        tasks: attempts that were preempted.
+        wasted_s: how long they had run in vain, in task seconds.
+        wasted_fraction: resource time in vain / resource time in use, of the resource of which that is most (0 to 1).
+        losses: by loser and winner, the largest waste first.
+        taken_back: by how many of them a place went back to a user who had lost it before.
+        shares: per user, the dominant share of the cluster that it had on average from first submit to last finish.
+    """
+
+    tasks: int
+    wasted_s: float
+    wasted_fraction: float
+    losses: tuple[Loss, ...]
+    taken_back: int
+    shares: dict[str, float]
+
+
+def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary | None:
+    """The account of a run; None where nothing was preempted."""
+    if not records.preemptions:
+        return None
+    stays = _Stays(records, cluster)
+    ends = [end for _, end, _ in stays.all]
+    begin, end = records.trace.arrival_us[0], max(ends)
+    losses = _losses(records, stays)
+    wasted = [sum(loss.wasted[name] for loss in losses) for name in stays.names]
+    used = [amount / SECOND for amount in stays.used(begin, end, None)]
+    return PreemptionSummary(
+        len(records.preemptions),
+        sum(loss.wasted_s for loss in losses),
+        max(vain / amount if amount else 0.0 for vain, amount in zip(wasted, used, strict=True)),
+        losses,
+        len(taken_back(records.preemptions, stays.users)),
+        user_shares(records, cluster, begin, end),
+    )
+
+
+def user_shares(records: Records, cluster: Cluster, begin_us: Time, end_us: Time) -> dict[str, float]:
+    """Per user, the largest of its shares of each resource, averaged over a time; those who had nothing have 0."""
+    stays, span = _Stays(records, cluster), max(end_us - begin_us, 1)
+    found = {}
+    for user in sorted(set(records.trace.user or ("",))):
+        pairs = zip(stays.used(begin_us, end_us, user), stays.whole, strict=True)
+        found[user] = max(amount / (whole * span) if whole else 0.0 for amount, whole in pairs)
+    return found
+
+
+def taken_back(preemptions: Sequence[Preemption], user_of_task: Sequence[str]) -> list[tuple[str, str]]:
+    """Winner and loser of each preemption by which a place went back to a user who had lost it before.
+
+    A place is followed from a preempted task to the task that ran there instead, and on when that is preempted. While
+    nobody's demand changes, such a circle would be a waste for nothing.
+    """
+    losers_of: dict[TaskId, frozenset[str]] = {}
+    found = []
+    for one in preemptions:
+        loser, winner = user_of_task[one.task], user_of_task[one.beneficiary]
+        before = losers_of.pop(one.task, frozenset())
+        if winner in before:
+            found.append((winner, loser))
+        losers_of[one.beneficiary] = losers_of.get(one.beneficiary, frozenset()) | before | {loser}
+    return found
+
+
+class _Stays:
+    """Attempts on machines: begin, end and task, of all that ran.
+
+    Attributes:
+        names: of the resources, "slots" where there are no others.
+        whole: of each, what all machines offer together.
+        users: of the tasks.
+    """
+
+    def __init__(self, records: Records, cluster: Cluster) -> None:
+        trace = records.trace
+        self.names: Sequence[str] = cluster.resources or ("slots",)
+        capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
+        self.whole = [sum(column) for column in zip(*capacities, strict=True)]
+        self._requests = trace.requests if cluster.resources else ((1,),)
+        self._request_of: Sequence[int] | Mapping[int, int] = trace.request if cluster.resources else defaultdict(int)
+        self.users = [trace.user[job] for job in trace.job_of_task()] if trace.user else [""] * trace.task_count
+        begun = {(lost.task, lost.attempt): lost.start_us for lost in records.lost}
+        self.all = [
+            (start, finish, task)
+            for task, (start, finish) in enumerate(zip(records.start_us, records.finish_us, strict=True))
+            if finish != NEVER
+        ]
+        self.all += [(begun.get(key, records.start_us[key[0]]), end, key[0]) for key, end in records.killed.items()]
+        self._by_user: dict[str, list[tuple[Time, Time, TaskId]]] = defaultdict(list)
+        for stay in self.all:
+            self._by_user[self.users[stay[2]]].append(stay)
+
+    def amounts(self, task: TaskId) -> Sequence[int]:
+        """What the task takes of each resource."""
+        return self._requests[self._request_of[task]]
+
+    def used(self, begin_us: Time, end_us: Time, user: str | None) -> list[float]:
+        """Amount x microseconds of each resource that a user, or everybody, had in a time."""
+        totals = [0.0] * len(self.names)
+        for start, end, task in self.all if user is None else self._by_user[user]:
+            overlap = min(end, end_us) - max(start, begin_us)
+            if overlap > 0:
+                for place, amount in enumerate(self.amounts(task)):
+                    totals[place] += amount * overlap
+        return totals
+
+
+def _losses(records: Records, stays: _Stays) -> tuple[Loss, ...]:
+    kept = {(lost.task, lost.attempt): lost.kept_us for lost in records.lost}
+    begun = {(lost.task, lost.attempt): lost.start_us for lost in records.lost}
+    found: dict[tuple[str, str], list[tuple[TaskId, float]]] = defaultdict(list)
+    for one in records.preemptions:
+        key = (one.task, one.attempt)
+        ran_us = records.killed.get(key, one.at_us) - begun.get(key, records.start_us[one.task]) - kept.get(key, 0)
+        found[stays.users[one.task], stays.users[one.beneficiary]].append((one.task, ran_us / SECOND))
+    losses = []
+    for (loser, winner), runs in found.items():
+        wasted = {
+            name: sum(stays.amounts(task)[place] * seconds for task, seconds in runs)
+            for place, name in enumerate(stays.names)
+        }
+        losses.append(Loss(loser, winner, len(runs), sum(seconds for _, seconds in runs), wasted))
+    return tuple(sorted(losses, key=lambda loss: (-loss.wasted_s, loss.loser, loss.winner)))

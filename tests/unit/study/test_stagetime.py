@@ -1,0 +1,78 @@
+"""`--profile stages`: every declared method is met where it has work, and results are those of a run without."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from volery import architectures
+from volery.cli.main import main
+from volery.sim.stagetime import StageClock
+from volery.study.runs import build, drive, execute, read_inputs
+from volery.study.spec import RunSpec
+from volery.study.stagetime import profile_run, roles
+
+SOFT = {"phoenix": {"soft_constraints": tuple(range(21))}}
+"""Without soft constraints there is nothing to negotiate."""
+
+
+def crowded(name: str, **parameters: object) -> RunSpec:
+    """Short and long jobs, constraints, queues."""
+    return RunSpec(
+        trace="mix:google,load=0.95,workers=60,jobs=60",
+        workers=60,
+        architecture=name,
+        parameters=SOFT.get(name, {}) | parameters,  # type: ignore[arg-type]  # values of several types
+        seed=1,
+        constraints="sharma2011",
+        cutoff_s=162.0,
+    )
+
+
+@pytest.mark.parametrize("name", architectures.REGISTRY)
+def test_every_declared_method_works_in_a_crowded_run(name: str) -> None:
+    entry = architectures.lookup(name)
+    optional = {found.method for found in entry.stages.values() if found.when}
+    times = {time.method: time for time in profile_run(crowded(name)).times}
+    assert set(times) == {found.method for found in entry.stages.values()}
+    assert [method for method, time in times.items() if not time.calls and method not in optional] == []
+    assert all(time.cycles <= time.calls and time.cpu_s >= 0 for time in times.values())
+    assert {stage for time in times.values() for stage in time.stages} == set(entry.stages)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("megha", {}), ("sparrow", {"reliable": True}), ("phoenix", {})])
+def test_measuring_changes_no_result(name: str, parameters: dict[str, object]) -> None:
+    run = crowded(name, **parameters)
+    inputs = read_inputs(run)
+    deployment = build(run, inputs.cluster)
+    entry = architectures.lookup(name)
+    clock = StageClock(entry.stages, roles(entry))
+    clock.watch(deployment)
+    measured = drive(run, inputs, deployment).records
+    assert any(time.calls for time in clock.times())
+    assert measured.digest() == execute(run).summary.digest
+
+
+def test_compare_prints_time_per_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "sparrow", "oracle", "--trace", "syn:4x10", "--workers", "20", "--seeds", "2"]
+    with pytest.raises(SystemExit) as left:
+        main([*words, "--profile", "stages"])
+    text = capsys.readouterr().out
+    assert left.value.code == 0
+    assert text.count("time per stage") == 2, "the first seed of each"
+    assert "Scheduler.on_task_request" in text
+    assert "Measuring adds about" in text
+
+
+def test_json_holds_the_times_and_without_the_option_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "oracle", "--trace", "syn:4x10", "--workers", "20", "--json"]
+    answers = []
+    for more in ([], ["--profile", "stages"]):
+        with pytest.raises(SystemExit):
+            main([*words, *more])
+        answers.append(json.loads(capsys.readouterr().out))
+    assert "stage_times" not in answers[0]
+    (profile,) = answers[1]["stage_times"]
+    launches = next(time for time in profile["times"] if time["method"] == "Scheduler._launch")
+    assert (profile["label"], launches["stages"], launches["calls"]) == ("oracle", ["T4"], 40)
