@@ -248,6 +248,9 @@ STAGES = {
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
     Stage.T6: Realisation("LocalMaster.on_timer", "partial", "heartbeats tell what is free, not how far tasks are"),
     Stage.T7: Realisation("LocalMaster.on_completed"),
+    Stage.T10: Realisation(
+        "FairGlobalMaster._maybe_preempt", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
+    ),
     Stage.T11: Realisation(
         "SurvivingGlobalMaster.on_lost", "full", "another attempt, before all that waits", "reliable=true"
     ),
@@ -318,6 +321,9 @@ MEGHA_2021 = msgspec.structs.replace(
         Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
         Stage.T6: Realisation("VectorLocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
         Stage.T7: Realisation("VectorLocalMaster.on_completed"),
+        Stage.T10: Realisation(
+            "FairGlobalMaster._maybe_preempt", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
+        ),
         Stage.M2: Realisation("VectorGlobalMaster._request", "full", "every task goes by the LM of its machine"),
         Stage.M3: Realisation("VectorGlobalMaster._find", "full", "the partitions of all LMs, the GM's own first"),
         Stage.M4: Realisation("VectorGlobalMaster._find", "full", "partitions with enough free in the view"),
