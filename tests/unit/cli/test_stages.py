@@ -12,6 +12,12 @@ from volery.cli.main import main
 from volery.core.stages import Stage
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever width the process that runs the tests was given, tables are not cut."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     with pytest.raises(SystemExit) as left:
         main(["stages", *words])

@@ -17,6 +17,12 @@ SOFT = {"phoenix": {"soft_constraints": tuple(range(21))}}
 """Without soft constraints there is nothing to negotiate."""
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever width the process that runs the tests was given, tables are not cut."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def crowded(name: str, **parameters: object) -> RunSpec:
     """Short and long jobs, constraints, queues."""
     return RunSpec(
