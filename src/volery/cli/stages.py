@@ -108,17 +108,19 @@ def _marked(row: Row) -> dict[str, Any]:
 
 
 def _print_matrix(console: Console, ours: Sequence[Row], theirs: Sequence[Row]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     from volery.report import mappings
 
-    table = Table("")
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)  # 80 columns hold it: a cell that is cut says nothing
+    table.add_column("", no_wrap=True)
     for group, stages in BY_GROUP.items():
         numbers = "".join(stage.value.lstrip("JTMR")[-1] for stage in stages)
-        table.add_column(f"{GROUPS[group]}\n{group}\n{numbers}")
+        table.add_column(Text(f"{GROUPS[group]}\n{group}\n{numbers}"), min_width=len(numbers))
     for group in BY_GROUP:
-        table.add_column(f"\n\n{group} %", justify="right")
+        table.add_column(f"\n\n{group} %", justify="right", no_wrap=True)
     for rows in (ours, theirs):
         for row in rows:
             symbols = [Text(row.symbols(group)) for group in BY_GROUP]
