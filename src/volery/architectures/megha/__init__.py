@@ -13,7 +13,8 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -103,12 +104,24 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     layout = Layout(cluster, config.gms, config.lms)
     if config.reliable:
         return build_surviving(layout, config, streams)
-    heartbeat_us = round(config.heartbeat_s * 1_000_000)
-    components: dict[str, Component] = {}
     role = ExplainingMaster if config.why else GlobalMaster
+    return _with_nodes(_masters(layout, config, streams, role, LocalMaster), layout)
+
+
+def _masters(
+    layout: Layout,
+    config: MeghaConfig,
+    streams: Streams,
+    gm_role: Callable[..., Component],
+    lm_role: Callable[..., Component],
+    gm_also: Mapping[str, Any] = {},
+    lm_also: Mapping[str, Any] = {},
+) -> dict[str, Component]:
+    """The masters in some pair of roles; what only these roles take is in `gm_also` and `lm_also`."""
+    components: dict[str, Component] = {}
     for gm in range(config.gms):
         address = f"gm/{gm}"
-        components[address] = role(
+        components[address] = gm_role(
             gm,
             layout,
             match=config.match,
@@ -116,44 +129,26 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
             eager_retry=config.eager_retry,
             queue_max=config.queue_max,
             stream=streams.of(address),
+            **gm_also,
         )
     for lm in range(config.lms):
-        components[f"lm/{lm}"] = LocalMaster(
+        components[f"lm/{lm}"] = lm_role(
             lm,
             layout,
-            heartbeat_us=heartbeat_us,
+            heartbeat_us=round(config.heartbeat_s * SECOND),
             updates=config.updates,
             completion_notice=config.completion_notice,
+            **lm_also,
         )
-    return _with_nodes(components, layout)
+    return components
 
 
 def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
     """Components for a cluster whose machines offer several resources; slots are one resource of them."""
     layout = VectorLayout(cluster, config.gms, config.lms)
     role = ExplainingVectorMaster if config.why else VectorGlobalMaster
-    components: dict[str, Component] = {}
-    for gm in range(config.gms):
-        address = f"gm/{gm}"
-        components[address] = role(
-            gm,
-            layout,
-            match=config.match,
-            batch_max=config.batch_max,
-            eager_retry=config.eager_retry,
-            queue_max=config.queue_max,
-            stream=streams.of(address),
-            repartition=config.repartition,
-            rescheduling=config.rescheduling,
-        )
-    for lm in range(config.lms):
-        components[f"lm/{lm}"] = VectorLocalMaster(
-            lm,
-            layout,
-            heartbeat_us=round(config.heartbeat_s * 1_000_000),
-            updates=config.updates,
-            completion_notice=config.completion_notice,
-        )
+    placing = {"repartition": config.repartition, "rescheduling": config.rescheduling}
+    components = _masters(layout, config, streams, role, VectorLocalMaster, placing)
     deployment = _with_nodes(components, layout)
     return linked(deployment, MESSAGES | VECTOR_MESSAGES) if config.reliable else deployment
 
@@ -179,31 +174,9 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
     layout = VectorLayout(cluster, config.gms, config.lms)
     sharing = Sharing(config.shares, config.queues, cluster, config.gms)
     role = ExplainingFairMaster if config.why else FairGlobalMaster
-    components: dict[str, Component] = {}
-    for gm in range(config.gms):
-        address = f"gm/{gm}"
-        components[address] = role(
-            gm,
-            layout,
-            match=config.match,
-            batch_max=config.batch_max,
-            eager_retry=config.eager_retry,
-            queue_max=config.queue_max,
-            stream=streams.of(address),
-            repartition=config.repartition,
-            rescheduling=config.rescheduling,
-            sharing=sharing,
-            spared_us=round(config.heartbeat_s * 1_000_000),
-        )
-    for lm in range(config.lms):
-        components[f"lm/{lm}"] = FairLocalMaster(
-            lm,
-            layout,
-            heartbeat_us=round(config.heartbeat_s * 1_000_000),
-            updates=config.updates,
-            completion_notice=config.completion_notice,
-            sharing=sharing,
-        )
+    placing = {"repartition": config.repartition, "rescheduling": config.rescheduling}
+    fair = {"sharing": sharing, "spared_us": round(config.heartbeat_s * SECOND)}
+    components = _masters(layout, config, streams, role, FairLocalMaster, {**placing, **fair}, {"sharing": sharing})
     return msgspec.structs.replace(
         _with_nodes(components, layout, FairNode),
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
