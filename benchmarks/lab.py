@@ -82,7 +82,7 @@ def command(case: Case, trace: Path | str) -> list[str]:
 
 def measure(case: Case, repeat: int) -> dict[str, Any]:
     """Run a case and compare it with its bars; a missing trace is reported, not an error."""
-    trace: Path | str = case.trace if case.trace.startswith("syn:") else TRACES / "tr" / case.trace
+    trace: Path | str = TRACES / "tr" / case.trace if case.trace.endswith(".tr.gz") else case.trace
     if isinstance(trace, Path) and not trace.exists():
         return {"case": case.name, "skipped": f"{trace} is not here"}
     runs = []

@@ -13,13 +13,10 @@ from volery.workload.capacity import as_slots
 from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
-from volery.workload.formats import fitting, format_of
-from volery.workload.formats.own import TR
 from volery.workload.quirks import apply_quirks, first_jobs
-from volery.workload.replay import SUFFIXES, read_tasks
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
-from volery.workload.tr import Reading, read_tr, scan_tr, write_tr
+from volery.workload.tr import Reading, begins_like_tr, read_tr, scan_tr, write_tr
 from volery.workload.users import deal_to_users
 
 __all__ = [
@@ -93,6 +90,13 @@ def load_workload(
         raise InputError(
             text, f"no such file, and {kind!r} is not a kind of synthetic workload{suggestion(kind, KINDS)}"
         )
+    if begins_like_tr(path):
+        return scan_tr(path, durations, arrivals, job_count)
+    # The readers of tables bring 45 MB of libraries, which runs on other work shall not pay for.
+    from volery.workload.formats import fitting, format_of
+    from volery.workload.formats.own import TR
+    from volery.workload.replay import SUFFIXES, read_tasks
+
     form = fitting(path)
     if form is None and path.name.removesuffix(".gz").endswith(SUFFIXES):
         form = format_of(path)  # which says what is known

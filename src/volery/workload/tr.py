@@ -26,6 +26,8 @@ SECONDS_MAX = 2_000_000_000
 """Beyond this (63 years) a 64-bit float no longer holds microseconds exactly enough to survive writing and reading."""
 FLUSH_TASKS = 1 << 16
 TEXT_MAX = 40
+JOB_FIELDS = 3
+"""Of a row before its durations."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -56,6 +58,17 @@ def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact")
         InputError: the file cannot be read, or a row is wrong; the message names the line.
     """
     return scan_tr(Path(path), durations, arrivals)[0]
+
+
+def begins_like_tr(path: Path) -> bool:
+    """Whether a file called `.tr` or `.tr.gz` begins with a row of that format; the rest is judged when it is read."""
+    if not path.name.removesuffix(".gz").endswith(".tr") or not path.is_file():
+        return False
+    try:
+        words = next((words for _, line in numbered_lines(path) if (words := line.split())), [])
+    except InputError:
+        return False
+    return len(words) > JOB_FIELDS and words[1].isdigit() and len(words) == JOB_FIELDS + int(words[1])
 
 
 def scan_tr(

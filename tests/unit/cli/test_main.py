@@ -260,3 +260,15 @@ def test_why_answers_from_a_folder_in_words_and_as_json(command: Command, tmp_pa
     assert "Task 2/" in command("why", "2", "--in", folder).out
     assert command("why", "2/1", "--in", folder, "--json").json["task"]["place"] == 1
     assert command("why", "99", "--in", folder).status == 2
+
+
+@pytest.mark.parametrize("work", ["syn:5x5", "short.tr"])
+def test_a_run_does_not_pay_for_readers_of_tables(work: str, tmp_path: Path) -> None:
+    """They would add 45 MB to what a run takes."""
+    (tmp_path / "short.tr").write_text("0 1 2 2\n1 1 2 2\n")
+    code = (
+        "import sys; from volery.study import compare_spec, run_study; "
+        f"run_study(compare_spec(['megha'], {{'trace': {work!r}, 'workers': 50}}, 1)); print('pyarrow' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert shown.stdout.strip() == "False"
