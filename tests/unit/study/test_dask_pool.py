@@ -38,7 +38,7 @@ from volery.study.pool import each_outcome
 from volery.study.sources import code_digest
 
 DEADLINE_S = 60.0
-STUDY = compare_spec(("megha", "sparrow"), {"trace": "syn:100x150", "workers": 300}, 3)
+STUDY = compare_spec(("megha", "sparrow"), {"trace": "syn:100x400", "workers": 300}, 3)
 LONG = compare_spec(("megha",), {"trace": "syn:1000x5000", "workers": 1000}, 1)
 
 
@@ -65,9 +65,23 @@ class Cluster:
         """Process id by address."""
         return dict(self.client.run(os.getpid))
 
-    def kill(self, address: str) -> None:
-        """End a worker as the kernel does when memory runs out."""
-        os.kill(self.workers()[address], signal.SIGKILL)
+    def kill_at(self, key: str) -> str | None:
+        """End the worker that runs `key` as the kernel does when memory runs out; None where it had just finished."""
+        running = self.workers()
+        worker = self._worker_at(key)
+        if worker is None:
+            return None
+        # Stopped, it cannot finish; but what it said just before may still be on its way, hence the second look.
+        os.kill(running[worker], signal.SIGSTOP)
+        if self._worker_at(key) == worker and self._worker_at(key) == worker:
+            os.kill(running[worker], signal.SIGKILL)
+            return worker
+        os.kill(running[worker], signal.SIGCONT)
+        return None
+
+    def _worker_at(self, key: str) -> str | None:
+        at_work = self.client.processing().items()
+        return next((worker for worker, keys in at_work if any(key in task for task in keys)), None)
 
     def lost_tasks(self) -> list[str]:
         """What workers had to run when they were lost."""
@@ -118,14 +132,12 @@ class Killer:
         self.told[run.key] = ["started"]
 
     def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
-        assert facts.tasks == 15_000
+        assert facts.tasks == 40_000
         self.told[run.key].append("sized")
         if self.victim is None and sum("ended" in words for words in self.told.values()) >= 2:
-            at_work = self._cluster.client.processing().items()
-            worker = next((worker for worker, keys in at_work if any(run.key in key for key in keys)), None)
+            worker = self._cluster.kill_at(run.key)
             if worker is not None:
                 self.victim = worker, run.key
-                self._cluster.kill(worker)
 
     def moved(self, run: PlannedRun, progress: Progress) -> None:
         assert "sized" in self.told[run.key]
