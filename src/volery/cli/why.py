@@ -74,7 +74,7 @@ def _print_job(console: Console, job: JobAnswer) -> None:
     )
     for chosen, count in job.chosen.items():
         console.print(f"  {CHOSEN[chosen]}: {count} of its tasks, at least once")
-    console.print(f"  passed over in all (units, by why the task did not run there): {_words(job.passed)}")
+    console.print(f"  passed over by what is kept (units, by why the task did not run there): {_words(job.passed)}")
     console.print("The task that started last:" if job.slowest.started_s is not None else "A task that never started:")
     _print_task(console, job.slowest)
 
@@ -109,8 +109,8 @@ def _add_step(add: object, step: Step) -> None:
 def _print_staleness(console: Console, found: Staleness) -> None:
     share = found.refused / found.placed if found.placed else 0.0
     console.print(
-        f"{found.placed:,} placements are kept, {found.refused:,} of them ({share:.1%}) were refused: the view was out "
-        "of date, and the request was wasted."
+        f"{found.placed:,} placements, {found.refused:,} of them ({share:.1%}) were refused: the view was out of "
+        "date, and the request was wasted."
     )
     if found.view_age_s:
         ages = ", ".join(

@@ -83,16 +83,24 @@ class DecisionLog:
         of_task: the decisions that are kept.
         counts: how often each thing was decided, the ones that are not kept included.
         dropped: per task, how many are not kept.
+        pairs: (who decided, who was asked) -> placements and refusals, all of them.
+        ages: age of the view at a placement, microseconds -> how many, all of them.
     """
 
     def __init__(self) -> None:
         self.of_task: dict[TaskId, list[Noted]] = {}
         self.counts: dict[Chosen, int] = {}
         self.dropped: dict[TaskId, int] = {}
+        self.pairs: dict[tuple[Address, Address], list[int]] = {}
+        self.ages: dict[Time, int] = {}
 
     def note(self, now: Time, by: Address, decision: Decision) -> None:
         """Keep a decision, and let go of the second oldest where there are too many."""
         self.counts[decision.chosen] = self.counts.get(decision.chosen, 0) + 1
+        if decision.chosen in ("placed", "refused"):
+            self.pairs.setdefault((by, decision.asked), [0, 0])[decision.chosen == "refused"] += 1
+        if decision.chosen == "placed":
+            self.ages[decision.view_age_us] = self.ages.get(decision.view_age_us, 0) + 1
         kept = self.of_task.setdefault(decision.task, [])
         kept.append(Noted(now, by, decision))
         if len(kept) > KEPT_PER_TASK:

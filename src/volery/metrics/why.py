@@ -21,7 +21,7 @@ class Staleness(msgspec.Struct, frozen=True):
     """How old the views were on which tasks were placed, and what that cost.
 
     Args:
-        placed, refused: decisions of this kind.
+        placed, refused: decisions of this kind, those that are not kept included.
         view_age_s: percentiles 50, 90, 99 and the largest over placements, seconds; empty without any.
         rates: (scheduler, asked, placed, refused) for each pair that spoke.
     """
@@ -30,6 +30,15 @@ class Staleness(msgspec.Struct, frozen=True):
     refused: int
     view_age_s: tuple[float, ...]
     rates: tuple[tuple[str, str, int, int], ...]
+
+
+def explained(records: Records) -> dict[str, dict[str, Any]]:
+    """All that is kept of a run whose schedulers explain themselves, by parts: why, task, pair, age; else nothing."""
+    decisions = decision_columns(records)
+    if not decisions:
+        return {}
+    pairs, ages = staleness_columns(records)
+    return {"why": decisions, "task": task_columns(records), "pair": pairs, "age": ages}
 
 
 def decision_columns(records: Records) -> dict[str, Any]:
@@ -78,15 +87,31 @@ def task_columns(records: Records) -> dict[str, Any]:
     }
 
 
-def staleness(decisions: Mapping[str, Any]) -> Staleness:
-    """From the columns of `decision_columns`; over the decisions that are kept."""
-    placed, refused = decisions["chosen"] == "placed", decisions["chosen"] == "refused"
-    ages = decisions["view_age_us"][placed] / 1e6
-    percentiles = tuple(np.percentile(ages, AGE_PERCENTILES).tolist()) if len(ages) else ()
-    told = placed | refused
-    pairs = sorted(set(zip(decisions["by"][told].tolist(), decisions["asked"][told].tolist(), strict=True)))
-    rates = []
-    for by, asked in pairs:
-        here = (decisions["by"] == by) & (decisions["asked"] == asked)
-        rates.append((by, asked, int((here & placed).sum()), int((here & refused).sum())))
-    return Staleness(int(placed.sum()), int(refused.sum()), percentiles, tuple(rates))
+def staleness_columns(records: Records) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Over all decisions: by, asked, placed, refused per pair that spoke; and age_us, count of views at placements."""
+    log = records.decisions
+    pairs, ages = sorted(log.pairs), sorted(log.ages)
+    counts = np.array([log.pairs[pair] for pair in pairs], dtype=np.int64).reshape(-1, 2)
+    return (
+        {
+            "by": np.array([by for by, _ in pairs]),
+            "asked": np.array([asked for _, asked in pairs]),
+            "placed": counts[:, 0],
+            "refused": counts[:, 1],
+        },
+        {"age_us": np.array(ages, dtype=np.int64), "count": np.array([log.ages[age] for age in ages], dtype=np.int64)},
+    )
+
+
+def staleness(pairs: Mapping[str, Any], ages: Mapping[str, Any]) -> Staleness:
+    """From the columns of `staleness_columns`; a percentile is the first age that so many placements do not exceed."""
+    below = np.cumsum(ages["count"])
+    seconds = ages["age_us"] / 1e6
+    ranks = [int(np.searchsorted(below, below[-1] * p / 100)) for p in AGE_PERCENTILES] if len(below) else []
+    rates = zip(*(pairs[name].tolist() for name in ("by", "asked", "placed", "refused")), strict=True)
+    return Staleness(
+        int(pairs["placed"].sum()),
+        int(pairs["refused"].sum()),
+        tuple(float(seconds[rank]) for rank in ranks),
+        tuple(rates),
+    )

@@ -198,15 +198,15 @@ class ResultsFolder:
         stored = StoredRun(key, outcome.summary, outcome.trace)
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
-        columns |= {f"why_{name}": column for name, column in outcome.decisions.items()}
-        columns |= {f"task_{name}": column for name, column in outcome.tasks.items()}
+        for part, found in outcome.explained.items():
+            columns |= {f"{part}_{name}": column for name, column in found.items()}
         with replacing(self._run_path(key).with_suffix(".npz")) as unfinished, unfinished.open("wb") as stream:
             np.savez_compressed(stream, **columns)
         write_json(self._run_path(key), stored)
         return stored
 
     def columns(self, key: str, part: str) -> dict[str, Any]:
-        """The columns "jobs", "curve", "why" or "task" of a finished run; of the last two there may be none.
+        """The columns "jobs", "curve", or a part of `metrics.why.explained` of a finished run.
 
         Raises:
             InputError: when they are missing or damaged.

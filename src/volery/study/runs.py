@@ -22,7 +22,7 @@ from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
-from volery.metrics.why import decision_columns, task_columns
+from volery.metrics.why import explained
 from volery.study.plan import inputs_key
 from volery.study.settled import longest_wait_us
 from volery.study.spec import HOSTS, RunSpec
@@ -56,16 +56,14 @@ class Outcome(msgspec.Struct):
         trace: its input.
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
         curve: columns time_s, utilisation.
-        decisions: what schedulers that explain themselves decided, see `metrics.why`; empty without any.
-        tasks: with them, what happened to each task.
+        explained: what schedulers that explain themselves decided, as the parts of `metrics.why.explained`; else empty.
     """
 
     summary: RunSummary
     trace: TraceFacts
     jobs: dict[str, Any]
     curve: dict[str, Any]
-    decisions: dict[str, Any] = {}
-    tasks: dict[str, Any] = {}
+    explained: dict[str, dict[str, Any]] = {}
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -199,14 +197,12 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     )
     table = metrics.job_table(records, cutoff_us)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    decisions = decision_columns(records)
     return Outcome(
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
         {"time_s": times / SECOND, "utilisation": fractions},
-        decisions,
-        task_columns(records) if decisions else {},
+        explained(records),
     )
 
 

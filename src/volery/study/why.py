@@ -71,7 +71,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
         submitted_s, finished_s: since the run began; the end of its last task.
         started, waited_s: tasks that have started, and the longest time that one of them waited for it.
         chosen: how many tasks met each decision at least once.
-        passed: scope, reason and number of the units that were passed over, over all its decisions.
+        passed: scope, reason and number of the units that were passed over, over all its decisions that are kept.
         slowest: the task that started last, or never.
     """
 
@@ -127,7 +127,12 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
     others = tuple((other.label, other.seed) for other in able if other is not line)
     decisions = folder.columns(line.key, "why")
     if question is None:
-        return Explained(line.label, line.seed, others, staleness=staleness(decisions))
+        return Explained(
+            line.label,
+            line.seed,
+            others,
+            staleness=staleness(folder.columns(line.key, "pair"), folder.columns(line.key, "age")),
+        )
     job, place = _parsed(question)
     tasks = folder.columns(line.key, "task")
     members = np.flatnonzero(tasks["job"] == job)

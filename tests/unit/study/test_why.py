@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.study import compare_spec, run_study
+from volery.study import compare_spec, load_results, run_study
 from volery.study.spec import StudySpec
 from volery.study.why import explain, explaining
 
@@ -51,6 +51,14 @@ def test_without_a_question_the_age_of_the_views_is_told(folder: Path) -> None:
     assert found.placed == sum(placed for _, _, placed, _ in found.rates) > 0
     assert len(found.rates) == 25, "each of five Global Masters asks each of five Local Masters"
     assert list(found.view_age_s) == sorted(found.view_age_s)
+
+
+def test_the_rate_of_refusals_counts_decisions_that_are_not_kept_too(folder: Path) -> None:
+    """As many as the counter of inconsistencies, which is there without --why."""
+    (run,) = (run for run in load_results(folder).runs if run.architecture == "megha")
+    found = explain(folder).staleness
+    assert found is not None
+    assert found.refused == sum(refused for _, _, _, refused in found.rates) == run.counters["inconsistencies"] > 0
 
 
 @pytest.mark.parametrize(

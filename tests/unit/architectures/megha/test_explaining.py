@@ -101,6 +101,15 @@ def test_explaining_changes_nothing() -> None:
     assert not silent.decisions.of_task
 
 
+def test_ages_and_refusals_are_counted_of_all_decisions() -> None:
+    log = DecisionLog()
+    for now in range(KEPT_PER_TASK + 3):
+        log.note(now, "gm/0", Decision(7, 0, "placed", asked="lm/1", view_age_us=now // 2))
+        log.note(now, "gm/0", Decision(7, 0, "refused", asked="lm/1"))
+    assert log.pairs == {("gm/0", "lm/1"): [KEPT_PER_TASK + 3, KEPT_PER_TASK + 3]}
+    assert log.ages == {0: 2, 1: 2, 2: 2, 3: 2, 4: 2, 5: 1}
+
+
 def test_of_many_decisions_the_first_and_the_last_are_kept() -> None:
     log = DecisionLog()
     for now in range(KEPT_PER_TASK + 3):
