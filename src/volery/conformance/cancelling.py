@@ -8,10 +8,9 @@ from volery.conformance.verdict import check, demand, run
 from volery.conformance.watching import Watch
 from volery.core.component import Architecture, Component
 from volery.core.events import Cancel, Event, JobDone, Submit
-from volery.core.model import SUBMITTER, Address, JobId, Message, Time
+from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
-from volery.core.trace import NEVER
 from volery.sim import Network, Options
 
 DELAY_US = 500

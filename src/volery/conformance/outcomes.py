@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from volery.conformance.cases import Case
 from volery.conformance.verdict import demand
-from volery.core.model import Time
+from volery.core.model import NEVER, Time
 from volery.core.records import PATH_SHIFT, Records
-from volery.core.trace import NEVER
 
 Interval = tuple[Time, Time, int]
 """Start, end, and task or amount of one attempt."""

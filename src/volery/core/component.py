@@ -125,6 +125,8 @@ class Architecture(msgspec.Struct, frozen=True):
             with the parameters of `bearing`.
         bearing: those parameters.
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
+        graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
+            may start (stage T1). Otherwise the driver sends tasks as they become ready.
     """
 
     name: str
@@ -138,6 +140,7 @@ class Architecture(msgspec.Struct, frozen=True):
     tolerates: frozenset[str] = frozenset()
     bearing: Mapping[str, Any] = {}
     vectors: bool = False
+    graphs: bool = False
 
 
 def role_of(address: Address) -> str:

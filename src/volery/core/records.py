@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from volery.core.events import Counted, Fact, Measured, Preemption
-from volery.core.model import TaskId, Time
-from volery.core.trace import NEVER, Trace, little_endian, longs
+from volery.core.model import NEVER, TaskId, Time
+from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
 
 PATH_SHIFT = 32

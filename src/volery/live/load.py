@@ -16,9 +16,9 @@ import msgspec
 
 from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Outcome, Submit, TimerFired
-from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, Records
-from volery.core.trace import NEVER, Trace, longs
+from volery.core.trace import Trace, longs
 from volery.live.executor import Executor, TaskReport
 from volery.live.federation import ALL, Federation
 from volery.live.host import Host

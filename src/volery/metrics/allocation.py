@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from volery.core.model import NEVER
 from volery.core.records import Records
-from volery.core.trace import NEVER
 from volery.metrics.columns import Flags, Longs, arrival_of_task_us, halves, view
 
 

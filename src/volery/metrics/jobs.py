@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from volery.core.model import NEVER
 from volery.core.records import Records
-from volery.core.trace import NEVER
 from volery.metrics.columns import Flags, Longs, largest_per_job, tasks_per_job, view
 
 

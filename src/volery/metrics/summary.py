@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 
 from volery.core.misses import misses
-from volery.core.model import SECOND, Cluster
+from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
-from volery.core.trace import NEVER
 from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from volery.core.component import Component, UnknownMessageError, unknown
 from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
-from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
-from volery.core.trace import NEVER
+from volery.core.model import NEVER, Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
 

@@ -19,11 +19,12 @@ import msgspec
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.costs import HostCosts
 from volery.core.events import Event, TaskFinished
-from volery.core.model import SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
+from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.resources import check_resources
 from volery.core.streams import Streams
-from volery.core.trace import NEVER, Trace
+from volery.core.trace import Trace
+from volery.core.workflows import check_workflows
 from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
 from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.hosts import Host
@@ -478,10 +479,11 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: the tasks ask for other resources than the machines offer.
+        InputError: the tasks ask for other resources than the machines offer, or the workflows are none.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
+    check_workflows(trace)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from volery.core.events import Event, JobAccepted, JobDone, JobRejected
-from volery.core.model import SUBMITTER, Address, JobId, Time
-from volery.core.trace import NEVER
+from volery.core.model import NEVER, SUBMITTER, Address, JobId, Time
 
 if TYPE_CHECKING:
     from volery.sim.kernel import Kernel

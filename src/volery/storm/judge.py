@@ -13,10 +13,9 @@ from itertools import pairwise
 import msgspec
 
 from volery.core.component import Architecture
-from volery.core.model import TaskId, Time
+from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.core.trace import NEVER
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
 from volery.storm.scenario import Scenario

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.model import NEVER
 from volery.core.records import Records
-from volery.core.trace import NEVER
 from volery.metrics.columns import Longs, arrival_of_task_us, largest_per_job, view
 
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
