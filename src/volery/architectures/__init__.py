@@ -12,12 +12,13 @@ from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
+from volery.architectures.pipeline import PIPELINE
 from volery.architectures.sparrow import SPARROW
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, PIPELINE)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 
