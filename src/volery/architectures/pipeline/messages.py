@@ -35,4 +35,26 @@ class Completed(Message, frozen=True):
     attempt: int = 0
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed})
+class Pass(Message, frozen=True):
+    """Scheduler > local resource manager, or broker: manage this task; Completed follows when it has ended.
+
+    Args:
+        number: grows per sender, so that a repeated or overtaken message is recognised.
+        task: which.
+        attempt: 0 is the first.
+        user, priority, deadline_us, submit_us, task_count: of its job.
+        rank_us: the longest chain of tasks that begins with it.
+    """
+
+    number: int
+    task: Task
+    attempt: int
+    user: str
+    priority: int
+    deadline_us: Time
+    submit_us: Time
+    task_count: int
+    rank_us: Time
+
+
+MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Pass})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -65,18 +65,22 @@ class Placing(Component):
         place: the machines.
         assembly: of policies.
         stream: its own.
+        make_state: from the half-life of averages; what a State makes of the machines, if it is another.
     """
 
     __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_draw", "_due", "_iteration", "_launches",
                  "_nodes", "_numbered", "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
 
-    def __init__(self, place: Place, assembly: Assembly, stream: Random) -> None:
+    def __init__(
+        self, place: Place, assembly: Assembly, stream: Random, make_state: Callable[[Time], State] | None = None
+    ) -> None:
         policies = assembly.policies
         half_life_s = getattr(policies["T2"], "half_life_s", 0)
         self._nodes = place.nodes
         self._assembly = assembly
         self._draw = stream
-        self._state = State(place.cluster, place.numbers, round(half_life_s * SECOND))
+        half_life_us = round(half_life_s * SECOND)
+        self._state = make_state(half_life_us) if make_state else State(place.cluster, place.numbers, half_life_us)
         self._view = View(self._state)
         self._select_machine = policies["R5"].select
         self._setup = policies["T5"].stage_us
@@ -112,14 +116,13 @@ class Placing(Component):
             access = self._access[user] = self._state.access(machines)
         return self._state.kind(task, access)
 
-    def _enqueue(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, now: Time) -> Waiting:
+    def _record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, now: Time) -> Waiting:
+        """A task that is ready, the next in number."""
         self._numbered += 1
-        waiting = Waiting(task, job, kind, self._numbered, now, self._state.work_us(task), rank_us)
         self._state.now = now
-        self._requeue(waiting)
-        return waiting
+        return Waiting(task, job, kind, self._numbered, now, self._state.work_us(task), rank_us)
 
-    def _requeue(self, waiting: Waiting) -> None:
+    def _enqueue(self, waiting: Waiting) -> None:
         self._state.waiting[waiting.task.id] = waiting
         self._queue.push(waiting)
         self._iteration.joined(waiting)
@@ -164,7 +167,7 @@ class Placing(Component):
             elif self._set_aside(waiting):
                 break
         for waiting in self._aside:
-            self._requeue(waiting)
+            self._enqueue(waiting)
         self._aside.clear()
         cost = self._assembly.cost_us(tried)
         if cost:
@@ -178,14 +181,14 @@ class Placing(Component):
         """Stages T2 and T3: the task to try now."""
         return self._iteration.following()
 
-    def _fitting(self, waiting: Waiting) -> Candidates | None:
+    def _fitting(self, waiting: Waiting) -> Any:
         """Stage R4: the suitable machines that have enough; None: none has."""
         among = self._iteration.among(waiting)
         if self._state.index.pick(waiting.kind.need, among, "first") < 0:
             return None
         return Candidates(self._state, waiting, among)
 
-    def _select(self, waiting: Waiting, machines: Candidates) -> int:
+    def _select(self, waiting: Waiting, machines: Any) -> int:
         """Stage R5: one of them; -1: the policy would rather wait."""
         found = self._select_machine(self._view, waiting, machines, self._draw)
         if type(found) is Choice:

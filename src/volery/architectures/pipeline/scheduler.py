@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 
-from volery.architectures.pipeline.messages import Completed
+from volery.architectures.pipeline.broker import ADDRESS, Outside
+from volery.architectures.pipeline.messages import Completed, Kill
 from volery.architectures.pipeline.placing import CYCLE, DECIDED, Assembly, Place, Placing
 from volery.architectures.pipeline.readiness import Workflow
 from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
-from volery.policies.stages import JobRecord, Kind, Running
+from volery.policies.stages import JobRecord, Kind, State, Waiting
 
 
 class Scheduler(Placing):
@@ -22,14 +23,24 @@ class Scheduler(Placing):
         place: the machines.
         assembly: of policies.
         stream: its own.
+        outside: the broker, if there is one.
+        make_state: as for `Placing`.
     """
 
-    __slots__ = ("_eligible", "_graphs", "_held", "_jobs", "_setup_job", "_staging", "_unqueued")
+    __slots__ = ("_eligible", "_graphs", "_held", "_jobs", "_outside", "_setup_job", "_staging", "_unqueued")
 
-    def __init__(self, place: Place, assembly: Assembly, stream: Random) -> None:
-        super().__init__(place, assembly, stream)
+    def __init__(
+        self,
+        place: Place,
+        assembly: Assembly,
+        stream: Random,
+        outside: Outside | None = None,
+        make_state: Callable[[Time], State] | None = None,
+    ) -> None:
+        super().__init__(place, assembly, stream, make_state)
         self._eligible = assembly.policies["J2"]
         self._setup_job = assembly.policies["J5"].stage_us
+        self._outside = outside
         self._held: dict[Hashable, deque[JobRecord]] = {}
         self._unqueued: dict[JobId, list[tuple[Task, Kind]]] = {}
         self._staging: set[JobId] = set()
@@ -75,7 +86,7 @@ class Scheduler(Placing):
         self, record: JobRecord, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], now: Time
     ) -> None:
         kinds = {task.id: self._kind(task, record.user) for task in tasks}
-        lost = {number for number, kind in kinds.items() if not kind.possible}
+        lost = {task.id for task in tasks if not (kinds[task.id].possible or self._possible_outside(task))}
         graph = self._graphs.get(record.id)
         ready: Sequence[Task]
         if graph is not None:
@@ -94,13 +105,24 @@ class Scheduler(Placing):
             self._jobs.unsatisfiable(record.id)
         self._settle(record)
 
+    def _possible_outside(self, task: Task) -> bool:
+        return self._outside is not None and self._outside.possible(task)
+
     def _ready(self, record: JobRecord, task: Task, kind: Kind, now: Time) -> None:
         """Stage T1: nothing that the task waits for is left. It joins the queue once its job may."""
         if not record.eligible or record.id in self._staging:
             self._unqueued[record.id].append((task, kind))
             return
         graph = self._graphs.get(record.id)
-        self._enqueue(task, record, kind, graph.rank_us(task.id) if graph else task.estimate_us, now)
+        waiting = self._record(task, record, kind, graph.rank_us(task.id) if graph else task.estimate_us, now)
+        if self._outside is not None and self._outside.takes(self._view, waiting):
+            self._broker(self._outside, waiting)
+        else:
+            self._enqueue(waiting)
+
+    def _broker(self, outside: Outside, waiting: Waiting) -> None:
+        """Stage M1: the task is managed elsewhere."""
+        self._port.send(ADDRESS, outside.passed(waiting))
 
     def _admit(self, now: Time) -> None:
         """Stages J2 and J4: jobs that have become eligible, one after another."""
@@ -146,19 +168,22 @@ class Scheduler(Placing):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Stage T7: use the machine again, and release what has waited for the task."""
-        running = self._ended(message, now)
-        if running is None:
-            return
-        self._account(running, now)
-        self._changed(now)
+        if self._outside is not None and source == ADDRESS:
+            waiting = self._outside.tasks.pop(message.task, None)
+        else:
+            running = self._ended(message, now)
+            waiting = None if running is None else running.waiting
+        if waiting is not None:
+            self._account(waiting, now)
+            self._changed(now)
 
-    def _account(self, running: Running, now: Time) -> None:
+    def _account(self, waiting: Waiting, now: Time) -> None:
         """A task has ended: count it, and queue what it has held up."""
-        waiting, record = running.waiting, running.job
+        record = waiting.job
         record.left_us -= waiting.work_us
         graph = self._graphs.get(record.id)
         if graph is not None and record.id not in self._jobs.cancelled:
-            for task in graph.finished(running.task.id):
+            for task in graph.finished(waiting.task.id):
                 self._ready(record, task, self._kind(task, record.user), now)
         self._jobs.finished(record.id)
         self._settle(record)
@@ -188,6 +213,9 @@ class Scheduler(Placing):
             dropped += graph.blocked if graph else 0
             if record.id in self._staging:
                 self._port.cancel_timer(("setup", record.id))
+            for waiting in self._outside.tasks.values() if self._outside else ():
+                if waiting.job is record:
+                    self._port.send(ADDRESS, Kill(waiting.task.id, waiting.attempt))
             if dropped:
                 self._jobs.finished(record.id, dropped)
         if record is not None:

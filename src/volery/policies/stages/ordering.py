@@ -129,7 +129,15 @@ class AtRandom(Policy, frozen=True):
         return 0
 
 
-class Urgent(Policy, frozen=True):
+class MostUrgent(Policy, frozen=True):
+    """Most urgent priority first."""
+
+    def key(self, view: View, task: Waiting) -> float:
+        """The priority, negative."""
+        return -task.job.priority
+
+
+class Bands(Policy, frozen=True):
     """Most urgent priority first; inside a priority users take turns, as in Borg (Verma et al., EuroSys 2015, 2.5)."""
 
     def line(self, task: Waiting) -> Hashable:

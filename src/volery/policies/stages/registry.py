@@ -31,6 +31,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "srtf": ordering.LeastLeft,
         "ljf": ordering.LongestJob,
         "edf": ordering.EarliestDeadline,
+        "priority": ordering.MostUrgent,
     },
     Stage.J5: {"none": staging.NoSetup, "stage-in": staging.StageIn},
     Stage.T2: {
@@ -42,7 +43,8 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "edf": ordering.EarliestDeadline,
         "heft": ordering.UpwardRank,
         "random": ordering.AtRandom,
-        "priority": ordering.Urgent,
+        "priority": ordering.MostUrgent,
+        "bands": ordering.Bands,
         "drf": ordering.PoorestUser,
         "hdrf": ordering.PoorestBranch,
         "usage": ordering.ByUsage,
