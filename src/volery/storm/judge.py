@@ -64,7 +64,7 @@ def weather(architecture: Architecture, scenario: Scenario) -> Outcome:
 def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     cluster, trace = scenario.cluster(), scenario.trace()
     deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
-    options = Options(check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan)
+    options = Options(check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan, graphs=architecture.graphs)
     network = Network(delay_us=scenario.delay_us, jitter_us=scenario.jitter_us)
     kernel = Kernel(deployment, trace, cluster, network, scenario.seed, options)
     records = kernel.run(None)

@@ -148,13 +148,14 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     """
     wall, cpu = time.perf_counter(), time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
+    graphs = architectures.lookup(run.architecture).graphs
     records = sim.simulate(
         build(run, inputs.cluster) if deployment is None else deployment,
         inputs.trace,
         inputs.cluster,
         network=sim.Network(run.delay_us, links, run.jitter_us),
         seed=run.seed,
-        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS)),
+        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS), graphs=graphs),
         progress=watch,
     )
     return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)
