@@ -67,7 +67,7 @@ def test_speed_divides_all_times() -> None:
 
 def test_workflows_are_refused() -> None:
     """Nobody holds tasks back here."""
-    with pytest.raises(InputError, match="workflows run in the lab alone; .* --without-parents"):
+    with pytest.raises(InputError, match=r"workflows run in the lab alone; .* --without-parents"):
         sped_up(workload.load_trace("workflow:chain,jobs=2"), 1)
 
 

@@ -165,5 +165,3 @@ def test_tasks_of_workflows_ask_for_slots_when_their_parents_end() -> None:
     assert describe(trace, 1).peak_demand == 3, "two children beside the other job"
     curve = load_curve(trace, 1, points=2)
     assert curve.running.tolist() == [2.0, 2.5], "25 us of work in the second 10 us"
-        "20 us of 40 us of work in each half of 20 us, and 5 more in the second"
-    )
