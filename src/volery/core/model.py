@@ -151,6 +151,10 @@ class Cluster(msgspec.Struct, frozen=True):
         """How long an attempt of a task lasts on a machine, rounded down to microseconds."""
         return duration_us * self.reference_speed // self.speeds[machine] if self.speeds else duration_us
 
+    def done_us(self, run_us: Time, machine: int) -> Time:
+        """How much of a task's duration is behind it after it has run so long on a machine, rounded down."""
+        return run_us * self.speeds[machine] // self.reference_speed if self.speeds else run_us
+
     @property
     def slot_count(self) -> int:
         """How many tasks run at once when all is busy."""

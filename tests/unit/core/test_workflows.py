@@ -64,7 +64,7 @@ def test_a_parent_of_another_job_or_after_its_child_is_refused(parents: list[tup
 
 def test_offsets_that_do_not_fit_are_refused() -> None:
     trace = msgspec.structs.replace(diamond(), parent_first=array("q", [0, 0, 4]))
-    with pytest.raises(InputError, match="3 places of parents for 6 tasks"):
+    with pytest.raises(InputError, match="3 places of first parents for 6 tasks"):
         check_workflows(trace)
     trace = msgspec.structs.replace(diamond(), parent_first=array("q", [0, 1, 0, 2, 4, 4, 4]))
     with pytest.raises(InputError):
