@@ -27,7 +27,9 @@ def cores_cluster(*cores: int, speeds: tuple[int, ...] = ()) -> Cluster:
     )
 
 
-def trace_of_rows(rows: Sequence[Row], **columns: Sequence[int]) -> Trace:
+def trace_of_rows(
+    rows: Sequence[Row], users: Sequence[str] = (), priority: Sequence[int] = (), deadline_s: Sequence[int] = ()
+) -> Trace:
     """One task a job."""
     return Trace(
         "rows",
@@ -38,7 +40,9 @@ def trace_of_rows(rows: Sequence[Row], **columns: Sequence[int]) -> Trace:
         resources=("cores",),
         requests=tuple((k,) for k in range(65)),
         request=array("H", [row[1] for row in rows]),
-        **{name: array("q", column) for name, column in columns.items()},
+        user=tuple(users),
+        priority=array("q", priority),
+        deadline_us=array("q", [at * SECOND if at >= 0 else at for at in deadline_s]),
     )
 
 
@@ -54,11 +58,12 @@ def job_of(durations_s: Sequence[float], parents: Sequence[Sequence[int]] = ()) 
     return with_parents(trace, parents) if parents else trace
 
 
-def run(design: str, trace: Trace, cluster: Cluster, seed: int = 0, **parameters: str) -> Records:
+def run(design: str, trace: Trace, cluster: Cluster, seed: int = 0, /, **parameters: str) -> Records:
     """Play it, checking invariants after each event."""
     entry = lookup(design)
     deployment = entry.build(cluster, configure(entry, parameters), Streams(seed))
-    return simulate(deployment, trace, cluster, network=Network(delay_us=0), options=Options(check=True))
+    options = Options(check=True, graphs=entry.graphs)
+    return simulate(deployment, trace, cluster, network=Network(delay_us=0), options=options)
 
 
 def starts(records: Records) -> list[float]:

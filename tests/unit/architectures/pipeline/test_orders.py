@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.unit.architectures.pipeline.runs import cores_cluster, job_of, run, starts, trace_of_rows
+from tests.unit.architectures.pipeline.runs import Row, cores_cluster, job_of, run, starts, trace_of_rows
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 
-BURST = [(0, 1, 9), (0.1, 1, 4, 4), (0.2, 1, 2, 2), (0.3, 1, 3, 3)]
+BURST: list[Row] = [(0, 1, 9), (0.1, 1, 4, 4), (0.2, 1, 2, 2), (0.3, 1, 3, 3)]
 """While the first runs, three wait: of 4, 2 and 3 seconds."""
 
 
@@ -33,13 +33,13 @@ def test_the_order_of_tasks_then_of_jobs_decides(parameters: dict[str, str], exp
 
 
 def test_srtf_counts_processors_and_sjf_does_not() -> None:
-    rows = [(0, 4, 9), (0.1, 4, 2), (0.2, 1, 4)]
+    rows: list[Row] = [(0, 4, 9), (0.1, 4, 2), (0.2, 1, 4)]
     assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(4), T2="sjf")) == [0, 9, 11]
     assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(4), T2="srtf")) == [0, 13, 9]
 
 
 def test_deadlines_and_priorities() -> None:
-    trace = trace_of_rows(BURST, deadline_us=[-1, -1, 99 * SECOND, 50 * SECOND], priority=[0, 3, 1, 2])
+    trace = trace_of_rows(BURST, deadline_s=(-1, -1, 99, 50), priority=(0, 3, 1, 2))
     assert starts(run("pipeline", trace, cores_cluster(1), T2="edf")) == [0, 14, 12, 9]
     assert starts(run("pipeline", trace, cores_cluster(1), T2="priority")) == [0, 9, 16, 13]
     assert starts(run("borg", trace, cores_cluster(1))) == [0, 9, 16, 13]
@@ -47,13 +47,13 @@ def test_deadlines_and_priorities() -> None:
 
 def test_what_does_not_fit_holds_nothing_up_unless_the_order_is_strict() -> None:
     """3 of 4 cores are taken: the task of 4 has to wait, and the one of 1 behind it need not."""
-    rows = [(0, 3, 9), (1, 4, 2), (2, 1, 3)]
+    rows: list[Row] = [(0, 3, 9), (1, 4, 2), (2, 1, 3)]
     assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(4))) == [0, 9, 2]
     assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(4), T3="strict")) == [0, 9, 11]
 
 
 def test_a_random_order_is_drawn_anew_from_the_scheduler_s_stream() -> None:
-    rows = [(0, 1, 9)] + [(0.1, 1, 1)] * 5
+    rows: list[Row] = [(0, 1, 9), *[(0.1, 1, 1)] * 5]
     firsts = Counter(
         starts(run("pipeline", trace_of_rows(rows), cores_cluster(1), seed, T2="random")).index(9) for seed in range(60)
     )
@@ -62,9 +62,7 @@ def test_a_random_order_is_drawn_anew_from_the_scheduler_s_stream() -> None:
 
 def test_a_user_has_so_many_eligible_jobs_and_no_more() -> None:
     """Two machines; the first user's second job waits for its first, the other user's runs at once."""
-    trace = trace_of_rows([(0, 1, 5), (0.1, 1, 2), (0.2, 1, 2)])
-    trace = type(trace)(*[getattr(trace, name) for name in trace.__struct_fields__[:6]], ("a", "a", "b"),
-                        trace.resources, trace.requests, trace.request)  # fmt: skip
+    trace = trace_of_rows([(0, 1, 5), (0.1, 1, 2), (0.2, 1, 2)], users="aab")
     assert starts(run("pipeline", trace, cores_cluster(2), J2="per-user")) == [0, 5, 0.2]
     assert starts(run("pipeline", trace, cores_cluster(2), J2="per-user/jobs:2")) == [0, 0.1, 2.1]
 
@@ -104,7 +102,7 @@ def test_tasks_below_one_that_fits_no_machine_never_run_and_are_counted() -> Non
 
 
 def test_periodic_cycles_start_tasks_on_their_beat_and_decisions_take_time() -> None:
-    rows = [(0, 1, 1), (0.5, 1, 1), (10.5, 1, 1)]
+    rows: list[Row] = [(0, 1, 1), (0.5, 1, 1), (10.5, 1, 1)]
     assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(4), cycle_s="10")) == [0, 10, 20]
     costly = run("pipeline", trace_of_rows(rows), cores_cluster(4), cycle_cost_us="300000", task_cost_us="100000")
     assert starts(costly) == [0.4, 0.9, 10.9]
@@ -116,7 +114,7 @@ def test_periodic_cycles_start_tasks_on_their_beat_and_decisions_take_time() -> 
 
 
 def test_files_come_in_before_a_job_is_queued_and_before_a_task_runs() -> None:
-    rows = [(0, 1, 1), (0, 1, 1)]
+    rows: list[Row] = [(0, 1, 1), (0, 1, 1)]
     given = {"J5": "stage-in/mb:200", "T5": "stage-in/latency_s:0.5"}
     assert starts(run("pipeline", trace_of_rows(rows), cores_cluster(1), **given)) == [2.5, 4]
 

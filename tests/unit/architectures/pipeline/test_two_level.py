@@ -52,8 +52,7 @@ def test_users_have_their_machines_at_both_levels() -> None:
         "pipeline", trace, cores_cluster(1, 1, 1, 1), lrms="2", M5="first-fit", R2="acl/users:nobody=3/others:false"
     )
     assert records.unsatisfiable[0] == 1
-    trace = type(trace)(*[getattr(trace, name) for name in trace.__struct_fields__[:6]], ("ann",),
-                        trace.resources, trace.requests, trace.request)  # fmt: skip
+    trace = trace_of_rows([(0.0, 1, 1.0)], users=["ann"])
     records = run("pipeline", trace, cores_cluster(1, 1, 1, 1), lrms="2", M5="first-fit", R2="acl/users:ann=3")
     assert records.worker[0] == 3
 

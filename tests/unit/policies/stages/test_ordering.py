@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import pytest
 from tests.unit.policies.stages.states import Made, cores, pairs
 
@@ -27,8 +29,8 @@ from volery.policies.stages.ordering import (
 )
 
 
-def turn(line: object, served: int = 0, given: int = 0) -> Turn:
-    return Turn(line, 1, served, given)  # type: ignore[arg-type]  # any hashable
+def turn(line: Hashable, served: int = 0, given: int = 0) -> Turn:
+    return Turn(line, 1, served, given)
 
 
 @pytest.mark.parametrize(
