@@ -6,7 +6,7 @@ entry point, see `registry`.
 
 from volery.policies.stages.policy import METHODS, Choice, Manager, Policy, Turn
 from volery.policies.stages.records import FAR, JobRecord, Kind, Running, Waiting
-from volery.policies.stages.registry import parameters, parse, policies, summary
+from volery.policies.stages.registry import forget, names, parameters, parse, policies, summary
 from volery.policies.stages.state import State, vector_of
 from volery.policies.stages.view import Candidates, Machine, View
 
@@ -25,6 +25,8 @@ __all__ = [
     "Turn",
     "View",
     "Waiting",
+    "forget",
+    "names",
     "parameters",
     "parse",
     "policies",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -83,25 +83,44 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 @functools.cache
+def _points(stage: Stage) -> dict[str, EntryPoint]:
+    """What other packages add, by name; ours cannot be replaced."""
+    return {point.name: point for point in entry_points(group=GROUP + stage) if point.name not in OURS.get(stage, {})}
+
+
+def names(stage: Stage) -> list[str]:
+    """The names of a stage's policies; nothing is loaded."""
+    return [*OURS.get(stage, {}), *_points(stage)]
+
+
 def policies(stage: Stage) -> Mapping[str, type[Policy]]:
-    """The policies of a stage by name; ours cannot be replaced.
+    """The policies of a stage by name.
 
     Raises:
         InputError: an entry point that is no policy of the stage.
     """
-    found = dict(OURS.get(stage, {}))
-    for point in entry_points(group=GROUP + stage):
-        if point.name not in found:
-            policy = point.load()
-            place = f"entry point {point.name} = {point.value} of {GROUP}{stage}"
-            if not (isinstance(policy, type) and issubclass(policy, Policy)):
-                raise InputError(place, "does not name a subclass of volery.policies.stages.Policy")
-            sets = METHODS.get(stage, ())
-            if not any(all(callable(getattr(policy, name, None)) for name in names) for names in sets):
-                wanted = ", or ".join(" and ".join(names) for names in sets) or "no policy at all"
-                raise InputError(place, f"a policy of {stage} has {wanted}")
-            found[point.name] = policy
-    return found
+    return {name: _policy(stage, name) for name in names(stage)}
+
+
+def _policy(stage: Stage, name: str) -> type[Policy]:
+    ours = OURS.get(stage, {}).get(name)
+    if ours is not None:
+        return ours
+    point = _points(stage)[name]
+    policy = point.load()
+    place = f"entry point {point.name} = {point.value} of {GROUP}{stage}"
+    if not (isinstance(policy, type) and issubclass(policy, Policy)):
+        raise InputError(place, "does not name a subclass of volery.policies.stages.Policy")
+    sets = METHODS.get(stage, ())
+    if not any(all(callable(getattr(policy, method, None)) for method in methods) for methods in sets):
+        wanted = ", or ".join(" and ".join(methods) for methods in sets)
+        raise InputError(place, f"a policy of {stage} has {wanted}")
+    return policy
+
+
+def forget() -> None:
+    """Look for entry points anew."""
+    _points.cache_clear()
 
 
 def parse(stage: Stage, text: str, place: str) -> Policy:
@@ -111,10 +130,10 @@ def parse(stage: Stage, text: str, place: str) -> Policy:
         InputError: at the place, when there is no such policy or parameter, or a value does not fit.
     """
     name, *given = text.split("/")
-    known = policies(stage)
+    known = names(stage)
     if name not in known:
         raise InputError(place, f"there is no policy {name!r} for stage {stage}" + suggestion(name, known))
-    policy = known[name]
+    policy = _policy(stage, name)
     fields = policy.__struct_fields__
     values: dict[str, str] = {}
     for part in given:

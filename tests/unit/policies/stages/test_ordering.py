@@ -59,7 +59,7 @@ def test_keys_sort_tasks(policy: Policy, expected: list[int]) -> None:
     ]
     requests = ((1,), (2,), (4,))
     tasks = [made.wait(job, request, 0, job.estimate_us) for job, request in zip(jobs, requests, strict=True)]
-    keys = [policy.key(made.view, task) for task in tasks]  # type: ignore[attr-defined]  # a keyed order
+    keys = [policy.key(made.view, task) for task in tasks]  # type: ignore[attr-defined]  # it is a keyed order
     assert sorted(range(3), key=keys.__getitem__) == expected
 
 

@@ -24,7 +24,7 @@ from volery.policies.stages.selecting import (
 
 
 def choose(made: Made, policy: Policy, waiting: Waiting) -> int:
-    found = policy.select(made.view, waiting, made.candidates(waiting), made.draw)  # type: ignore[attr-defined]  # a selection
+    found = policy.select(made.view, waiting, made.candidates(waiting), made.draw)  # type: ignore[attr-defined]  # it is a selection
     return found.machine if isinstance(found, Choice) else int(found)
 
 
