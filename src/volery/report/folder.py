@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,11 @@ from volery.report.plots import Curve, Series
 
 MANIFEST, SUMMARY, JOBS, UTILISATION = "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet"
 CONSTRAINT_LOAD = "constraint_load.parquet"
+TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
+COLUMNS = {
+    TASK_RUNS: ("task", "job", "machine", "lane", "lanes", "start_us", "finish_us", "attempt", "killed", "share"),
+    HEAT: ("machine", "machines", "begin_us", "end_us", "percent"),
+}
 AGAIN = "run the study again with the same output folder: finished runs are kept"
 
 Kind = TypeVar("Kind")
@@ -60,12 +66,32 @@ class LoadTable(msgspec.Struct, frozen=True):
     loads: list[ConstraintLoad]
 
 
+class Timeline(msgspec.Struct, frozen=True, eq=False):
+    """What ran where and when in one run (`volery.metrics.timeline`).
+
+    Args:
+        machines: how many there are.
+        is_small: whether the columns are those of task runs, else those of a heat map.
+        submit_s: per job.
+        curve: times (seconds) and utilisation.
+    """
+
+    label: str
+    seed: int
+    machines: int
+    is_small: bool
+    columns: dict[str, Any]
+    submit_s: Floats
+    curve: tuple[Floats, Floats]
+
+
 class Results(msgspec.Struct, frozen=True):
     """A results folder in memory.
 
     Args:
         delays_s: class of jobs ("all", "short", "long") -> label -> delays per seed.
         curves: label -> utilisation over time per seed.
+        timelines: per run, in the order of the summary; runs kept by an earlier version have none.
     """
 
     path: Path
@@ -74,6 +100,7 @@ class Results(msgspec.Struct, frozen=True):
     delays_s: dict[str, dict[str, Series]]
     curves: dict[str, Curve]
     loads: list[LoadTable]
+    timelines: list[Timeline] = []
 
 
 def read_results(folder: Path) -> Results:
@@ -88,7 +115,8 @@ def read_results(folder: Path) -> Results:
     summary = _json(folder / SUMMARY, Summary)
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
-    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder))
+    timelines = _timelines(folder, summary.runs)
+    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder), timelines)
 
 
 def _json(path: Path, kind: type[Kind]) -> Kind:
@@ -150,6 +178,33 @@ def _curves(folder: Path) -> dict[str, Curve]:
     return {
         label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
         for label, masks in _by_label_and_seed(columns).items()
+    }
+
+
+def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[Timeline]:
+    kept = {name: _by_run(folder / name, names) for name, names in COLUMNS.items() if (folder / name).exists()}
+    if not kept:
+        return []
+    submit = _by_run(folder / JOBS, ("submit_s",))
+    curves = _by_run(folder / UTILISATION, ("time_s", "utilisation"))
+    found = []
+    for run in runs:
+        of = run.label, run.seed
+        for name, columns in kept.items():
+            if of in columns:
+                curve = curves[of]["time_s"], curves[of]["utilisation"]
+                submitted = submit[of]["submit_s"]
+                found.append(Timeline(*of, run.workers, name == TASK_RUNS, columns[of], submitted, curve))
+    return found
+
+
+def _by_run(path: Path, names: tuple[str, ...]) -> dict[tuple[str, int], dict[str, Any]]:
+    """Label and seed -> the columns of that run."""
+    columns = _columns(path, ("label", "seed", *names))
+    return {
+        (label, int(columns["seed"][mask][0])): {name: columns[name][mask] for name in names}
+        for label, masks in _by_label_and_seed(columns).items()
+        for mask in masks
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from volery.metrics import AllocationSummary, RunSummary
-from volery.report import best, plots
+from volery.report import best, gantt, plots
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, read_results
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
@@ -29,6 +29,8 @@ PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
 FIGURES_MAX = 12
 """Settings with pictures of their own; the tables hold all."""
 SENTENCES_MAX = 8
+TIMELINES_MAX = 6
+"""Pictures of single runs, each of up to 2,000 bars."""
 CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
 
 
@@ -57,6 +59,7 @@ def render(results: Results) -> str:
         section("Paired differences", _differences(results.summary.differences)),
         section("Slowdown", _slowdown_table(groups)),
         section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
+        section("What ran where and when", *_timeline_figures(results)),
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
         section("Preempted tasks", _preemption_table(groups)),
         section("Counters", _counter_table(groups)),
@@ -276,6 +279,25 @@ def _utilisation_figures(results: Results, groups: Sequence[RunGroup]) -> Iterat
             caption = "Utilisation over time" + (f", {setting}" if setting else "")
             caption += "; the band is the range over seeds." if many else "."
             yield figure(plots.utilisation_curves(curves), f"utilisation-{place}", caption)
+
+
+def _timeline_figures(results: Results) -> Iterator[str]:
+    """A picture of the first seed of each architecture and setting, as many as a page bears."""
+    first = {one.label: one for one in reversed(results.timelines)}
+    shown = [one for one in results.timelines if first[one.label] is one]
+    for place, one in enumerate(shown[:TIMELINES_MAX]):
+        killed = one.is_small and bool(one.columns["killed"].any())
+        what = (
+            "every task run is a bar in the colour of its job; nine colours return"
+            + ("; dashed frames were killed" if killed else "")
+            if one.is_small
+            else "how busy the machines were"
+        )
+        yield figure(gantt.picture(one), f"timeline-{place}", f"{one.label}, seed {one.seed}: {what}.")
+    rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
+    if rest:
+        name = shlex.quote(results.path.resolve().name)
+        yield paragraph_note(f"{rest} more runs: volery timeline {name} --run NAME --seed N -o FILE.svg")
 
 
 def _allocation_table(groups: Sequence[RunGroup]) -> str:

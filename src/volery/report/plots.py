@@ -34,6 +34,8 @@ FEW = 4
 """So many lines are told apart by colour and dashes alone; more get markers, or a strip each."""
 INK: Final = "#1f2328"
 GRID: Final = "#d0d7de"
+PAGE: Final = "#fefefe"
+"""Stands for the colour of the page behind a picture."""
 WIDTH_INCHES, HEIGHT_INCHES = 6.2, 3.8
 LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.26, 0.85, 0.095
 STRIP_INCHES = 0.85
