@@ -16,6 +16,7 @@ from volery.report.plots import Curve, Series
 
 MANIFEST, SUMMARY, JOBS, UTILISATION = "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet"
 CONSTRAINT_LOAD = "constraint_load.parquet"
+STAGE_TIMES = "stage_times.json"
 TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
 COLUMNS = {
     TASK_RUNS: ("task", "job", "machine", "lane", "lanes", "start_us", "finish_us", "attempt", "killed", "share"),
@@ -85,6 +86,38 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
     curve: tuple[Floats, Floats]
 
 
+class MethodTime(msgspec.Struct, frozen=True):
+    """What a method took that realises stages; seconds of CPU time.
+
+    Args:
+        call_s: of single calls, at the percentiles of its profile; empty where it was never called.
+    """
+
+    stages: tuple[str, ...]
+    method: str
+    calls: int
+    cpu_s: float
+    call_s: tuple[float, ...] = ()
+
+
+class StageProfile(msgspec.Struct, frozen=True):
+    """Time per stage of one run (`--profile stages`).
+
+    Args:
+        own_costs_s: what measuring adds to a call, and to the declared method that makes it.
+    """
+
+    key: str
+    label: str
+    own_costs_s: tuple[float, float]
+    times: tuple[MethodTime, ...]
+    percentiles: tuple[int, ...]
+
+
+class _StageTimes(msgspec.Struct, frozen=True):
+    profiles: tuple[StageProfile, ...]
+
+
 class Results(msgspec.Struct, frozen=True):
     """A results folder in memory.
 
@@ -92,6 +125,7 @@ class Results(msgspec.Struct, frozen=True):
         delays_s: class of jobs ("all", "short", "long") -> label -> delays per seed.
         curves: label -> utilisation over time per seed.
         timelines: per run, in the order of the summary; runs kept by an earlier version have none.
+        profiles: time per stage, where it was measured.
     """
 
     path: Path
@@ -101,6 +135,7 @@ class Results(msgspec.Struct, frozen=True):
     curves: dict[str, Curve]
     loads: list[LoadTable]
     timelines: list[Timeline] = []
+    profiles: list[StageProfile] = []
 
 
 def read_results(folder: Path) -> Results:
@@ -115,8 +150,8 @@ def read_results(folder: Path) -> Results:
     summary = _json(folder / SUMMARY, Summary)
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
-    timelines = _timelines(folder, summary.runs)
-    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder), timelines)
+    timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
+    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder), timelines, profiles)
 
 
 def _json(path: Path, kind: type[Kind]) -> Kind:
@@ -179,6 +214,14 @@ def _curves(folder: Path) -> dict[str, Curve]:
         label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
         for label, masks in _by_label_and_seed(columns).items()
     }
+
+
+def _profiles(folder: Path, manifest: Manifest) -> list[StageProfile]:
+    """Those of the manifest's runs: others were measured before the study or the code changed."""
+    if not (folder / STAGE_TIMES).exists():
+        return []
+    known = {line.key for line in manifest.runs}
+    return [profile for profile in _json(folder / STAGE_TIMES, _StageTimes).profiles if profile.key in known]
 
 
 def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[Timeline]:

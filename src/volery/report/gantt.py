@@ -25,7 +25,7 @@ from volery.report.units import digits, duration, percent
 WIDTH, LEFT, RIGHT = 446.0, 34.0, 14.0
 """Of the picture in its own units; a page scales it, and its letters of 10 units stay readable on a telephone."""
 GAP, TITLE, LETTER, LINE = 12.0, 13.0, 10.0, 68
-JOBS_HEIGHT, JOB_MAX = 150.0, 7.0
+JOBS_HEIGHT, JOB_MAX, JOB_LEAST = 150.0, 10.0, 0.5
 LANES_HEIGHT, LANE_MIN, LANE_MAX = 420.0, 2.2, 12.0
 HEAT_HEIGHT, HEAT_ROW_MAX = 300.0, 12.0
 CURVE_HEIGHT, CURVE_POINTS = 56.0, 250
@@ -37,6 +37,8 @@ ON_BAR: Final = dict.fromkeys(PALETTE[1:6], "#111111")
 """Colours that take dark letters on a light and on a dark page alike; the others take the page's own."""
 LEAST_WIDTH, BETWEEN = 0.4, 0.25
 SECOND_US: Final = 1e6
+ROUND: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+"""A small run has no more rows than that."""
 
 
 def picture(one: Timeline) -> str:
@@ -204,7 +206,7 @@ def _jobs(one: Timeline) -> Iterator[tuple[int, float, float, float, int]]:
 
 
 def _job_lines(jobs: list[tuple[int, float, float, float, int]], pitch: float, scale: _Scale) -> Iterator[str]:
-    thick, thin = pitch * 0.75, min(1.0, pitch * 0.3)
+    thick, thin = max(JOB_LEAST, pitch * 0.75), min(1.0, pitch * 0.3)
     yield '<g class="jobs">'
     for place, (job, submitted, first, last, count) in enumerate(jobs):
         middle = (place + 0.5) * pitch
@@ -231,8 +233,7 @@ def _s(seconds: float) -> str:
 def _stride(rows: int, pitch: float) -> int:
     """Every so manieth row has room for its label; a round number."""
     least = min(rows, math.ceil(LETTER / pitch))
-    round_numbers = (factor * 10**power for power in range(7) for factor in (1, 2, 5))
-    return next(number for number in round_numbers if number >= least)
+    return next(number for number in ROUND if number >= least)
 
 
 class _Lanes:
