@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -19,12 +18,13 @@ import numpy as np
 from volery.metrics.columns import Floats, Longs
 from volery.report.elements import escaped
 from volery.report.folder import Timeline
+from volery.report.groups import broken_label
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import digits, duration, percent
 
 WIDTH, LEFT, RIGHT = 446.0, 34.0, 14.0
 """Of the picture in its own units; a page scales it, and its letters of 10 units stay readable on a telephone."""
-GAP, TITLE, LETTER, LINE = 12.0, 13.0, 10.0, 68
+GAP, TITLE, LETTER, LINE = 12.0, 13.0, 10.0, 64
 JOBS_HEIGHT, JOB_MAX, JOB_LEAST = 150.0, 10.0, 0.5
 LANES_HEIGHT, LANE_MIN, LANE_MAX = 420.0, 2.2, 12.0
 HEAT_HEIGHT, HEAT_ROW_MAX = 300.0, 12.0
@@ -129,7 +129,7 @@ class _Sheet:
         self._title = title
         self._parts = [
             _text(0, LETTER + TITLE * place, line, more=' font-weight="bold"')
-            for place, line in enumerate(textwrap.wrap(title, LINE))
+            for place, line in enumerate(broken_label(title, LINE))
         ]
         self._y = TITLE * len(self._parts) + 4
 

@@ -22,8 +22,8 @@ Clock = Callable[[], int]
 OWN_COST_CALLS = 20_000
 PERCENTILES = (5, 25, 50, 75, 95, 99, 100)
 """What is kept of the CPU times of single calls."""
-FINE_BITS = 4
-"""Calls are counted in classes of times that differ by less than 1 / 2**(FINE_BITS - 1) of themselves."""
+CLASS_BITS = 4
+"""Calls are counted in classes of 16 ns; n classes take calls of 8 n**2 ns together, so that 1,000 s fill 350,000."""
 
 
 class StageTime(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class StageTime(msgspec.Struct, frozen=True):
         cycles: in how many cycles; a cycle is an event that a component handles, as far as it enters declared methods.
         cpu_s: of this thread, with what measuring adds (`own_costs_s`).
         wall_s: the same by the wall clock.
-        call_s: CPU time of a single call, counted in the same way, at each of `PERCENTILES`, to 7 %; empty: no calls.
+        call_s: CPU time of a single call, counted in the same way, at each of `PERCENTILES`, to 8 ns; empty: no calls.
     """
 
     stages: tuple[Stage, ...]
@@ -53,16 +53,17 @@ class _Tally:
 
     def __init__(self) -> None:
         self.calls = self.cycles = self.cycle = self.cpu_ns = self.wall_ns = 0
-        self.classes: dict[tuple[int, int], int] = {}
+        self.classes: dict[int, int] = {}
 
     def call_s(self) -> tuple[float, ...]:
         """The times at `PERCENTILES` (nearest rank), each the middle of its class."""
-        found, passed = [], 0
+        found: list[float] = []
+        passed = 0
         ranks = [max(1, -(-self.calls * percentile // 100)) for percentile in PERCENTILES]
-        for (shift, head), count in sorted(self.classes.items()):
+        for head, count in sorted(self.classes.items()):
             passed += count
             while len(found) < len(ranks) and ranks[len(found)] <= passed:
-                found.append(((head << shift) + ((1 << shift) - 1) / 2) / 1e9)
+                found.append(((head + 0.5) * (1 << CLASS_BITS)) / 1e9)
         return tuple(found)
 
 
@@ -124,6 +125,7 @@ class StageClock:
 
     def _measured(self, method: Method, tally: _Tally) -> Method:
         cpu_clock, wall_clock = self._clocks
+        classes = tally.classes
 
         @functools.wraps(method)
         def measured(*arguments: Any, **named: Any) -> Any:
@@ -143,9 +145,8 @@ class StageClock:
                 wall_ns, cpu_ns = wall_clock() - wall_ns, cpu_clock() - cpu_ns
                 own_ns = cpu_ns - self._inner_cpu_ns
                 tally.cpu_ns += own_ns
-                shift = max(0, own_ns.bit_length() - FINE_BITS)
-                of = shift, own_ns >> shift
-                tally.classes[of] = tally.classes.get(of, 0) + 1
+                of = own_ns >> CLASS_BITS
+                classes[of] = classes.get(of, 0) + 1
                 tally.wall_ns += wall_ns - self._inner_wall_ns
                 self._inner_cpu_ns, self._inner_wall_ns = outer_cpu_ns + cpu_ns, outer_wall_ns + wall_ns
                 self._depth -= 1
