@@ -22,9 +22,9 @@ from volery.report.groups import broken_label
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import digits, duration, percent
 
-WIDTH, LEFT, RIGHT = 446.0, 34.0, 14.0
-"""Of the picture in its own units; a page scales it, and its letters of 10 units stay readable on a telephone."""
-GAP, TITLE, LETTER, LINE = 12.0, 13.0, 10.0, 64
+WIDTH, LEFT, RIGHT = 446.0, 38.0, 14.0
+"""Of the picture in its own units; a page scales it, and its letters stay readable on a telephone."""
+GAP, TITLE, LETTER, LINE = 13.0, 14.0, 11.0, 58
 JOBS_HEIGHT, JOB_MAX, JOB_LEAST = 150.0, 10.0, 0.5
 LANES_HEIGHT, LANE_MIN, LANE_MAX = 420.0, 2.2, 12.0
 HEAT_HEIGHT, HEAT_ROW_MAX = 300.0, 12.0
@@ -53,7 +53,7 @@ def gantt(one: Timeline) -> str:
     sheet = _Sheet(scale, f"{one.label}, seed {one.seed}")
     jobs = list(_jobs(one))
     pitch = min(JOB_MAX, JOBS_HEIGHT / len(jobs))
-    with_names = f"Jobs: thin while the first task waits, thick until the last ends ({len(jobs):,})"
+    with_names = f"Jobs ({len(jobs):,}): thin while the first task waits, thick until the last ends"
     sheet.panel(with_names, pitch * len(jobs), _job_lines(jobs, pitch, scale))
     lanes = _Lanes(one)
     sheet.panel(f"Tasks on {one.machines:,} machines, in the colours of their jobs", lanes.height, lanes.drawn(scale))
@@ -186,7 +186,7 @@ def _text(
 
 
 def _row_label(y: float, text: str) -> str:
-    return _text(LEFT - 4, y + 3.2, text, "end", LETTER - 1)
+    return _text(LEFT - 4, y + 3.5, text, "end", LETTER - 1)
 
 
 def _colour(place: int) -> str:

@@ -296,7 +296,7 @@ def _timeline_figures(results: Results) -> Iterator[str]:
             "every task run is a bar in the colour of its job; nine colours return"
             + ("; dashed frames were killed" if killed else "")
             if one.is_small
-            else "how busy the machines were"
+            else "how busy the machines were; the deeper the colour, the busier"
         )
         yield figure(gantt.picture(one), f"timeline-{place}", f"{one.label}, seed {one.seed}: {what}.")
     rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)

@@ -19,6 +19,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
+from volery.report.groups import broken_label
 from volery.report.units import duration
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ PAGE: Final = "#fefefe"
 """Stands for the colour of the page behind a picture."""
 WIDTH_INCHES, HEIGHT_INCHES = 6.2, 3.8
 LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.26, 0.85, 0.095
+LEGEND_LETTERS = 54
+"""A longer label takes several lines of the legend; a legend wider than the picture would leave no room for that."""
 STRIP_INCHES = 0.85
 UNDATED: Final[Mapping[str, dict[str, Any]]] = {
     ".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}
@@ -65,8 +68,8 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
     """Which fraction of jobs is delayed by at most so much: a bold line over all seeds, a thin one per seed."""
     with style():
-        columns = _legend_columns([one.label for one in series])
-        figure, axes = _figure(-(-len(series) // columns), title)
+        columns, lines = _legend_size([one.label for one in series])
+        figure, axes = _figure(lines, title)
         pooled = [np.sort(np.concatenate(one.per_seed)) if one.per_seed else np.zeros(0) for one in series]
         _delay_axis(axes, [delays for delays in pooled if delays.size])
         for place, (one, delays) in enumerate(zip(series, pooled, strict=True)):
@@ -75,8 +78,8 @@ def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
                     axes.step(*_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6, alpha=0.45)
             x, y = _cdf(delays)
             axes.step(
-                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9, label=literal(one.label),
-                **(_marks(place) if len(series) > FEW else {}),
+                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9,
+                label=_in_legend(one.label), **(_marks(place) if len(series) > FEW else {}),
             )  # fmt: skip
         axes.set_ylim(0, 1.02)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
@@ -92,10 +95,10 @@ def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
         divisor, unit = (1.0, "s") if last < 600 else (60.0, "min") if last < 36_000 else (3600.0, "h")
         if len(curves) > FEW:
             return _strips(curves, divisor, unit, title)
-        columns = _legend_columns([one.label for one in curves])
-        figure, axes = _figure(-(-len(curves) // columns), title)
+        columns, lines = _legend_size([one.label for one in curves])
+        figure, axes = _figure(lines, title)
         for place, one in enumerate(curves):
-            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=literal(one.label))
+            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=_in_legend(one.label))
         _share_axes(axes)
         axes.set_xlabel(f"time since the first job was submitted ({unit})")
         axes.set_ylabel("busy slots / slots")
@@ -280,10 +283,16 @@ def _marks(place: int) -> dict[str, Any]:
     return {"marker": MARKERS[place % len(MARKERS)], "markersize": 5.5, "markevery": (0.02 * (place + 1), 0.22)}
 
 
-def _legend_columns(labels: Sequence[str]) -> int:
-    """As many as the labels leave room for, at most four."""
-    inches = LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * max(map(len, labels), default=0)
-    return max(1, min(4, len(labels), int((WIDTH_INCHES - 0.7) / inches)))
+def _legend_size(labels: Sequence[str]) -> tuple[int, int]:
+    """Columns, as many as the labels leave room for, at most four; and lines, those of broken labels included."""
+    broken = [broken_label(label, LEGEND_LETTERS) for label in labels]
+    inches = LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * max((len(line) for one in broken for line in one), default=0)
+    columns = max(1, min(4, len(labels), int((WIDTH_INCHES - 0.7) / inches)))
+    return columns, -(-sum(map(len, broken)) // columns)
+
+
+def _in_legend(label: str) -> str:
+    return literal("\n".join(line.rstrip() for line in broken_label(label, LEGEND_LETTERS)))
 
 
 def _cdf(ordered: Floats) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from volery.report.units import duration
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ROW_INCHES, HEAD_INCHES, FOOT_INCHES = 0.38, 0.42, 0.95
+ROW_INCHES, HEAD_INCHES, FOOT_INCHES = 0.4, 0.42, 0.95
 BOX, LEAST_S = 0.34, 1e-8
 """Height of a box in rows; shorter times than that stand there."""
 ORDER: Final = {stage.value: place for place, stage in enumerate(Stage)}
@@ -74,7 +74,7 @@ def _draw_calls(axes: Axes, profile: StageProfile) -> None:
         axes.plot([at[max(at)]], [middle], marker="o", markersize=3.2, color=PALETTE[0])
         said = f"{' '.join(time.stages)}  {time.method}"
         axes.text(
-            0, middle - BOX / 2 - 0.06, literal(said), fontsize=9.5, va="bottom", transform=axes.get_yaxis_transform()
+            0, middle - BOX / 2 - 0.06, literal(said), fontsize=10, va="bottom", transform=axes.get_yaxis_transform()
         )
     axes.axvline(
         max(LEAST_S, profile.own_costs_s[0]),
@@ -93,7 +93,7 @@ def _draw_shares(axes: Axes, profile: StageProfile) -> None:
     for place, time in enumerate(_entered(profile)):
         share = time.cpu_s / whole if whole else 0.0
         axes.barh(place + 0.2, share, height=BOX, color=PALETTE[0])
-        axes.text(0, place + 0.2 - BOX / 2 - 0.06, f"{100 * share:.1f} %", fontsize=9.5, va="bottom")
+        axes.text(0, place + 0.2 - BOX / 2 - 0.06, f"{100 * share:.1f} %", fontsize=10, va="bottom")
     axes.set_title(f"of {duration(whole)}", loc="left", fontsize=10, pad=3)
     _rows(axes, profile)
 
