@@ -28,7 +28,7 @@ def timeline(
     as_json: AsJson = False,
 ) -> None:
     """Draw one run as a Gantt chart (a large one as a heat map), or print its columns with --json."""
-    from volery.report.folder import read_results
+    from volery.report.folder import read_results, read_timeline
 
     known = read_results(folder).timelines
     if not known:
@@ -38,14 +38,15 @@ def timeline(
         listed = ", ".join(f"{one.label} with seed {one.seed}" for one in known)
         raise InputError("--run" if run is not None else "--seed", f"there is no such run; these are here: {listed}")
     if output is not None:
-        _draw(chosen[0], output)
+        _draw(read_timeline(folder, chosen[0]), output)
     if as_json:
-        print_json(_content(chosen[0], output))
+        print_json(_content(read_timeline(folder, chosen[0]), output))
     elif output is not None:
         typer.echo(str(output))
     else:
         for one in chosen:
-            typer.echo(f"{one.label}, seed {one.seed}: {_said(one)}")
+            what = "task runs" if one.is_small else "heat map"
+            typer.echo(f"{one.label}, seed {one.seed}: {what}, {one.machines:,} machines")
         typer.echo("-o FILE.svg draws the first of these; --json prints its columns.")
 
 
@@ -56,13 +57,6 @@ def _draw(one: Timeline, path: Path) -> None:
     if path.suffix != ".svg":
         raise InputError(str(path), "a picture's name must end in .svg")
     write_page(path, picture(one))
-
-
-def _said(one: Timeline) -> str:
-    rows = next(iter(one.columns.values())).size
-    if one.is_small:
-        return f"{rows:,} task runs on {one.machines:,} machines"
-    return f"heat map of {one.machines:,} machines, {rows:,} cells"
 
 
 def _content(one: Timeline, output: Path | None) -> dict[str, Any]:

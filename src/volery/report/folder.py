@@ -67,12 +67,25 @@ class LoadTable(msgspec.Struct, frozen=True):
     loads: list[ConstraintLoad]
 
 
+class KeptTimeline(msgspec.Struct, frozen=True):
+    """That a folder tells what ran where and when in a run; `read_timeline` reads it.
+
+    Args:
+        machines: how many there are.
+        is_small: whether it has a row per task run, else a heat map.
+    """
+
+    label: str
+    seed: int
+    machines: int
+    is_small: bool
+
+
 class Timeline(msgspec.Struct, frozen=True, eq=False):
     """What ran where and when in one run (`volery.metrics.timeline`).
 
     Args:
-        machines: how many there are.
-        is_small: whether the columns are those of task runs, else those of a heat map.
+        machines, is_small: as in `KeptTimeline`; the columns are those of task runs, or those of a heat map.
         submit_s: per job.
         curve: times (seconds) and utilisation.
     """
@@ -124,7 +137,7 @@ class Results(msgspec.Struct, frozen=True):
     Args:
         delays_s: class of jobs ("all", "short", "long") -> label -> delays per seed.
         curves: label -> utilisation over time per seed.
-        timelines: per run, in the order of the summary; runs kept by an earlier version have none.
+        timelines: which runs have kept one, in the order of the summary; runs kept by an earlier version have none.
         profiles: time per stage, where it was measured.
     """
 
@@ -134,7 +147,7 @@ class Results(msgspec.Struct, frozen=True):
     delays_s: dict[str, dict[str, Series]]
     curves: dict[str, Curve]
     loads: list[LoadTable]
-    timelines: list[Timeline] = []
+    timelines: list[KeptTimeline] = []
     profiles: list[StageProfile] = []
 
 
@@ -165,8 +178,8 @@ def _json(path: Path, kind: type[Kind]) -> Kind:
         raise InputError(str(path), f"is damaged or of another version of volery ({error}); {AGAIN}") from None
 
 
-def _columns(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    """Columns of a Parquet file: numpy arrays, and lists for text."""
+def _columns(path: Path, names: tuple[str, ...], only: tuple[str, int] | None = None) -> dict[str, Any]:
+    """Columns of a Parquet file: numpy arrays, and lists for text; of one run alone, by label and seed."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -175,7 +188,8 @@ def _columns(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
             missing = [name for name in names if name not in file.schema_arrow.names]
             if missing:
                 raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-            table = file.read(columns=list(names))
+        matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
+        table = parquet.read_table(path, columns=list(names), filters=matching)
     except FileNotFoundError:
         raise InputError(str(path), f"is missing; {AGAIN}") from None
     except (OSError, pa.ArrowException) as error:
@@ -224,31 +238,40 @@ def _profiles(folder: Path, manifest: Manifest) -> list[StageProfile]:
     return [profile for profile in _json(folder / STAGE_TIMES, _StageTimes).profiles if profile.key in known]
 
 
-def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[Timeline]:
-    kept = {name: _by_run(folder / name, names) for name, names in COLUMNS.items() if (folder / name).exists()}
-    if not kept:
-        return []
-    submit = _by_run(folder / JOBS, ("submit_s",))
-    curves = _by_run(folder / UTILISATION, ("time_s", "utilisation"))
-    found = []
-    for run in runs:
-        of = run.label, run.seed
-        for name, columns in kept.items():
-            if of in columns:
-                curve = curves[of]["time_s"], curves[of]["utilisation"]
-                submitted = submit[of]["submit_s"]
-                found.append(Timeline(*of, run.workers, name == TASK_RUNS, columns[of], submitted, curve))
-    return found
+def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kept: dict[tuple[str, int], bool] = {}
+    for name in COLUMNS:
+        path = folder / name
+        if path.exists():
+            try:
+                rows = parquet.read_table(path, columns=["label", "seed"], read_dictionary=["label"])
+            except (OSError, pa.ArrowException) as error:
+                raise InputError(str(path), f"is damaged ({error}); delete it, then {AGAIN}") from None
+            of = rows.unify_dictionaries().group_by(["label", "seed"]).aggregate([])
+            kept |= {(one["label"], one["seed"]): name == TASK_RUNS for one in of.to_pylist()}
+    found = ((run, kept.get((run.label, run.seed))) for run in runs)
+    return [KeptTimeline(run.label, run.seed, run.workers, small) for run, small in found if small is not None]
 
 
-def _by_run(path: Path, names: tuple[str, ...]) -> dict[tuple[str, int], dict[str, Any]]:
-    """Label and seed -> the columns of that run."""
-    columns = _columns(path, ("label", "seed", *names))
-    return {
-        (label, int(columns["seed"][mask][0])): {name: columns[name][mask] for name in names}
-        for label, masks in _by_label_and_seed(columns).items()
-        for mask in masks
-    }
+def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
+    """What ran where and when in one of the runs that a results folder has kept that of.
+
+    Raises:
+        InputError: when a file of the folder is missing or damaged.
+    """
+    only, name = (kept.label, kept.seed), TASK_RUNS if kept.is_small else HEAT
+    curve = _columns(folder / UTILISATION, ("time_s", "utilisation"), only)
+    return Timeline(
+        *only,
+        kept.machines,
+        kept.is_small,
+        _columns(folder / name, COLUMNS[name], only),
+        _columns(folder / JOBS, ("submit_s",), only)["submit_s"],
+        (curve["time_s"], curve["utilisation"]),
+    )
 
 
 def _loads(folder: Path) -> list[LoadTable]:

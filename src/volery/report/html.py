@@ -10,7 +10,7 @@ from typing import Any, Final
 from volery.metrics import AllocationSummary, RunSummary
 from volery.report import best, gantt, plots, stageplot
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
-from volery.report.folder import Manifest, Results, StageProfile, read_results
+from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
 from volery.report.page import page, write_page
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
@@ -290,7 +290,8 @@ def _timeline_figures(results: Results) -> Iterator[str]:
     """A picture of the first seed of each architecture and setting, as many as a page bears."""
     first = {one.label: one for one in reversed(results.timelines)}
     shown = [one for one in results.timelines if first[one.label] is one]
-    for place, one in enumerate(shown[:TIMELINES_MAX]):
+    for place, kept in enumerate(shown[:TIMELINES_MAX]):
+        one = read_timeline(results.path, kept)
         killed = one.is_small and bool(one.columns["killed"].any())
         what = (
             "every task run is a bar in the colour of its job; nine colours return"

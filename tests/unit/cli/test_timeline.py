@@ -38,7 +38,7 @@ def test_columns_as_json_and_runs_as_a_list(folder: Path, capsys: pytest.Capture
     content = json.loads(said(capsys, folder, "--seed", 1, "--json")[1])
     assert (content["label"], content["seed"], content["kind"]) == ("oracle", 1, "task runs")
     assert sorted(content["columns"]["task"]) == list(range(20))
-    assert said(capsys, folder)[1].count("20 task runs on 10 machines") == 4
+    assert said(capsys, folder)[1].count("task runs, 10 machines") == 4
 
 
 def test_what_is_not_there_is_said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from volery.report.folder import Timeline, read_results
+from volery.report.folder import Timeline, read_results, read_timeline
 from volery.report.gantt import LEFT, RIGHT, WIDTH, gantt, heat_map, picture
 from volery.study import compare, load_results, write_results_report
 
@@ -80,7 +80,7 @@ def test_the_same_run_gives_the_same_bytes_from_its_folder(tmp_path: Path) -> No
     setting: dict[str, Any] = {"trace": "poisson:load=0.9,workers=20,fanout=3,mean=2,jobs=20", "workers": 10}
     for name in ("a", "b"):
         compare("oracle", **setting, slots=2, folder=tmp_path / name)
-    one, other = (read_results(tmp_path / name).timelines[0] for name in ("a", "b"))
+    one, other = (read_timeline(tmp_path / name, read_results(tmp_path / name).timelines[0]) for name in ("a", "b"))
     assert picture(one) == picture(other)
     assert len(bars(picture(one))) == 60 == len(one.columns["task"])
 
