@@ -7,16 +7,18 @@ which they were matched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any, ClassVar
 
-from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.fair_gm import KINDS_MAX, FairGlobalMaster
 from volery.architectures.megha.fair_messages import Denied, Ousted, Yield
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.messages import Inconsistency, Notice, Update
+from volery.architectures.megha.sharing import sum_of
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Event
-from volery.core.model import Address, Task, TaskId, Time
+from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.why import Chosen, Decision, Reason, Rejected, Scope
 from volery.policies.capacity import CapacityIndex
 
@@ -70,7 +72,7 @@ class Explaining(GlobalMaster):
             order = self._orders[start]
             if task.id in waiting:
                 fits = self._satisfiable(task)
-                self._tell(task, "queued" if fits else "unsatisfiable", self._passed(task, view, order))
+                self._tell(task, "queued" if fits else "unsatisfiable", self._waits_for(task, view, order))
                 continue
             _, partition, place = self._placed[task.id]
             passed = self._passed(task, view, order[: order.index(partition)])
@@ -94,6 +96,10 @@ class Explaining(GlobalMaster):
                     task, partition, place = self._placed[number]
                     refused = (Rejected(self._scope(partition), Reason.INCONSISTENCY, 1),)
                     self._tell(task, "refused", refused, partition, position_of(place))
+
+    def _waits_for(self, task: Task, view: Sequence[Any], order: Sequence[int]) -> tuple[Rejected, ...]:
+        """What a task met that found nothing."""
+        return self._passed(task, view, order)
 
     def _passed(self, task: Task, view: Sequence[Any], partitions: Iterable[int]) -> tuple[Rejected, ...]:
         counts: Passed = {}
@@ -160,11 +166,17 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
 
     def _pass(self, counts: Passed, task: Task, view: Sequence[Any], partition: int) -> None:
         need, suits = self._ladders[task.request], self._layout.matches[partition][task.constraints]
-        large = self._vectors.whole_index[partition].fitting(need, suits).bit_count()
-        roomy = view[partition].fitting(need, suits).bit_count()
+        large = self._vectors.whole_index[partition].fitting(need, suits)
+        taken = large & ~view[partition].fitting(need, suits)
+        called = self._called_for(partition, taken).bit_count()
         fitting = suits.bit_count()
-        lacking = self._layout.size[partition] - fitting
-        self._count(counts, partition, constraint=lacking, resource=fitting - large, busy=large - roomy)
+        lacking, small = self._layout.size[partition] - fitting, fitting - large.bit_count()
+        busy = taken.bit_count() - called
+        self._count(counts, partition, constraint=lacking, resource=small, busy=busy, share=called)
+
+    def _called_for(self, partition: int, taken: int) -> int:  # noqa: ARG002 - without shares it is nobody's turn
+        """Those of the machines that are taken on which others have first call, once something comes free there."""
+        return 0
 
     def on_refusal(self, message: Refusal, source: Address, now: Time) -> None:
         """Tell what was refused, then learn and try again."""
@@ -175,9 +187,69 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
 
 
 class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
-    """Explains preemptions, too: the GM of the user that loses tells of them."""
+    """Explains preemptions, too: the GM of the user that loses tells of them. And what waits for its user's share.
+
+    A taken machine that holds back a task which finds nothing does so by reason of `share`, not `busy`, where what runs
+    there would go to another user if it ended now: the task's user would have its share even without what it has there,
+    and another user of this GM would not, and waits with a task that the empty machine can take. That is the rule by
+    which a GM gives away what comes free (`UserLines.pop_fitting`). Users of other GMs are not seen waiting: what they
+    take is told as "preempted". Per user at most `KINDS_MAX` kinds of waiting tasks are looked at, as for preemption.
+
+    Cost: once per event that leaves tasks waiting, a look at each task that runs for a user who waits.
+    """
 
     NEWS = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield)
+    _calls: dict[int, list[int]]
+    """Per user whose tasks are being explained, per partition, machines on which others have first call."""
+    _first_call: Sequence[int] = ()
+
+    def _place(self, tasks: Iterable[Task]) -> list[Task]:
+        self._calls = {}
+        return super()._place(tasks)
+
+    def _waits_for(self, task: Task, view: Sequence[Any], order: Sequence[int]) -> tuple[Rejected, ...]:
+        user = self._user_of(task)
+        if user not in self._calls:
+            self._calls[user] = self._called_by_others(user)
+        self._first_call = self._calls[user]
+        rejected = self._passed(task, view, order)
+        self._first_call = ()
+        return rejected
+
+    def _called_for(self, partition: int, taken: int) -> int:
+        return taken & self._first_call[partition] if self._first_call else 0
+
+    def _called_by_others(self, user: int) -> list[int]:
+        matches, whole = self._layout.matches, self._vectors.whole_index
+        called = [0] * len(matches)
+        if self._is_short(user):
+            return called
+        for other in self._user_lines.users():
+            if other == user:
+                continue
+            short = self._short_without(other)
+            for mask, request in islice(self._user_lines.kinds_of(other), KINDS_MAX) if any(short) else ():
+                need = self._ladders[request]
+                for partition, machines in enumerate(short):
+                    called[partition] |= whole[partition].fitting(need, machines & matches[partition][mask])
+        return [machines & ~own for machines, own in zip(called, self._short_without(user), strict=True)]
+
+    def _short_without(self, user: int) -> list[int]:
+        """Per partition, the machines without which the user would have less than its share."""
+        matches, name = self._layout.matches, self._names[user]
+        if self._is_short(user):
+            return [of_partition.every for of_partition in matches]
+        there: dict[tuple[int, int], list[Amounts]] = {}
+        for held in self._running[user].values():
+            there.setdefault((held.partition, held.position), []).append(held.request)
+        machines, enough = [0] * len(matches), dict[Amounts, bool]()
+        for (partition, position), requests in there.items():
+            losing = sum_of(requests)
+            if losing not in enough:
+                enough[losing] = user == self._sharing.others or self._ledger.can_lose(name, losing)
+            if not enough[losing]:
+                machines[partition] |= 1 << position
+        return machines
 
     def _preempt(self, task: Task, loser: int, victims: Sequence[TaskId]) -> None:
         """Tell where the task is to run; what was passed over was told when it began to wait."""
