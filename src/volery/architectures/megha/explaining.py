@@ -174,7 +174,7 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
         busy = taken.bit_count() - called
         self._count(counts, partition, constraint=lacking, resource=small, busy=busy, share=called)
 
-    def _called_for(self, partition: int, taken: int) -> int:  # noqa: ARG002 - without shares it is nobody's turn
+    def _called_for(self, partition: int, taken: int) -> int:
         """Those of the machines that are taken on which others have first call, once something comes free there."""
         return 0
 
