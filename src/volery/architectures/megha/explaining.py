@@ -15,6 +15,8 @@ from volery.architectures.megha.fair_messages import Denied, Ousted, Yield
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.architectures.megha.sharing import sum_of
+from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
+from volery.architectures.megha.surviving_messages import Lost, Report
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Event
@@ -30,7 +32,9 @@ class Explaining(GlobalMaster):
 
     NEWS: ClassVar[tuple[type, ...]]
     """Messages by which a Local Master tells of its cluster."""
-    _heard_at: dict[Address, Time]
+    _heard_at: list[Time]
+    """Per Local Master, or pair of them."""
+    _numbers: dict[Address, int]
     _matching: bool
     _now: Time
 
@@ -38,15 +42,19 @@ class Explaining(GlobalMaster):
         """Open the ledger of jobs; the view is that of an empty cluster, which is true now."""
         super().start(now)
         self._now = now
-        self._heard_at = dict.fromkeys(self._lms, now)
+        self._heard_at = [now] * len(self._lms)
+        self._numbers = {address: lm for lm, address in enumerate(self._lms)}
         self._matching = False
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """Keep the time, and when each Local Master was last heard of."""
         self._now = now
         if isinstance(event, self.NEWS):
-            self._heard_at[source] = now
+            self._hear(event, source)
         super().handle(event, source, now)
+
+    def _hear(self, news: Event, source: Address) -> None:
+        self._heard_at[self._numbers[source]] = self._now
 
     def _view(self) -> list[Any]:
         """A copy of the view, per partition."""
@@ -107,7 +115,7 @@ class Explaining(GlobalMaster):
             self._pass(counts, task, view, partition)
         return tuple([Rejected(*key, count) for key, count in counts.items() if count])
 
-    def _count(self, counts: Passed, partition: int, **by_reason: int) -> None:
+    def _tally(self, counts: Passed, partition: int, **by_reason: int) -> None:
         scope = self._scope(partition)
         for reason, count in by_reason.items():
             key = scope, Reason(reason)
@@ -120,11 +128,11 @@ class Explaining(GlobalMaster):
         self, task: Task, chosen: Chosen, rejected: tuple[Rejected, ...], partition: int = -1, position: int = -1
     ) -> None:
         if partition < 0:
-            asked, machine, age_us = "", -1, self._now - min(self._heard_at.values())
+            asked, machine, age_us = "", -1, self._now - min(self._heard_at)
         else:
-            asked = self._lms[self._layout.lm_of[partition]]
-            machine = self._layout.machines[partition][position]
-            age_us = self._now - self._heard_at[asked]
+            lm = self._layout.lm_of[partition]
+            asked, machine = self._lms[lm], self._layout.machines[partition][position]
+            age_us = self._now - self._heard_at[lm]
         self._port.observe(Decision(task.id, task.job, chosen, partition, machine, asked, age_us, rejected))
 
 
@@ -143,12 +151,43 @@ class ExplainingMaster(Explaining):
     def _pass(self, counts: Passed, task: Task, view: Sequence[Any], partition: int) -> None:
         suits = self._layout.matches[partition][task.constraints]
         lacking = self._layout.size[partition] - suits.bit_count()
-        self._count(counts, partition, constraint=lacking, busy=(suits & ~view[partition]).bit_count())
+        self._tally(counts, partition, constraint=lacking, busy=(suits & ~view[partition]).bit_count())
 
     def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
         """Tell what was refused, then learn and try again."""
         self._tell_refused(message, source, lambda bit: bit.bit_length() - 1)
         super().on_inconsistency(message, source, now)
+
+
+class ExplainingSurvivor(ExplainingMaster, SurvivingGlobalMaster):
+    """Explains placements where components may crash, and which attempts were lost.
+
+    Its views are those of the leaders: what another Local Master says changes neither them nor their age. After a new
+    incarnation has begun nothing is decided, and nothing told, before every cluster has said what runs there.
+    """
+
+    NEWS = (Update, Notice, Inconsistency, Report, Lost)
+
+    def _hear(self, news: Event, source: Address) -> None:
+        lm = self._lm_at[source]
+        new_leader = isinstance(news, Report) and news.whole and news.epoch > self._epochs[lm]
+        if new_leader or self._believes(source):
+            self._heard_at[lm] = self._now
+
+    def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
+        """Tell what a leader has refused, then learn and try again."""
+        if self._believes(source):
+            super().on_inconsistency(message, source, now)
+
+    def _place_again(self, dead: Iterable[TaskId]) -> None:
+        """Tell where each of the tasks was lost, then place it again."""
+        lost = list(dead)
+        for number in lost:
+            task, partition, bit = self._placed[number]
+            self._tell(task, "lost", (), partition, bit.bit_length() - 1)
+        super()._place_again(lost)
+
+    receives = SurvivingGlobalMaster.receives
 
 
 class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
@@ -172,7 +211,7 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
         fitting = suits.bit_count()
         lacking, small = self._layout.size[partition] - fitting, fitting - large.bit_count()
         busy = taken.bit_count() - called
-        self._count(counts, partition, constraint=lacking, resource=small, busy=busy, share=called)
+        self._tally(counts, partition, constraint=lacking, resource=small, busy=busy, share=called)
 
     def _called_for(self, partition: int, taken: int) -> int:
         """Those of the machines that are taken on which others have first call, once something comes free there."""
