@@ -139,7 +139,7 @@ class Explaining(GlobalMaster):
 class ExplainingMaster(Explaining):
     """Explains placements on slots."""
 
-    NEWS = (Update, Notice, Inconsistency)
+    NEWS: ClassVar[tuple[type, ...]] = (Update, Notice, Inconsistency)
 
     def _view(self) -> list[Any]:
         return list(self._free)
