@@ -84,6 +84,10 @@ class VectorQueue:
         """Take the task that has waited longest among those of a kind, of which there has to be one."""
         return self._take(self._slots[kind])
 
+    def first(self) -> Task:
+        """The task that is next of all; there has to be one. It stays."""
+        return self._lines[int(self._heads[: len(self._lines)].argmin())][0][1]
+
     def any_fitting(self, offered: int, free: int) -> bool:
         """Whether `pop_fitting` would find a task."""
         return self._place(offered, free) >= 0

@@ -73,6 +73,7 @@ class AgainstAList(RuleBasedStateMachine):
     def length_and_kinds(self) -> None:
         assert self.queue.length == len(self.model)
         assert set(self.queue.kinds()) == {(task.constraints, task.request) for task in self.model}
+        assert not self.model or self.queue.first() == self.model[0]
 
 
 AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
