@@ -55,6 +55,7 @@ class AgainstAList(RuleBasedStateMachine):
     @rule(offered=MASKS, free=AMOUNTS)
     def pop(self, offered: int, free: Amounts) -> None:
         expected = next((task for task in self.model if fits(task, offered, free)), None)
+        assert self.queue.first_fitting(offered, PACKING.free(free)) == expected
         assert self.queue.pop_fitting(offered, PACKING.free(free)) == expected
         if expected is not None:
             self.model.remove(expected)

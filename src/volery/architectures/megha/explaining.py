@@ -17,10 +17,12 @@ from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.architectures.megha.sharing import sum_of
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
 from volery.architectures.megha.surviving_messages import Lost, Report
+from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Event
-from volery.core.model import Address, Amounts, Task, TaskId, Time
+from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
+from volery.core.resources import Packing
 from volery.core.why import Chosen, Decision, Reason, Rejected, Scope
 from volery.policies.capacity import CapacityIndex
 
@@ -225,6 +227,31 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
     receives = VectorGlobalMaster.receives
 
 
+class TellingLines(UserLines):
+    """Knows whose tasks had to let users below their share go first.
+
+    Attributes:
+        passed: the tasks that could have had what was taken last, one per user.
+    """
+
+    __slots__ = ("passed",)
+
+    def __init__(self, packing: Packing, user_of: Callable[[Task], int], is_short: Callable[[int], bool]) -> None:
+        super().__init__(packing, user_of, is_short)
+        self.passed: list[Task] = []
+
+    def pop_fitting(self, offered: int, free: int) -> Task | None:
+        """As ever, and see who had to wait for it."""
+        self.passed = []
+        task = super().pop_fitting(offered, free)
+        if task is not None and len(self._lines) > 1 and self._is_short(self._user_of(task)):
+            waiting = [
+                self._lines[user].first_fitting(offered, free) for user in self._lines if not self._is_short(user)
+            ]
+            self.passed = [one for one in waiting if one is not None]
+        return task
+
+
 class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
     """Explains preemptions, too: the GM of the user that loses tells of them. And what waits for its user's share.
 
@@ -234,7 +261,11 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
     which a GM gives away what comes free (`UserLines.pop_fitting`). Users of other GMs are not seen waiting: what they
     take is told as "preempted". Per user at most `KINDS_MAX` kinds of waiting tasks are looked at, as for preemption.
 
-    Cost: once per event that leaves tasks waiting, a look at each task that runs for a user who waits.
+    A task that has not been told so, because it has waited since before the others did, is told once: when it could
+    have had what came free, and a user below its share got it.
+
+    Cost: once per event that leaves tasks waiting, a look at each task that runs for a user who waits; per task that is
+    taken from a queue, a look at the kinds that wait.
     """
 
     NEWS = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield)
@@ -242,9 +273,31 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
     """Per user whose tasks are being explained, per partition, machines on which others have first call."""
     _first_call: Sequence[int] = ()
 
+    def start(self, now: Time) -> None:
+        """As for any GM; nothing waits yet."""
+        self._telling = TellingLines(self._packing, self._user_of, self._is_short)
+        self._user_lines = self._lines = self._telling
+        self._told_of_shares: set[TaskId] = set()
+        super().start(now)
+
+    def _take(self, task: Task, partition: int, position: int) -> None:
+        """Tell who was passed over for a task that has waited."""
+        super()._take(task, partition, position)
+        self._told_of_shares.discard(task.id)
+        if not self._matching:
+            for other in self._telling.passed:
+                if other.id not in self._told_of_shares:
+                    self._told_of_shares.add(other.id)
+                    self._tell(other, "queued", (Rejected(self._scope(partition), Reason.SHARE, 1),))
+
     def _place(self, tasks: Iterable[Task]) -> list[Task]:
         self._calls = {}
         return super()._place(tasks)
+
+    def _drop(self, job: JobId) -> list[Task]:
+        dropped = super()._drop(job)
+        self._told_of_shares.difference_update([task.id for task in dropped])
+        return dropped
 
     def _waits_for(self, task: Task, view: Sequence[Any], order: Sequence[int]) -> tuple[Rejected, ...]:
         user = self._user_of(task)
@@ -253,6 +306,8 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
         self._first_call = self._calls[user]
         rejected = self._passed(task, view, order)
         self._first_call = ()
+        if any(one.reason is Reason.SHARE for one in rejected):
+            self._told_of_shares.add(task.id)
         return rejected
 
     def _called_for(self, partition: int, taken: int) -> int:
@@ -293,6 +348,7 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
     def _preempt(self, task: Task, loser: int, victims: Sequence[TaskId]) -> None:
         """Tell where the task is to run; what was passed over was told when it began to wait."""
         super()._preempt(task, loser, victims)
+        self._told_of_shares.discard(task.id)
         _, partition, position = self._placed[task.id]
         self._tell(task, "placed", (), partition, position)
 
