@@ -195,7 +195,7 @@ def _workflow_table(rows: Sequence[Sequence[str]], width: int) -> Table:
     for head in WORKFLOW_HEADS:
         table.add_column(head, justify="right")
     for label, *cells in rows:
-        table.add_row(Text(label if width >= WIDE else "\n".join(_broken(label))), *map(Text, cells))
+        table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
     return table
 
 
