@@ -62,7 +62,8 @@ class Skipping:
         """What is known of its kind holds for it."""
 
     def started(self, machine: int) -> None:
-        """Nothing is kept of machines."""
+        """What fitted only there is not tried in vain."""
+        self._queue.kinds.taken(machine, self._state.index.free[machine])
 
     def given_back(self, machine: int) -> None:
         """What fits there is tried again."""
@@ -131,12 +132,16 @@ class Easy(Skipping):
 
     def started(self, machine: int) -> None:
         """When others have room there has to be counted anew."""
+        self._outdate(machine)
+        super().started(machine)
+
+    def _outdate(self, machine: int) -> None:
         for _, outdated in self._ready.values():
             outdated.add(machine)
 
     def given_back(self, machine: int) -> None:
         """What fits there is tried again; the reservation moves there if that is earlier."""
-        self.started(machine)
+        self._outdate(machine)
         super().given_back(machine)
         if self.head is None:
             return

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from volery.architectures.pipeline.iterations import Easy, Iteration, Skipping, Strict
+from volery.architectures.pipeline.kinds import Kinds
 from volery.architectures.pipeline.messages import Completed, Kill, Launch
 from volery.architectures.pipeline.queues import KeyedQueue, Queue, RandomQueue, TurnsQueue
 from volery.core.component import Component
@@ -93,14 +94,14 @@ class Placing(Component):
         self._due = self._busy = False
 
     def _make_queue(self, tasks: Any, jobs: Any) -> Queue:
-        guards = self._state.packing.guards
+        kinds = Kinds(self._state.packing, self._state.cluster.constraints)
         if getattr(tasks, "drawn", False):
-            return RandomQueue(self._draw, guards)
+            return RandomQueue(self._draw, kinds)
         if hasattr(tasks, "turns"):
-            return TurnsQueue(self._view, tasks, jobs, guards)
+            return TurnsQueue(self._view, tasks, jobs, kinds)
         if hasattr(jobs, "turns"):
-            return TurnsQueue(self._view, jobs, None, guards)
-        return KeyedQueue(self._view, tasks, jobs, guards)
+            return TurnsQueue(self._view, jobs, None, kinds)
+        return KeyedQueue(self._view, tasks, jobs, kinds)
 
     def _make_iteration(self) -> Iteration:
         if self._assembly.iteration == "easy":

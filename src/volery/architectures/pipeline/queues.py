@@ -1,16 +1,12 @@
-"""The queue of stage T2: tasks by kind, so that what fits nowhere is passed over without a look at its tasks.
-
-Machines only become fuller while a cycle lasts, and a kind that fits nowhere goes on to fit nowhere until something is
-given back. Such a kind is *closed*; what is given back on a machine opens those that fit this machine. So the cost of a
-decision depends on how many kinds may fit, and not on how many tasks wait.
-"""
+"""The queue of stage T2: tasks by kind, so that what fits nowhere is passed over without a look at its tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from random import Random
 from typing import Protocol
 
+from volery.architectures.pipeline.kinds import Kinds
 from volery.architectures.pipeline.lines import Entry, Line
 from volery.core.model import TaskId
 from volery.policies.stages import Kind, Turn, View, Waiting
@@ -41,67 +37,6 @@ class Queue(Protocol):
         """Raise AssertionError where the account of kinds is wrong."""
 
 
-class Kinds:
-    """The kinds that wait, each open or closed, in the order in which they came.
-
-    Args:
-        guards: of packed vectors.
-    """
-
-    __slots__ = ("_counts", "_guards", "closed", "open")
-
-    def __init__(self, guards: int) -> None:
-        self._guards = guards
-        self._counts: dict[Kind, int] = {}
-        self.open: dict[Kind, None] = {}
-        self.closed: dict[Kind, None] = {}
-
-    def __iter__(self) -> Iterator[Kind]:
-        return iter(self._counts)
-
-    def joined(self, kind: Kind) -> None:
-        """One more waits."""
-        count = self._counts.get(kind, 0)
-        self._counts[kind] = count + 1
-        if not count:
-            self.open[kind] = None
-
-    def left(self, kind: Kind) -> None:
-        """One less waits."""
-        count = self._counts[kind] - 1
-        if count:
-            self._counts[kind] = count
-        else:
-            del self._counts[kind]
-            self.open.pop(kind, None)
-            self.closed.pop(kind, None)
-
-    def close(self, kind: Kind) -> None:
-        """It fits nowhere."""
-        del self.open[kind]
-        self.closed[kind] = None
-
-    def reopen(self, kind: Kind) -> None:
-        """It may fit somewhere."""
-        if kind in self.closed:
-            del self.closed[kind]
-            self.open[kind] = None
-
-    def given_back(self, machine: int, free: int) -> None:
-        """A machine has this much free now, packed and guarded: open what fits it."""
-        guards = self._guards
-        fitting = [
-            kind for kind in self.closed if (free - kind.packed) & guards == guards and kind.suitable >> machine & 1
-        ]
-        for kind in fitting:
-            self.reopen(kind)
-
-    def check(self) -> None:
-        """Raise AssertionError unless every kind that waits is either open or closed."""
-        assert self.open.keys() | self.closed.keys() == self._counts.keys()
-        assert not self.open.keys() & self.closed.keys()
-
-
 class KeyedQueue:
     """Smallest key first.
 
@@ -109,18 +44,18 @@ class KeyedQueue:
         view: that keys are read from.
         tasks: order of stage T2.
         jobs: order of stage J3, which decides between equal keys.
-        guards: of packed vectors.
+        kinds: nothing waits yet.
     """
 
     __slots__ = ("_entries", "_jobs", "_lines", "_tasks", "_view", "kinds")
 
-    def __init__(self, view: View, tasks: Keyed, jobs: Keyed, guards: int) -> None:
+    def __init__(self, view: View, tasks: Keyed, jobs: Keyed, kinds: Kinds) -> None:
         self._view = view
         self._tasks = tasks
         self._jobs = jobs
         self._lines: dict[Kind, Line] = {}
         self._entries: dict[TaskId, Entry] = {}
-        self.kinds = Kinds(guards)
+        self.kinds = kinds
 
     def push(self, waiting: Waiting) -> None:
         """A task joins."""
@@ -182,19 +117,19 @@ class TurnsQueue:
         view: that the order reads.
         order: who is next.
         jobs: order of stage J3 inside a line; None: who came first.
-        guards: of packed vectors.
+        kinds: nothing waits yet.
     """
 
     __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "kinds")
 
-    def __init__(self, view: View, order: TakingTurns, jobs: Keyed | None, guards: int) -> None:
+    def __init__(self, view: View, order: TakingTurns, jobs: Keyed | None, kinds: Kinds) -> None:
         self._view = view
         self._order = order
         self._jobs = jobs
         self._lines: dict[Hashable, _TurningLine] = {}
         self._entries: dict[TaskId, tuple[Hashable, Entry]] = {}
         self._turns = 0
-        self.kinds = Kinds(guards)
+        self.kinds = kinds
 
     def push(self, waiting: Waiting) -> None:
         """A task joins."""
@@ -264,17 +199,17 @@ class RandomQueue:
 
     Args:
         draw: the owner's stream.
-        guards: of packed vectors.
+        kinds: nothing waits yet.
     """
 
     __slots__ = ("_draw", "_drawn", "_lines", "_places", "kinds")
 
-    def __init__(self, draw: Random, guards: int) -> None:
+    def __init__(self, draw: Random, kinds: Kinds) -> None:
         self._draw = draw
         self._drawn: Waiting | None = None
         self._lines: dict[Kind, list[Waiting]] = {}
         self._places: dict[TaskId, int] = {}
-        self.kinds = Kinds(guards)
+        self.kinds = kinds
 
     def push(self, waiting: Waiting) -> None:
         """A task joins."""

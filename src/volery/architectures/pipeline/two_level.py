@@ -53,7 +53,7 @@ class ManagersState(State):
             suitable = vector_of(
                 number for number, part in enumerate(self.parts) if part.kind(task, tokens[number]).possible
             )
-            kind = self._kinds[key] = Kind(self.ladders[task.request], suitable, bool(suitable))
+            kind = self._kinds[key] = Kind(0, self.ladders[task.request], suitable, bool(suitable))
             kind.packed = 0
         return kind
 

@@ -20,15 +20,17 @@ class Kind:
     """What filters can tell tasks apart by: the stages R2 to R4 answer alike for all tasks of one kind.
 
     Attributes:
+        constraints: that its tasks need.
         need: the request as an index of free capacity looks for it.
         packed: the same as one integer.
         suitable: vector of the machines that its user may use (R2) and that meet its constraints (R3).
         possible: whether some of these holds it when it is empty.
     """
 
-    __slots__ = ("need", "packed", "possible", "suitable")
+    __slots__ = ("constraints", "need", "packed", "possible", "suitable")
 
-    def __init__(self, need: Need, suitable: int, possible: bool) -> None:
+    def __init__(self, constraints: int, need: Need, suitable: int, possible: bool) -> None:
+        self.constraints = constraints
         self.need = need
         self.packed = need.packed
         self.suitable = suitable

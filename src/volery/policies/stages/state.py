@@ -104,7 +104,7 @@ class State:
         if kind is None:
             need = self.ladders[task.request]
             suitable = self.matches[task.constraints] & self._allowed[access]
-            kind = self._kinds[key] = Kind(need, suitable, bool(self.whole.fitting(need, suitable)))
+            kind = self._kinds[key] = Kind(task.constraints, need, suitable, bool(self.whole.fitting(need, suitable)))
         return kind
 
     def work_us(self, task: Task) -> Time:
