@@ -60,6 +60,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:lrms=3": {"M4": "managed/per_machine:2.5", "M5": "random-fit", "T2": "heft"},
     "pipeline:lrms=2": {"M4": "managed", "T3": "easy", "broker_machines": "6", "M1": "overflow/tasks:5"},
     "pipeline:cycle_s=0.02": {"cycle_cost_us": "50", "task_cost_us": "7", "J4": "2", "T2": "bands"},
+    "pipeline:T10=fairness/shares:a:1+b:2+c:1": {"T2": "drf/shares:a:1+b:2+c:1"},
+    "pipeline:progress=keep": {"T10": "fairness/shares:a:3+b:1", "T2": "drf/shares:a:3+b:1", "cycle_cost_us": "40"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 
@@ -73,6 +75,8 @@ EXCUSED = {
     ): "it waits for all answers, served in turn",
     ("pipeline:cycle_s=0.02", "check_lone_task_costs_its_hops"): "tasks wait for the next cycle",
     ("pipeline:cycle_s=0.02", "check_allocation_adds_up"): "likewise",
+    ("pipeline:progress=keep", "check_lone_task_costs_its_hops"): "cycles take their time",
+    ("pipeline:progress=keep", "check_allocation_adds_up"): "likewise",
     ("pipeline:T5=stage-in/mb:1", "check_lone_task_costs_its_hops"): "tasks wait for their files",
     ("pipeline:T5=stage-in/mb:1", "check_allocation_adds_up"): "likewise",
 }

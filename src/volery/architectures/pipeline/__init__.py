@@ -30,6 +30,8 @@ from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.stages import Policy, parse
+from volery.policies.stages.ordering import PoorestUser
+from volery.policies.stages.preempting import ByFairness, NoPreemption
 
 
 class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +49,11 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(description="behind a task that does not fit: all are tried, none, or those that do not delay it"),
     ] = "skip"
     T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
+    T10: Annotated[str, msgspec.Meta(description="who loses a running task to one that fits nowhere")] = "none"
+    progress: Annotated[
+        Literal["restart", "keep"],
+        msgspec.Meta(description="where a task goes on whose attempt was ended on purpose: from zero, or where it was"),
+    ] = "restart"
     R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
     R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
     M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
@@ -68,7 +75,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 POLICY_STAGES = (
-    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
+    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T10, Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
 )  # fmt: skip
 
 
@@ -86,7 +93,21 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     if config.T3 == "easy" and (turns or drawn or hasattr(found[Stage.J3], "turns")):
         name = config.T2 if turns or drawn else config.J3
         raise InputError("pipeline:T3", f"easy reserves for the first task, and {name!r} decides anew who that is")
+    _check_preemption(config, found)
     return found
+
+
+def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> None:
+    preempting = found[Stage.T10]
+    if isinstance(preempting, NoPreemption):
+        return
+    if config.T3 == "easy":
+        raise InputError("pipeline:T10", "easy reserves by what runs, and preemption ends it; take T3=skip or strict")
+    if isinstance(preempting, ByFairness):
+        order = found[Stage.T2]
+        if not isinstance(order, PoorestUser) or order.shares != preempting.shares:
+            wanted = f"drf/shares:{preempting.shares}" if preempting.shares else "drf"
+            raise InputError("pipeline:T10", f"who is below its share has to be first in the queue: take T2={wanted}")
 
 
 def assembly(config: PipelineConfig) -> Assembly:
@@ -141,7 +162,9 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     machines = {node_address(machine): machine for machine in range(count)}
     for address, machine in machines.items():
         components[address] = Node(manager_of.get(machine, entry))
-    return Deployment(components, machines, lambda _: entry)
+    preempting = parts.policies["T10"]
+    due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
+    return Deployment(components, machines, lambda _: entry, due=due, keeps_progress=config.progress == "keep")
 
 
 def node_address(machine: int) -> Address:
@@ -166,7 +189,7 @@ def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
-    absent += [Stage.J5] if config.J5 == "none" else []
+    absent += [stage for stage in (Stage.J5, Stage.T10) if getattr(config, stage) == "none"]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
 
@@ -183,6 +206,7 @@ STAGES = {
     Stage.T3: Realisation("Scheduler._next_task", "full", "skip, strict or easy backfilling"),
     Stage.T4: Realisation("Scheduler._submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
+    Stage.T10: Realisation("Scheduler._preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
     Stage.T7: Realisation("Scheduler._account"),
     Stage.B: Realisation("LocalManager.on_pass", "partial", "a stub: machines of its own after a delay", "M1=long"),
     Stage.M1: Realisation("Scheduler._broker", "full", "by policy", "M1=long"),

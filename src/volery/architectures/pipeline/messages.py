@@ -29,10 +29,16 @@ class Kill(Message, frozen=True):
 
 
 class Completed(Message, frozen=True):
-    """Node > whoever launched it: the attempt has ended."""
+    """Node > whoever launched it: the attempt has ended.
+
+    Args:
+        task, attempt: which.
+        killed: somebody ended it before it was finished.
+    """
 
     task: TaskId
     attempt: int = 0
+    killed: bool = False
 
 
 class Pass(Message, frozen=True):
@@ -41,14 +47,12 @@ class Pass(Message, frozen=True):
     Args:
         number: grows per sender, so that a repeated or overtaken message is recognised.
         task: which.
-        attempt: 0 is the first.
         user, priority, deadline_us, submit_us, task_count: of its job.
         rank_us: the longest chain of tasks that begins with it.
     """
 
     number: int
     task: Task
-    attempt: int
     user: str
     priority: int
     deadline_us: Time

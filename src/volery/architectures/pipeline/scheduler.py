@@ -85,7 +85,7 @@ class Scheduler(Placing):
     def _arrived(
         self, record: JobRecord, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], now: Time
     ) -> None:
-        kinds = {task.id: self._kind(task, record.user) for task in tasks}
+        kinds = {task.id: self._kind(task, record) for task in tasks}
         lost = {task.id for task in tasks if not (kinds[task.id].possible or self._possible_outside(task))}
         graph = self._graphs.get(record.id)
         ready: Sequence[Task]
@@ -171,8 +171,7 @@ class Scheduler(Placing):
         if self._outside is not None and source == ADDRESS:
             waiting = self._outside.tasks.pop(message.task, None)
         else:
-            running = self._ended(message, now)
-            waiting = None if running is None else running.waiting
+            waiting = self._ended(message, now)
         if waiting is not None:
             self._account(waiting, now)
             self._changed(now)
@@ -184,7 +183,7 @@ class Scheduler(Placing):
         graph = self._graphs.get(record.id)
         if graph is not None and record.id not in self._jobs.cancelled:
             for task in graph.finished(waiting.task.id):
-                self._ready(record, task, self._kind(task, record.user), now)
+                self._ready(record, task, self._kind(task, record), now)
         self._jobs.finished(record.id)
         self._settle(record)
 

@@ -5,12 +5,13 @@ Andreadis et al., SC18, section III-D3: stages M2 to M6 at the upper level, T2 t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from random import Random
 
 import msgspec
 
 from volery.architectures.pipeline.broker import Outside, message_of
+from volery.architectures.pipeline.exits import Then
 from volery.architectures.pipeline.messages import Completed, Kill, Pass
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
 from volery.architectures.pipeline.scheduler import Scheduler
@@ -18,6 +19,10 @@ from volery.core.events import TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
 from volery.policies.match import positions
 from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
+from volery.policies.stages.preempting import NoPreemption
+
+PASSED = 0
+"""Attempts are the lower level's: to the upper one a task that it has passed has this one alone."""
 
 
 class ManagersState(State):
@@ -44,9 +49,9 @@ class ManagersState(State):
             self._tokens.append(tokens)
         return self._tokens.index(tokens)
 
-    def kind(self, task: Task, access: int) -> Kind:
+    def kind(self, task: Task, access: int, claim: Hashable = None) -> Kind:
         """The kind of a task: it suits the managers of which some machine holds it when empty."""
-        key = (task.constraints, task.request, access)
+        key = (task.constraints, task.request, access, claim)
         kind = self._kinds.get(key)
         if kind is None:
             tokens = self._tokens[access]
@@ -83,7 +88,8 @@ class GlobalScheduler(Scheduler):
         self._usable = assembly.policies["M4"].usable
         self._select_manager = assembly.policies["M5"].select
         iteration = "skip" if assembly.iteration == "easy" else assembly.iteration
-        whole = msgspec.structs.replace(assembly, iteration=iteration)
+        policies = {**assembly.policies, "T10": NoPreemption()}
+        whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies)
         super().__init__(
             Place(places[0].cluster, managers, ()), whole, stream, outside, lambda us: ManagersState(places, us)
         )
@@ -127,6 +133,7 @@ class GlobalScheduler(Scheduler):
     def _launch(self, running: Running) -> None:
         """Stage M6: pass it on."""
         self._launches += 1
+        running.sent = True
         self._port.send(self._nodes[running.machine], message_of(self._launches, running.waiting))
 
     def check(self) -> None:
@@ -181,8 +188,7 @@ class LocalManager(Placing):
         work = self._state.work_us(task)
         job.work_us += work
         job.left_us += work
-        waiting = self._record(task, job, self._kind(task, message.user), message.rank_us, now)
-        waiting.attempt = message.attempt
+        waiting = self._record(task, job, self._kind(task, job), message.rank_us, now)
         self._enqueue(waiting)
         self._changed(now)
 
@@ -199,25 +205,29 @@ class LocalManager(Placing):
         if number in self._delayed:
             del self._delayed[number]
             self._port.cancel_timer(number)
-            self._port.send(self._above, Completed(number, message.attempt))
+            self._port.send(self._above, Completed(number, PASSED))
             return
         waiting, running = self._state.waiting.get(number), self._state.running.get(number)
         if waiting is not None:
             self._queue.remove(waiting)
             del self._state.waiting[number]
             self._over(waiting)
-        elif running is not None and any(decided is running for decided in self._decided):
+        elif running is not None and not running.sent:
+            self._exits.drop(running)
             self._release(running, now)
             self._over(running.waiting)
         elif running is not None:
+            running.ending = True
             self._port.send(self._nodes[running.machine], Kill(number, running.waiting.attempt))
+        for leaving in self._exits.of_task(number):
+            leaving.then = Then.OVER
         self._changed(now)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Tell of the end, and use the machine again."""
-        running = self._ended(message, now)
-        if running is not None:
-            self._over(running.waiting)
+        waiting = self._ended(message, now)
+        if waiting is not None:
+            self._over(waiting)
             self._changed(now)
 
     def _over(self, waiting: Waiting) -> None:
@@ -226,7 +236,7 @@ class LocalManager(Placing):
         self._open[job.id] -= 1
         if not self._open[job.id]:
             del self._open[job.id], self._state.jobs[job.id]
-        self._port.send(self._above, Completed(waiting.task.id, waiting.attempt))
+        self._port.send(self._above, Completed(waiting.task.id, PASSED))
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Pass: on_pass,

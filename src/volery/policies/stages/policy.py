@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from volery.core.model import Amounts, Time
+from volery.core.model import Amounts, TaskId, Time
 from volery.core.stages import Stage
 from volery.policies.stages.records import JobRecord, Kind, Waiting
 from volery.policies.stages.view import Candidates, View
@@ -137,12 +137,41 @@ class ManagerSelection(Protocol):
         """The number of one of the managers, of which there is at least one."""
 
 
+class Eviction(NamedTuple):
+    """Whoever loses its place, and where.
+
+    Args:
+        machine: on which the other task gets it.
+        tasks: that run there; each frees something that is needed.
+    """
+
+    machine: int
+    tasks: tuple[TaskId, ...]
+
+
+class Preempting(Protocol):
+    """Stage T10."""
+
+    def claim(self, job: JobRecord) -> Hashable:
+        """What tells claims apart: tasks of jobs with the same claim may preempt the same tasks."""
+
+    def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
+        """Who loses its place to a task that fits nowhere; None: nobody.
+
+        Args:
+            view: of the state.
+            task: that waits.
+            machines: that suit it.
+        """
+
+
 METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.J2: (("line", "eligible"),),
     Stage.J3: (("key",), ("line", "turns")),
     Stage.J5: (("stage_us",),),
     Stage.T2: (("key",), ("line", "turns")),
     Stage.T5: (("stage_us",),),
+    Stage.T10: (("claim", "evict"),),
     Stage.M1: (("brokered",),),
     Stage.M4: (("usable",),),
     Stage.M5: (("select",),),
@@ -156,12 +185,14 @@ __all__ = [
     "Authorisation",
     "Choice",
     "Eligible",
+    "Eviction",
     "Keyed",
     "Kind",
     "Management",
     "Manager",
     "ManagerSelection",
     "Policy",
+    "Preempting",
     "Selection",
     "Setup",
     "TakingTurns",

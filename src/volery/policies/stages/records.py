@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from volery.core.model import NEVER, JobId, Task, TaskId, Time
+from volery.core.records import ATTEMPT_MAX
 from volery.policies.capacity import Need
 
 FAR: Final[Time] = 1 << 62
@@ -99,12 +100,21 @@ class Running(msgspec.Struct, gc=False):
         machine: where.
         start_us: when it was placed.
         expected_end_us: by its estimate and the machine's speed.
+        sent: whether its machine has been told; until then nobody can end it there.
+        ending: whether its end was asked for.
     """
 
     waiting: Waiting
     machine: int
     start_us: Time
     expected_end_us: Time
+    sent: bool = False
+    ending: bool = False
+
+    @property
+    def losable(self) -> bool:
+        """Whether it may be ended, and go on as another attempt."""
+        return self.sent and not self.ending and self.waiting.attempt < ATTEMPT_MAX
 
     @property
     def task(self) -> Task:

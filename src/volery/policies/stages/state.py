@@ -5,7 +5,7 @@ Whoever schedules changes it; policies are shown a `View` of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,7 @@ class State:
         work_resource: place of the resource that counts processors, else 0.
         eligible: per user, how many of its jobs are eligible and not done.
         resume: where the last search for a machine said that the next one should begin.
+        priorities: how many tasks of each priority run; None where nobody asks.
     """
 
     def __init__(self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0) -> None:
@@ -79,8 +80,9 @@ class State:
         self.used: dict[str, list[int]] = {}
         self.half_life_us = half_life_us
         self.averages: dict[str, Average] = {}
+        self.priorities: dict[int, int] | None = None
         self._allowed: list[int] = []
-        self._kinds: dict[tuple[int, Amounts, int], Kind] = {}
+        self._kinds: dict[tuple[int, Amounts, int, Hashable], Kind] = {}
         self._free = np.array(self.capacities, dtype=np.int64)
         self._outdated: list[int] = []
 
@@ -97,9 +99,15 @@ class State:
             self._allowed.append(vector)
         return self._allowed.index(vector)
 
-    def kind(self, task: Task, access: int) -> Kind:
-        """The kind of a task whose user may use the machines of an `access`."""
-        key = (task.constraints, task.request, access)
+    def kind(self, task: Task, access: int, claim: Hashable = None) -> Kind:
+        """The kind of a task.
+
+        Args:
+            task: which.
+            access: its user may use the machines of this one.
+            claim: what stage T10 tells tasks apart by.
+        """
+        key = (task.constraints, task.request, access, claim)
         kind = self._kinds.get(key)
         if kind is None:
             need = self.ladders[task.request]
@@ -120,6 +128,8 @@ class State:
         self.index.put(machine, self.index.free[machine] - waiting.kind.packed)
         self._outdated.append(machine)
         job.running += 1
+        if self.priorities is not None:
+            self.priorities[job.priority] = self.priorities.get(job.priority, 0) + 1
         self._hold(job.user, task, 1, now)
         return running
 
@@ -133,6 +143,8 @@ class State:
         self.index.put(machine, self.index.free[machine] + waiting.kind.packed)
         self._outdated.append(machine)
         waiting.job.running -= 1
+        if self.priorities is not None:
+            self.priorities[waiting.job.priority] -= 1
         self._hold(waiting.job.user, waiting.task, -1, now)
         return running
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -104,6 +104,26 @@ class View:
     def running_on(self, machine: int) -> tuple[Running, ...]:
         """Tasks that run on a machine."""
         return tuple(self._state.on_machine[machine].values())
+
+    def latest(self) -> Iterator[Running]:
+        """Tasks that run, those placed last first."""
+        return reversed(self._state.running.values())
+
+    def losable(self, machine: int) -> list[Running]:
+        """Tasks on a machine that may be ended, those placed last first."""
+        runs = reversed(self._state.on_machine[machine].values())
+        return [run for run in runs if run.losable]
+
+    def lowest_priority(self) -> int | None:
+        """The lowest priority that runs, for policies of stage T10; None: nothing does."""
+        counts = self._state.priorities or {}
+        return min([priority for priority, count in counts.items() if count], default=None)
+
+    def makes_room(self, task: Waiting, machine: int, losers: Iterable[Running]) -> bool:
+        """Whether a machine holds a task when these end."""
+        free = self._state.index.free[machine] + sum([run.waiting.kind.packed for run in losers])
+        guards = self._state.packing.guards
+        return (free - task.kind.packed) & guards == guards
 
     def waiting(self) -> Iterator[Waiting]:
         """Tasks that wait, in the order in which they became ready."""
