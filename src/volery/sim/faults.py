@@ -259,6 +259,7 @@ class Unreliable:
                 key = (event.task.id, event.attempt)
                 if place is port and (port.address, *key) not in kernel.killed:
                     kernel.records.killed[key] = now
+                    kernel.died.add(key)
                     kernel.records.finish_us[event.task.id] = NEVER
                     kernel.killed.add((port.address, *key))
 

@@ -88,8 +88,9 @@ class Kernel:
         self.network = network
         self.options = options
         self.records = Records(trace)
-        self._keeps = deployment.keeps_progress
+        self._keeps = deployment.keeps_progress or deployment.checkpoint_us > 0
         self.left_us = trace.duration_us[:] if self._keeps else trace.duration_us
+        self.died: set[tuple[TaskId, int]] = set()
         self.now: Time = 0
         self.path = 0
         self.times: list[Time] = []
@@ -395,7 +396,7 @@ class Kernel:
             number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
         )
         if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
-            before = msgspec.structs.replace(before, kept_us=at - before.start_us)
+            before = msgspec.structs.replace(before, kept_us=self._kept_us(before, at - before.start_us))
             self.left_us[number] -= self._cluster.done_us(before.kept_us, before.worker)
         faulty = self.unreliable
         ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
@@ -403,6 +404,13 @@ class Kernel:
             raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
         records.lost.append(before)
         records.attempt[number] = attempt
+
+    def _kept_us(self, before: LostAttempt, ran_us: Time) -> Time:
+        """How much of what an attempt has done its task need not repeat."""
+        deployment = self._deployment
+        if deployment.keeps_progress and (before.task, before.attempt) not in self.died:
+            return ran_us
+        return ran_us - ran_us % deployment.checkpoint_us if deployment.checkpoint_us else 0
 
     def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
         """End an attempt that runs on this port's machine; anything else is ignored."""

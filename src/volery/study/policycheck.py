@@ -182,6 +182,9 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         for what in (*tasks, *example.state.jobs.values()):
             staged = decide.stage_us(view, what)
             yield staged, "" if isinstance(staged, int) and staged >= 0 else f"{staged!r} is no time in microseconds"
+    elif stage is Stage.T11:
+        period = decide.period_us()
+        yield period, "" if period is None or (isinstance(period, int) and period >= 0) else "a period is a time"
     elif stage is Stage.T10:
         yield from (_evicted(decide.evict(view, task, positions(task.kind.suitable)), view, task) for task in tasks)
     elif stage is Stage.J2:

@@ -20,6 +20,7 @@ import msgspec
 from volery.architectures.pipeline.broker import ADDRESS as BROKER
 from volery.architectures.pipeline.broker import Outside
 from volery.architectures.pipeline.messages import MESSAGES
+from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
@@ -29,6 +30,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.stages import Policy, parse
 from volery.policies.stages.ordering import PoorestUser
 from volery.policies.stages.preempting import ByFairness, NoPreemption
@@ -50,6 +52,13 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "skip"
     T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
     T10: Annotated[str, msgspec.Meta(description="who loses a running task to one that fits nowhere")] = "none"
+    T11: Annotated[str, msgspec.Meta(description="what becomes of a task whose machine has died")] = "none"
+    detection_s: Annotated[
+        float, msgspec.Meta(gt=0, description="within this time a scheduler is told that a machine has died; needs T11")
+    ] = 1.0
+    reliable: Annotated[
+        bool, msgspec.Meta(description="numbered and acknowledged messages: bears loss, delay and partitions")
+    ] = False
     progress: Annotated[
         Literal["restart", "keep"],
         msgspec.Meta(description="where a task goes on whose attempt was ended on purpose: from zero, or where it was"),
@@ -75,7 +84,8 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 POLICY_STAGES = (
-    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T10, Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
+    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T10, Stage.T11,
+    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
 )  # fmt: skip
 
 
@@ -134,6 +144,8 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     """
     count = len(cluster.constraints)
     own = count - config.broker_machines
+    if config.reliable and config.T11 != "none":
+        raise InputError("pipeline:reliable", "who is cut off cannot be told from who is dead; leave it or T11")
     if (config.M1 != "none") != (config.broker_machines > 0):
         raise InputError(
             "pipeline:broker_machines", "a broker needs both, machines and a policy M1 that sends it tasks"
@@ -161,10 +173,24 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         components[entry] = Scheduler(_place(cluster, range(own)), parts, streams.of(entry), outside)
     machines = {node_address(machine): machine for machine in range(count)}
     for address, machine in machines.items():
-        components[address] = Node(manager_of.get(machine, entry))
+        components[address] = _node(manager_of.get(machine, entry), 0, config)
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
-    return Deployment(components, machines, lambda _: entry, due=due, keeps_progress=config.progress == "keep")
+    whole = Deployment(components, machines, lambda _: entry, due=due, keeps_progress=config.progress == "keep")
+    checkpoint_us = parts.policies["T11"].period_us()
+    if checkpoint_us is not None:
+        return msgspec.structs.replace(
+            whole,
+            rebuild=lambda address, life: _node(manager_of.get(machines[address], entry), life, config),
+            watches=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
+            detection_us=round(config.detection_s * SECOND),
+            checkpoint_us=checkpoint_us,
+        )
+    return linked(whole, MESSAGES) if config.reliable else whole
+
+
+def _node(manager: Address, life: int, config: PipelineConfig) -> Node:
+    return Node(manager) if config.T11 == "none" else MortalNode(manager, life)
 
 
 def node_address(machine: int) -> Address:
@@ -189,7 +215,7 @@ def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
-    absent += [stage for stage in (Stage.J5, Stage.T10) if getattr(config, stage) == "none"]
+    absent += [stage for stage in (Stage.J5, Stage.T10, Stage.T11) if getattr(config, stage) == "none"]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
 
@@ -207,7 +233,8 @@ STAGES = {
     Stage.T4: Realisation("Scheduler._submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
     Stage.T10: Realisation("Scheduler._preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
-    Stage.T7: Realisation("Scheduler._account"),
+    Stage.T11: Realisation("Scheduler._lose", "full", "by policy: restart or checkpoint", "T11=restart"),
+    Stage.T7: Realisation("Scheduler._finish"),
     Stage.B: Realisation("LocalManager.on_pass", "partial", "a stub: machines of its own after a delay", "M1=long"),
     Stage.M1: Realisation("Scheduler._broker", "full", "by policy", "M1=long"),
     Stage.M2: Realisation("GlobalScheduler._submit_task", "full", "distributed", "lrms=4"),
@@ -227,11 +254,12 @@ PIPELINE = Architecture(
     summary="the reference architecture made executable: a scheduler assembled from stage policies by name",
     source="Andreadis et al., SC18, section III",
     defaults=PipelineConfig(),
-    messages=MESSAGES,
+    messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"duplication", "crash:node"}),
+    bearing={"T11": "restart"},
     vectors=True,
     graphs=True,
     named=named,

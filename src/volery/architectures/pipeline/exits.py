@@ -89,6 +89,13 @@ class Exits:
         del self._counts[machine]
         return leaving, self._held.pop(machine, [])
 
+    def clear(self, machine: int) -> list[Exit]:
+        """A machine is dead: nothing more will be heard of what was to end there."""
+        found = [leaving for leaving in self.open.values() if leaving.running.machine == machine]
+        for leaving in found:
+            self.close(leaving.waiting.task.id, leaving.attempt)
+        return found
+
     def of_task(self, task: TaskId) -> list[Exit]:
         """Attempts of a task that are being ended."""
         return [leaving for (number, _), leaving in self.open.items() if number == task]

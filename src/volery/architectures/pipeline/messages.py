@@ -13,12 +13,14 @@ class Launch(Message, frozen=True):
         task: what to run.
         attempt: 0 is the first.
         stage_us: how long files are staged in before (stage T5); the machine is taken meanwhile.
+        life: of the node, for which this is meant.
     """
 
     number: int
     task: Task
     attempt: int = 0
     stage_us: Time = 0
+    life: int = 0
 
 
 class Kill(Message, frozen=True):
@@ -41,6 +43,12 @@ class Completed(Message, frozen=True):
     killed: bool = False
 
 
+class Risen(Message, frozen=True):
+    """Node > whoever launches there: a new life has begun, and all that ran before is dead."""
+
+    life: int
+
+
 class Pass(Message, frozen=True):
     """Scheduler > local resource manager, or broker: manage this task; Completed follows when it has ended.
 
@@ -61,4 +69,4 @@ class Pass(Message, frozen=True):
     rank_us: Time
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Pass})
+MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Risen, Pass})

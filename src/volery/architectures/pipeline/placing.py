@@ -11,10 +11,10 @@ import msgspec
 from volery.architectures.pipeline.exits import Exit, Exits, Then
 from volery.architectures.pipeline.iterations import Easy, Iteration, Skipping, Strict
 from volery.architectures.pipeline.kinds import Kinds
-from volery.architectures.pipeline.messages import Completed, Kill, Launch
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, Risen
 from volery.architectures.pipeline.queues import KeyedQueue, Queue, RandomQueue, TurnsQueue
 from volery.core.component import Component
-from volery.core.events import Preemption, TimerFired
+from volery.core.events import PeerBack, PeerLost, Preemption, TimerFired
 from volery.core.model import NEVER, SECOND, Address, Cluster, Task, TaskId, Time
 from volery.policies.match import positions
 from volery.policies.stages import Candidates, Choice, JobRecord, Kind, Running, State, View, Waiting
@@ -74,7 +74,7 @@ class Placing(Component):
     """
 
     __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_doomed", "_draw", "_due", "_exits",
-                 "_iteration", "_launches", "_nodes", "_numbered", "_preempting",
+                 "_iteration", "_launches", "_lives", "_nodes", "_numbered", "_preempting",
                  "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
 
     def __init__(
@@ -94,6 +94,7 @@ class Placing(Component):
         if self._preempting is not None:
             self._state.priorities = {}
         self._exits = Exits()
+        self._lives: dict[Address, int] = {}
         self._doomed: list[Exit] = []
         self._queue = self._make_queue(policies["T2"], policies["J3"])
         self._iteration = self._make_iteration()
@@ -279,9 +280,10 @@ class Placing(Component):
         """Stage T5: tell the node, and how long files come in before."""
         waiting = running.waiting
         self._launches += 1
-        launch = Launch(self._launches, waiting.task, waiting.attempt, self._setup(self._view, waiting))
+        node = self._nodes[running.machine]
+        stage_us, life = self._setup(self._view, waiting), self._lives.get(node, 0)
         running.sent = True
-        self._port.send(self._nodes[running.machine], launch)
+        self._port.send(node, Launch(self._launches, waiting.task, waiting.attempt, stage_us, life))
 
     def _ended(self, message: Completed, now: Time) -> Waiting | None:
         """Stage T7: an attempt has ended; returns the task if that was its end, too."""
@@ -308,6 +310,48 @@ class Placing(Component):
         self._enqueue(waiting)
         self._changed(now)
         return None
+
+    def on_lost(self, event: PeerLost, source: Address, now: Time) -> None:
+        """A node has died."""
+        machine = self._nodes.index(event.peer)
+        self._state.online &= ~(1 << machine)
+        self._lose(machine, now)
+
+    def on_back(self, event: PeerBack, source: Address, now: Time) -> None:
+        """A node lives again; it says so itself, and which life that is."""
+
+    def on_risen(self, message: Risen, source: Address, now: Time) -> None:
+        """A node has begun a new life, which may be the first that is heard of its death."""
+        if message.life > self._lives.get(source, 0):
+            self._lives[source] = message.life
+            machine = self._nodes.index(source)
+            self._lose(machine, now)
+            self._state.online |= 1 << machine
+            self._iteration.given_back(machine)
+            self._changed(now)
+
+    def _lose(self, machine: int, now: Time) -> None:
+        """Stage T11: all that ran on a machine is dead; place it again."""
+        self._state.now = now
+        for running in list(self._state.on_machine[machine].values()):
+            self._exits.drop(running)
+            self._release(running, now)
+            if running.ending:
+                self._finish(running.waiting, now)
+            else:
+                running.waiting.attempt += running.sent
+                self._enqueue(running.waiting)
+        for leaving in self._exits.clear(machine):
+            if leaving.then is Then.OVER:
+                self._finish(leaving.waiting, now)
+            else:
+                leaving.waiting.attempt += 1
+                self._enqueue(leaving.waiting)
+        self._changed(now)
+
+    def _finish(self, waiting: Waiting, now: Time) -> None:
+        """A task is over."""
+        raise NotImplementedError
 
     def _release(self, running: Running, now: Time) -> None:
         self._state.ended(running.task.id, now)

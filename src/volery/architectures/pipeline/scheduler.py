@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 
 from volery.architectures.pipeline.broker import ADDRESS, Outside
-from volery.architectures.pipeline.messages import Completed, Kill
+from volery.architectures.pipeline.messages import Completed, Kill, Risen
 from volery.architectures.pipeline.placing import CYCLE, DECIDED, Assembly, Place, Placing
 from volery.architectures.pipeline.readiness import Workflow
-from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
+from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
 from volery.policies.stages import JobRecord, Kind, State, Waiting
@@ -173,10 +173,10 @@ class Scheduler(Placing):
         else:
             waiting = self._ended(message, now)
         if waiting is not None:
-            self._account(waiting, now)
+            self._finish(waiting, now)
             self._changed(now)
 
-    def _account(self, waiting: Waiting, now: Time) -> None:
+    def _finish(self, waiting: Waiting, now: Time) -> None:
         """A task has ended: count it, and queue what it has held up."""
         record = waiting.job
         record.left_us -= waiting.work_us
@@ -233,6 +233,9 @@ class Scheduler(Placing):
         Cancel: on_cancel,
         Completed: on_completed,
         TimerFired: on_timer,
+        PeerLost: Placing.on_lost,
+        PeerBack: Placing.on_back,
+        Risen: Placing.on_risen,
     }
 
 

@@ -12,10 +12,10 @@ import msgspec
 
 from volery.architectures.pipeline.broker import Outside, message_of
 from volery.architectures.pipeline.exits import Then
-from volery.architectures.pipeline.messages import Completed, Kill, Pass
+from volery.architectures.pipeline.messages import Completed, Kill, Pass, Risen
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.core.events import TimerFired
+from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
 from volery.policies.match import positions
 from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
@@ -211,11 +211,11 @@ class LocalManager(Placing):
         if waiting is not None:
             self._queue.remove(waiting)
             del self._state.waiting[number]
-            self._over(waiting)
+            self._finish(waiting, now)
         elif running is not None and not running.sent:
             self._exits.drop(running)
             self._release(running, now)
-            self._over(running.waiting)
+            self._finish(running.waiting, now)
         elif running is not None:
             running.ending = True
             self._port.send(self._nodes[running.machine], Kill(number, running.waiting.attempt))
@@ -227,10 +227,10 @@ class LocalManager(Placing):
         """Tell of the end, and use the machine again."""
         waiting = self._ended(message, now)
         if waiting is not None:
-            self._over(waiting)
+            self._finish(waiting, now)
             self._changed(now)
 
-    def _over(self, waiting: Waiting) -> None:
+    def _finish(self, waiting: Waiting, now: Time) -> None:
         job = waiting.job
         job.left_us -= waiting.work_us
         self._open[job.id] -= 1
@@ -243,4 +243,7 @@ class LocalManager(Placing):
         Kill: on_kill,
         Completed: on_completed,
         TimerFired: on_timer,
+        PeerLost: Placing.on_lost,
+        PeerBack: Placing.on_back,
+        Risen: Placing.on_risen,
     }

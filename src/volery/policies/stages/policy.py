@@ -165,6 +165,16 @@ class Preempting(Protocol):
         """
 
 
+class Recovering(Protocol):
+    """Stage T11."""
+
+    def period_us(self) -> Time | None:
+        """What an attempt that has died had done since the last whole period is lost.
+
+        0: all of it; None: nothing is recovered, and no machine may die.
+        """
+
+
 METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.J2: (("line", "eligible"),),
     Stage.J3: (("key",), ("line", "turns")),
@@ -172,6 +182,7 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.T2: (("key",), ("line", "turns")),
     Stage.T5: (("stage_us",),),
     Stage.T10: (("claim", "evict"),),
+    Stage.T11: (("period_us",),),
     Stage.M1: (("brokered",),),
     Stage.M4: (("usable",),),
     Stage.M5: (("select",),),
@@ -193,6 +204,7 @@ __all__ = [
     "ManagerSelection",
     "Policy",
     "Preempting",
+    "Recovering",
     "Selection",
     "Setup",
     "TakingTurns",

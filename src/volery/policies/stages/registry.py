@@ -18,7 +18,7 @@ import msgspec
 
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Stage
-from volery.policies.stages import access, admission, managing, ordering, preempting, selecting, staging
+from volery.policies.stages import access, admission, managing, ordering, preempting, recovering, selecting, staging
 from volery.policies.stages.policy import METHODS, Policy
 
 GROUP: Final = "volery.policies."
@@ -54,6 +54,11 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "none": preempting.NoPreemption,
         "priority": preempting.ByPriority,
         "fairness": preempting.ByFairness,
+    },
+    Stage.T11: {
+        "none": recovering.NoRecovery,
+        "restart": recovering.Restart,
+        "checkpoint": recovering.Checkpoint,
     },
     Stage.M1: {"none": managing.NoBroker, "long": managing.LongToBroker, "overflow": managing.OverflowToBroker},
     Stage.M4: {"all": managing.AllManagers, "managed": managing.Managed, "free-fraction": managing.FreeFraction},
