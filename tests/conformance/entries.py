@@ -62,12 +62,19 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:cycle_s=0.02": {"cycle_cost_us": "50", "task_cost_us": "7", "J4": "2", "T2": "bands"},
     "pipeline:T10=fairness/shares:a:1+b:2+c:1": {"T2": "drf/shares:a:1+b:2+c:1"},
     "pipeline:progress=keep": {"T10": "fairness/shares:a:3+b:1", "T2": "drf/shares:a:3+b:1", "cycle_cost_us": "40"},
+    "pipeline:T9=fixed/n:3": {"T11": "restart"},
+    "pipeline:T9=straggler/times:0.5": {"lrms": "2"},
     "pipeline:T11=checkpoint/period_s:0.1": {"lrms": "2"},
     "pipeline:reliable=true": {"T2": "drf", "T10": "fairness"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 
-HOPS = {"pipeline:lrms=3": 4, "pipeline:lrms=2": 4, "pipeline:T11=checkpoint/period_s:0.1": 4}
+HOPS = {
+    "pipeline:lrms=3": 4,
+    "pipeline:lrms=2": 4,
+    "pipeline:T11=checkpoint/period_s:0.1": 4,
+    "pipeline:T9=straggler/times:0.5": 4,
+}
 """Variants that take another number of hops than the entry that they are of."""
 
 EXCUSED = {

@@ -182,6 +182,10 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         for what in (*tasks, *example.state.jobs.values()):
             staged = decide.stage_us(view, what)
             yield staged, "" if isinstance(staged, int) and staged >= 0 else f"{staged!r} is no time in microseconds"
+    elif stage is Stage.T9:
+        for run in view.running():
+            found = decide.copies(view, run), decide.ask_us(view, run)
+            yield found, "" if all(isinstance(each, int) for each in found) and found[0] >= 1 else "at least one runs"
     elif stage is Stage.T11:
         period = decide.period_us()
         yield period, "" if period is None or (isinstance(period, int) and period >= 0) else "a period is a time"

@@ -28,6 +28,7 @@ from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManage
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
+from volery.core.records import ATTEMPT_MAX
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.links import LINK_MESSAGES, linked
@@ -51,6 +52,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(description="behind a task that does not fit: all are tried, none, or those that do not delay it"),
     ] = "skip"
     T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
+    T9: Annotated[str, msgspec.Meta(description="how many attempts of a task run at once")] = "none"
     T10: Annotated[str, msgspec.Meta(description="who loses a running task to one that fits nowhere")] = "none"
     T11: Annotated[str, msgspec.Meta(description="what becomes of a task whose machine has died")] = "none"
     detection_s: Annotated[
@@ -84,7 +86,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 POLICY_STAGES = (
-    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T10, Stage.T11,
+    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11,
     Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
 )  # fmt: skip
 
@@ -104,6 +106,10 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
         name = config.T2 if turns or drawn else config.J3
         raise InputError("pipeline:T3", f"easy reserves for the first task, and {name!r} decides anew who that is")
     _check_preemption(config, found)
+    if config.T9 != "none" and (config.T10 != "none" or config.T3 == "easy"):
+        raise InputError("pipeline:T9", "a task of several attempts goes neither with T10 nor with T3=easy")
+    if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]
+        raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
     return found
 
 
@@ -176,7 +182,9 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         components[address] = _node(manager_of.get(machine, entry), 0, config)
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
-    whole = Deployment(components, machines, lambda _: entry, due=due, keeps_progress=config.progress == "keep")
+    copies = 1 if config.T9 == "none" else ATTEMPT_MAX
+    keeps = config.progress == "keep"
+    whole = Deployment(components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies)
     checkpoint_us = parts.policies["T11"].period_us()
     if checkpoint_us is not None:
         return msgspec.structs.replace(
@@ -215,7 +223,7 @@ def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
-    absent += [stage for stage in (Stage.J5, Stage.T10, Stage.T11) if getattr(config, stage) == "none"]
+    absent += [stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11) if getattr(config, stage) == "none"]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
 
@@ -232,6 +240,7 @@ STAGES = {
     Stage.T3: Realisation("Scheduler._next_task", "full", "skip, strict or easy backfilling"),
     Stage.T4: Realisation("Scheduler._submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
+    Stage.T9: Realisation("Scheduler._replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
     Stage.T10: Realisation("Scheduler._preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
     Stage.T11: Realisation("Scheduler._lose", "full", "by policy: restart or checkpoint", "T11=restart"),
     Stage.T7: Realisation("Scheduler._finish"),

@@ -19,6 +19,8 @@ class Then(StrEnum):
 
     QUEUE = "queue"
     """It goes back to the queue."""
+    NOTHING = "nothing"
+    """Another attempt of it goes on, or has finished."""
     OVER = "over"
     """It is not wanted any more."""
 

@@ -29,7 +29,7 @@ class Assembly(msgspec.Struct, frozen=True):
     """The policies that a scheduler is assembled from, and what its cycles cost.
 
     Args:
-        policies: by the id of their stage: of J2, J3, J5, T2, T5, T10, M1, M4, M5, R2 and R5.
+        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, M1, M4, M5, R2 and R5.
         iteration: how stage T3 goes on where a task does not fit: skip, strict or easy.
         cycle_us: the period of cycles; 0: whenever something has changed.
         decision_us: what a cycle costs.
@@ -230,10 +230,18 @@ class Placing(Component):
         running = self._state.launched(waiting, machine, now)
         self._queue.served(waiting)
         self._iteration.started(machine)
+        self._start(running)
+
+    def _start(self, running: Running) -> None:
+        """Tell the machine, as soon as the decision has taken its time and what has to end there has ended."""
         if self._assembly.decision_us or self._assembly.task_us:
             self._decided.append(running)
         elif not self._exits.holds(running):
             self._launch(running)
+
+    def _runs(self, running: Running) -> bool:
+        """Whether this attempt runs, or is about to."""
+        return self._state.on_machine[running.machine].get(running.task.id) is running
 
     def _preempt(self, policy: Preempting, waiting: Waiting, now: Time) -> bool:
         """Stage T10: end what runs where a task shall run that fits nowhere; False: the policy would not."""
@@ -252,7 +260,7 @@ class Placing(Component):
     def _end(self, running: Running, then: Then, now: Time, beneficiary: TaskId = NEVER) -> None:
         """End an attempt on purpose: its room is given back, and its task is nobody's until its end is heard of."""
         self._release(running, now)
-        leaving = Exit(running, running.waiting.attempt, then, beneficiary)
+        leaving = Exit(running, running.attempt, then, beneficiary)
         self._exits.add(leaving)
         if self._assembly.decision_us or self._assembly.task_us:
             self._doomed.append(leaving)
@@ -269,7 +277,7 @@ class Placing(Component):
         for leaving in doomed:
             self._send_kill(leaving)
         for running in decided:
-            if self._state.running.get(running.task.id) is running and not self._exits.holds(running):
+            if self._runs(running) and not self._exits.holds(running):
                 self._launch(running)
         self._busy = False
         if self._due:
@@ -283,15 +291,24 @@ class Placing(Component):
         node = self._nodes[running.machine]
         stage_us, life = self._setup(self._view, waiting), self._lives.get(node, 0)
         running.sent = True
-        self._port.send(node, Launch(self._launches, waiting.task, waiting.attempt, stage_us, life))
+        self._port.send(node, Launch(self._launches, waiting.task, running.attempt, stage_us, life))
 
     def _ended(self, message: Completed, now: Time) -> Waiting | None:
         """Stage T7: an attempt has ended; returns the task if that was its end, too."""
         running = self._state.running.get(message.task)
-        if running is None or running.waiting.attempt != message.attempt:
+        if running is not None and running.attempt != message.attempt:
+            copies = self._state.copies.get(message.task, ())
+            running = next((copy for copy in copies if copy.attempt == message.attempt), None)
+        if running is None:
             return self._left(message, now)
+        if message.task in self._state.copies:
+            self._end_copies(running, now)
         self._release(running, now)
         return running.waiting
+
+    def _end_copies(self, running: Running, now: Time) -> None:
+        """End the other attempts of a task."""
+        raise NotImplementedError
 
     def _left(self, message: Completed, now: Time) -> Waiting | None:
         """Of an attempt that was to end: what was given its place is launched."""
@@ -302,6 +319,8 @@ class Placing(Component):
         for running in held:
             self._launch(running)
         waiting = leaving.waiting
+        if leaving.then is Then.NOTHING:
+            return None
         if not message.killed or leaving.then is Then.OVER:
             return waiting
         if leaving.beneficiary != NEVER:
@@ -335,16 +354,17 @@ class Placing(Component):
         self._state.now = now
         for running in list(self._state.on_machine[machine].values()):
             self._exits.drop(running)
+            others = running.task.id in self._state.copies
             self._release(running, now)
             if running.ending:
                 self._finish(running.waiting, now)
-            else:
+            elif not others:
                 running.waiting.attempt += running.sent
                 self._enqueue(running.waiting)
         for leaving in self._exits.clear(machine):
             if leaving.then is Then.OVER:
                 self._finish(leaving.waiting, now)
-            else:
+            elif leaving.then is not Then.NOTHING:
                 leaving.waiting.attempt += 1
                 self._enqueue(leaving.waiting)
         self._changed(now)
@@ -354,7 +374,10 @@ class Placing(Component):
         raise NotImplementedError
 
     def _release(self, running: Running, now: Time) -> None:
-        self._state.ended(running.task.id, now)
+        if running.task.id in self._state.copies:
+            self._state.copy_ended(running, now)
+        else:
+            self._state.ended(running.task.id, now)
         self._iteration.given_back(running.machine)
 
     def _give_up(self, job: JobRecord, now: Time) -> int:
@@ -363,18 +386,24 @@ class Placing(Component):
         for waiting in dropped:
             self._queue.remove(waiting)
             del self._state.waiting[waiting.task.id]
-        for running in [running for running in self._state.running.values() if running.job is job]:
-            if running.sent:
-                running.ending = True
-                self._port.send(self._nodes[running.machine], Kill(running.task.id, running.waiting.attempt))
-            else:
-                self._exits.drop(running)
-                self._release(running, now)
-                dropped.append(running.waiting)
+        dropped += [running.waiting for running in list(self._state.running.values())
+                    if running.job is job and self._call_off(running, now)]  # fmt: skip
         for leaving in self._exits.open.values():
-            if leaving.waiting.job is job:
+            if leaving.waiting.job is job and leaving.then is Then.QUEUE:
                 leaving.then = Then.OVER
         return len(dropped)
+
+    def _call_off(self, running: Running, now: Time) -> bool:
+        """A task that runs is not wanted any more; returns whether that was its end, because no machine knew of it."""
+        if running.task.id in self._state.copies:
+            self._end_copies(running, now)
+        if running.sent:
+            running.ending = True
+            self._port.send(self._nodes[running.machine], Kill(running.task.id, running.attempt))
+        else:
+            self._exits.drop(running)
+            self._release(running, now)
+        return not running.sent
 
     def check_rest(self) -> None:
         """Nothing runs, waits or is being ended."""

@@ -8,15 +8,16 @@ from random import Random
 
 from volery.architectures.pipeline.broker import ADDRESS, Outside
 from volery.architectures.pipeline.messages import Completed, Kill, Risen
-from volery.architectures.pipeline.placing import CYCLE, DECIDED, Assembly, Place, Placing
+from volery.architectures.pipeline.placing import Assembly, Place, Placing
 from volery.architectures.pipeline.readiness import Workflow
+from volery.architectures.pipeline.tending import Tending
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
 from volery.policies.stages import JobRecord, Kind, State, Waiting
 
 
-class Scheduler(Placing):
+class Scheduler(Tending):
     """Takes jobs, sees to it that their tasks are placed when they are ready, and answers when they are done.
 
     Args:
@@ -156,7 +157,7 @@ class Scheduler(Placing):
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Also the files of a job that have come in."""
-        if event.key in (CYCLE, DECIDED):
+        if isinstance(event.key, str):
             super().on_timer(event, source, now)
             return
         assert isinstance(event.key, tuple)

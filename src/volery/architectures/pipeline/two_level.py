@@ -15,11 +15,13 @@ from volery.architectures.pipeline.exits import Then
 from volery.architectures.pipeline.messages import Completed, Kill, Pass, Risen
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
 from volery.architectures.pipeline.scheduler import Scheduler
+from volery.architectures.pipeline.tending import Tending
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
 from volery.policies.match import positions
 from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
 from volery.policies.stages.preempting import NoPreemption
+from volery.policies.stages.replicating import NoCopies
 
 PASSED = 0
 """Attempts are the lower level's: to the upper one a task that it has passed has this one alone."""
@@ -88,7 +90,7 @@ class GlobalScheduler(Scheduler):
         self._usable = assembly.policies["M4"].usable
         self._select_manager = assembly.policies["M5"].select
         iteration = "skip" if assembly.iteration == "easy" else assembly.iteration
-        policies = {**assembly.policies, "T10": NoPreemption()}
+        policies = {**assembly.policies, "T9": NoCopies(), "T10": NoPreemption()}
         whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies)
         super().__init__(
             Place(places[0].cluster, managers, ()), whole, stream, outside, lambda us: ManagersState(places, us)
@@ -144,7 +146,7 @@ class GlobalScheduler(Scheduler):
             assert managed == len(self._state.on_machine[number])
 
 
-class LocalManager(Placing):
+class LocalManager(Tending):
     """The lower level: queues what it is passed, gives it machines, and tells of its end.
 
     Args:
@@ -212,15 +214,11 @@ class LocalManager(Placing):
             self._queue.remove(waiting)
             del self._state.waiting[number]
             self._finish(waiting, now)
-        elif running is not None and not running.sent:
-            self._exits.drop(running)
-            self._release(running, now)
+        elif running is not None and self._call_off(running, now):
             self._finish(running.waiting, now)
-        elif running is not None:
-            running.ending = True
-            self._port.send(self._nodes[running.machine], Kill(number, running.waiting.attempt))
         for leaving in self._exits.of_task(number):
-            leaving.then = Then.OVER
+            if leaving.then is Then.QUEUE:
+                leaving.then = Then.OVER
         self._changed(now)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from volery.core.model import Amounts, TaskId, Time
 from volery.core.stages import Stage
-from volery.policies.stages.records import JobRecord, Kind, Waiting
+from volery.policies.stages.records import JobRecord, Kind, Running, Waiting
 from volery.policies.stages.view import Candidates, View
 
 
@@ -165,6 +165,16 @@ class Preempting(Protocol):
         """
 
 
+class Replicating(Protocol):
+    """Stage T9."""
+
+    def copies(self, view: View, task: Running) -> int:
+        """How many attempts of a task should run at once."""
+
+    def ask_us(self, view: View, task: Running) -> Time:
+        """When that is asked again; NEVER, or a time that has passed: not, unless room was lacking then."""
+
+
 class Recovering(Protocol):
     """Stage T11."""
 
@@ -181,6 +191,7 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.J5: (("stage_us",),),
     Stage.T2: (("key",), ("line", "turns")),
     Stage.T5: (("stage_us",),),
+    Stage.T9: (("copies", "ask_us"),),
     Stage.T10: (("claim", "evict"),),
     Stage.T11: (("period_us",),),
     Stage.M1: (("brokered",),),
@@ -205,6 +216,7 @@ __all__ = [
     "Policy",
     "Preempting",
     "Recovering",
+    "Replicating",
     "Selection",
     "Setup",
     "TakingTurns",

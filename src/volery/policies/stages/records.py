@@ -79,7 +79,7 @@ class Waiting(msgspec.Struct, gc=False):
         ready_us: when.
         work_us: estimated time times the processors that it asks for: what remains, since nothing of it has run.
         rank_us: length of the longest chain of tasks that begins with it, by estimates (HEFT's upward rank).
-        attempt: of its next launch; 0 is the first.
+        attempt: of its next launch, or its last one while it runs; 0 is the first.
     """
 
     task: Task
@@ -100,6 +100,7 @@ class Running(msgspec.Struct, gc=False):
         machine: where.
         start_us: when it was placed.
         expected_end_us: by its estimate and the machine's speed.
+        attempt: its number.
         sent: whether its machine has been told; until then nobody can end it there.
         ending: whether its end was asked for.
     """
@@ -108,6 +109,7 @@ class Running(msgspec.Struct, gc=False):
     machine: int
     start_us: Time
     expected_end_us: Time
+    attempt: int = 0
     sent: bool = False
     ending: bool = False
 

@@ -18,7 +18,17 @@ import msgspec
 
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Stage
-from volery.policies.stages import access, admission, managing, ordering, preempting, recovering, selecting, staging
+from volery.policies.stages import (
+    access,
+    admission,
+    managing,
+    ordering,
+    preempting,
+    recovering,
+    replicating,
+    selecting,
+    staging,
+)
 from volery.policies.stages.policy import METHODS, Policy
 
 GROUP: Final = "volery.policies."
@@ -50,6 +60,11 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "usage": ordering.ByUsage,
     },
     Stage.T5: {"none": staging.NoSetup, "stage-in": staging.StageIn},
+    Stage.T9: {
+        "none": replicating.NoCopies,
+        "fixed": replicating.FixedCopies,
+        "straggler": replicating.Speculative,
+    },
     Stage.T10: {
         "none": preempting.NoPreemption,
         "priority": preempting.ByPriority,

@@ -53,6 +53,7 @@ class State:
         work_resource: place of the resource that counts processors, else 0.
         eligible: per user, how many of its jobs are eligible and not done.
         resume: where the last search for a machine said that the next one should begin.
+        copies: per task of which several attempts run, those after the first.
         priorities: how many tasks of each priority run; None where nobody asks.
     """
 
@@ -76,6 +77,7 @@ class State:
         self.eligible: dict[str, int] = {}
         self.waiting: dict[TaskId, Waiting] = {}
         self.running: Runs = {}
+        self.copies: dict[TaskId, list[Running]] = {}
         self.on_machine: list[Runs] = [{} for _ in cluster.constraints]
         self.used: dict[str, list[int]] = {}
         self.half_life_us = half_life_us
@@ -124,7 +126,8 @@ class State:
         task, job = waiting.task, waiting.job
         del self.waiting[task.id]
         end = now + self.cluster.attempt_us(task.estimate_us, machine)
-        running = self.running[task.id] = self.on_machine[machine][task.id] = Running(waiting, machine, now, end)
+        running = self.on_machine[machine][task.id] = Running(waiting, machine, now, end, waiting.attempt)
+        self.running[task.id] = running
         self.index.put(machine, self.index.free[machine] - waiting.kind.packed)
         self._outdated.append(machine)
         job.running += 1
@@ -147,6 +150,30 @@ class State:
             self.priorities[waiting.job.priority] -= 1
         self._hold(waiting.job.user, waiting.task, -1, now)
         return running
+
+    def copied(self, waiting: Waiting, machine: int, now: Time) -> Running:
+        """A task that runs has been given a further machine, for another attempt."""
+        first = self.running[waiting.task.id]
+        waiting.attempt += 1
+        self.waiting[waiting.task.id] = waiting
+        copy = self.launched(waiting, machine, now)
+        self.running[waiting.task.id] = first
+        self.copies.setdefault(waiting.task.id, []).append(copy)
+        return copy
+
+    def copy_ended(self, running: Running, now: Time) -> None:
+        """One of several attempts of a task runs no more; if it was the first, the next one takes its place."""
+        number = running.task.id
+        first, others = self.running[number], self.copies[number]
+        others = [first, *others]
+        self.running[number] = running
+        self.ended(number, now)
+        left = [one for one in others if one is not running]
+        self.running[number] = left[0]
+        if left[1:]:
+            self.copies[number] = left[1:]
+        else:
+            del self.copies[number]
 
     def _hold(self, user: str, task: Task, sign: int, now: Time) -> None:
         used = self.used.get(user)
@@ -187,7 +214,9 @@ class State:
                 for k, amount in enumerate(run.task.request or (1,)):
                     held[run.job.user][k] += amount
         assert held == self.used, f"users hold {held}, not {self.used}"
-        assert sum(map(len, self.on_machine)) == len(self.running)
+        copies = [copy for others in self.copies.values() for copy in others]
+        assert sum(map(len, self.on_machine)) == len(self.running) + len(copies)
+        assert all(self.copies.values()), "an empty list of copies"
         assert not self.waiting.keys() & self.running.keys(), "a task waits and runs"
 
 

@@ -109,6 +109,21 @@ class View:
         """Tasks that run, those placed last first."""
         return reversed(self._state.running.values())
 
+    def attempts(self, task: Waiting) -> tuple[Running, ...]:
+        """The attempts of a task that run, the one placed first first."""
+        first = self._state.running.get(task.task.id)
+        return () if first is None else (first, *self._state.copies.get(task.task.id, ()))
+
+    @property
+    def running_count(self) -> int:
+        """How many tasks run."""
+        return len(self._state.running)
+
+    @property
+    def copied_count(self) -> int:
+        """How many of them run more than once."""
+        return len(self._state.copies)
+
     def losable(self, machine: int) -> list[Running]:
         """Tasks on a machine that may be ended, those placed last first."""
         runs = reversed(self._state.on_machine[machine].values())

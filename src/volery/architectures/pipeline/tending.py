@@ -1,0 +1,107 @@
+"""What becomes of tasks while they run: copies (stage T9)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+
+from volery.architectures.pipeline.exits import Then
+from volery.architectures.pipeline.messages import Completed
+from volery.architectures.pipeline.placing import Assembly, Place, Placing
+from volery.core.events import TimerFired
+from volery.core.model import Address, Time
+from volery.core.records import ATTEMPT_MAX
+from volery.policies.stages import Candidates, Running, State, Waiting
+from volery.policies.stages.replicating import NoCopies
+
+COPIES = "copies"
+
+
+class Tending(Placing):
+    """Whoever also looks after what runs.
+
+    Args:
+        place, assembly, stream, make_state: as for `Placing`.
+    """
+
+    __slots__ = ("_asked", "_replicating")
+
+    def __init__(
+        self, place: Place, assembly: Assembly, stream: Random, make_state: Callable[[Time], State] | None = None
+    ) -> None:
+        super().__init__(place, assembly, stream, make_state)
+        copying = assembly.policies["T9"]
+        self._replicating = None if isinstance(copying, NoCopies) else copying
+        self._asked: list[tuple[Time, int, Running]] = []
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Also tasks of which it is asked whether they should run more than once."""
+        if event.key == COPIES:
+            self._ask_again(now)
+        else:
+            super().on_timer(event, source, now)
+
+    def _submit_task(self, waiting: Waiting, machine: int, now: Time) -> None:
+        super()._submit_task(waiting, machine, now)
+        if self._replicating is not None:
+            self._replicate(self._state.running[waiting.task.id], now)
+
+    def _replicate(self, running: Running, now: Time) -> None:
+        """Stage T9: let other machines run the task, too, as far as they have room now."""
+        assert self._replicating is not None, "asked for where there is such a policy"
+        waiting = running.waiting
+        while self._attempts(running) < self._replicating.copies(self._view, running):
+            taken = sum([1 << one.machine for one in self._view.attempts(waiting)])
+            among = waiting.kind.suitable & self._state.online & ~taken
+            if waiting.attempt >= ATTEMPT_MAX or self._state.index.pick(waiting.kind.need, among, "first") < 0:
+                break
+            machine = self._select(waiting, Candidates(self._state, waiting, among))
+            if machine < 0:
+                break
+            copy = self._state.copied(waiting, machine, now)
+            self._iteration.started(machine)
+            self._start(copy)
+        ask_us = self._replicating.ask_us(self._view, running)
+        if ask_us > now:
+            heapq.heappush(self._asked, (ask_us, running.task.id, running))
+            self._set_asking()
+
+    def _attempts(self, running: Running) -> int:
+        return len(self._view.attempts(running.waiting))
+
+    def _set_asking(self) -> None:
+        """The one timer for all that is asked again."""
+        while self._asked and not self._runs(self._asked[0][2]):
+            heapq.heappop(self._asked)
+        if self._asked:
+            self._port.set_timer(COPIES, self._asked[0][0])
+        else:
+            self._port.cancel_timer(COPIES)
+
+    def _ask_again(self, now: Time) -> None:
+        self._state.now = now
+        while self._asked and self._asked[0][0] <= now:
+            _, _, running = heapq.heappop(self._asked)
+            if self._runs(running) and not running.ending:
+                self._replicate(running, now)
+                if self._attempts(running) < 2:  # there was no room, or others were many
+                    later = now + max(1, (now - running.start_us) // 4)
+                    heapq.heappush(self._asked, (later, running.task.id, running))
+        self._set_asking()
+
+    def _ended(self, message: Completed, now: Time) -> Waiting | None:
+        """Also: the first of several attempts has finished; the others are not wanted any more."""
+        waiting = super()._ended(message, now)
+        if waiting is not None and self._asked:
+            self._set_asking()
+        return waiting
+
+    def _end_copies(self, running: Running, now: Time) -> None:
+        for other in self._view.attempts(running.waiting):
+            if other is not running:
+                if other.sent:
+                    self._end(other, Then.NOTHING, now)
+                else:
+                    self._exits.drop(other)
+                    self._release(other, now)
