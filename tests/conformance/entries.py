@@ -62,6 +62,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:cycle_s=0.02": {"cycle_cost_us": "50", "task_cost_us": "7", "J4": "2", "T2": "bands"},
     "pipeline:T10=fairness/shares:a:1+b:2+c:1": {"T2": "drf/shares:a:1+b:2+c:1"},
     "pipeline:progress=keep": {"T10": "fairness/shares:a:3+b:1", "T2": "drf/shares:a:3+b:1", "cycle_cost_us": "40"},
+    "pipeline:T12=rebalance/period_s:0.1/cost_s:0.01/left_s:0": {"progress": "keep"},
     "pipeline:T9=fixed/n:3": {"T11": "restart"},
     "pipeline:T9=straggler/times:0.5": {"lrms": "2"},
     "pipeline:T11=checkpoint/period_s:0.1": {"lrms": "2"},

@@ -55,6 +55,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     T9: Annotated[str, msgspec.Meta(description="how many attempts of a task run at once")] = "none"
     T10: Annotated[str, msgspec.Meta(description="who loses a running task to one that fits nowhere")] = "none"
     T11: Annotated[str, msgspec.Meta(description="what becomes of a task whose machine has died")] = "none"
+    T12: Annotated[str, msgspec.Meta(description="which running tasks go on elsewhere; needs progress=keep")] = "none"
     detection_s: Annotated[
         float, msgspec.Meta(gt=0, description="within this time a scheduler is told that a machine has died; needs T11")
     ] = 1.0
@@ -86,7 +87,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 POLICY_STAGES = (
-    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11,
+    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11, Stage.T12,
     Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
 )  # fmt: skip
 
@@ -108,8 +109,10 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     _check_preemption(config, found)
     if config.T9 != "none" and (config.T10 != "none" or config.T3 == "easy"):
         raise InputError("pipeline:T9", "a task of several attempts goes neither with T10 nor with T3=easy")
-    if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]
+    if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
+    if config.T12 != "none" and (config.progress != "keep" or config.T11 != "none" or config.T3 == "easy"):
+        raise InputError("pipeline:T12", "a task that moves keeps its progress: progress=keep, T11=none, no T3=easy")
     return found
 
 
@@ -223,7 +226,9 @@ def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
-    absent += [stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11) if getattr(config, stage) == "none"]
+    absent += [
+        stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12) if getattr(config, stage) == "none"
+    ]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
 
@@ -243,6 +248,7 @@ STAGES = {
     Stage.T9: Realisation("Scheduler._replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
     Stage.T10: Realisation("Scheduler._preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
     Stage.T11: Realisation("Scheduler._lose", "full", "by policy: restart or checkpoint", "T11=restart"),
+    Stage.T12: Realisation("Scheduler._migrate", "full", "by policy, periodic", "T12=consolidate"),
     Stage.T7: Realisation("Scheduler._finish"),
     Stage.B: Realisation("LocalManager.on_pass", "partial", "a stub: machines of its own after a delay", "M1=long"),
     Stage.M1: Realisation("Scheduler._broker", "full", "by policy", "M1=long"),

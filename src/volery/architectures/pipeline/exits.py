@@ -19,6 +19,8 @@ class Then(StrEnum):
 
     QUEUE = "queue"
     """It goes back to the queue."""
+    MOVE = "move"
+    """It goes on elsewhere."""
     NOTHING = "nothing"
     """Another attempt of it goes on, or has finished."""
     OVER = "over"
@@ -33,12 +35,14 @@ class Exit(msgspec.Struct):
         attempt: its number.
         then: what becomes of its task.
         beneficiary: the task that gets its place; NEVER: none.
+        target: where it goes on.
     """
 
     running: Running
     attempt: int
     then: Then
     beneficiary: TaskId
+    target: Running | None = None
 
     @property
     def waiting(self) -> Waiting:

@@ -29,7 +29,7 @@ class Assembly(msgspec.Struct, frozen=True):
     """The policies that a scheduler is assembled from, and what its cycles cost.
 
     Args:
-        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, M1, M4, M5, R2 and R5.
+        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2 and R5.
         iteration: how stage T3 goes on where a task does not fit: skip, strict or easy.
         cycle_us: the period of cycles; 0: whenever something has changed.
         decision_us: what a cycle costs.
@@ -73,8 +73,8 @@ class Placing(Component):
         make_state: from the half-life of averages; what a State makes of the machines, if it is another.
     """
 
-    __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_doomed", "_draw", "_due", "_exits",
-                 "_iteration", "_launches", "_lives", "_nodes", "_numbered", "_preempting",
+    __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_deciding", "_doomed", "_draw", "_due",
+                 "_exits", "_iteration", "_launches", "_lives", "_nodes", "_numbered", "_preempting",
                  "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
 
     def __init__(
@@ -102,7 +102,7 @@ class Placing(Component):
         self._aside: list[Waiting] = []
         self._decided: list[Running] = []
         self._launches = self._numbered = 0
-        self._due = self._busy = False
+        self._due = self._busy = self._deciding = False
 
     def _make_queue(self, tasks: Any, jobs: Any) -> Queue:
         kinds = Kinds(self._state.packing, self._state.cluster.constraints)
@@ -170,7 +170,7 @@ class Placing(Component):
         if not kinds.open:
             return
         self._queue.begin()
-        tried = 0
+        tried, self._deciding = 0, bool(self._assembly.decision_us or self._assembly.task_us)
         while (waiting := self._next_task()) is not None:
             tried += 1
             machines = self._fitting(waiting)
@@ -183,6 +183,7 @@ class Placing(Component):
                 self._submit_task(waiting, machine, now)
             elif self._set_aside(waiting):
                 break
+        self._deciding = False
         for waiting in self._aside:
             self._enqueue(waiting)
         self._aside.clear()
@@ -234,7 +235,7 @@ class Placing(Component):
 
     def _start(self, running: Running) -> None:
         """Tell the machine, as soon as the decision has taken its time and what has to end there has ended."""
-        if self._assembly.decision_us or self._assembly.task_us:
+        if self._deciding:
             self._decided.append(running)
         elif not self._exits.holds(running):
             self._launch(running)
@@ -257,15 +258,16 @@ class Placing(Component):
         self._submit_task(waiting, eviction.machine, now)
         return True
 
-    def _end(self, running: Running, then: Then, now: Time, beneficiary: TaskId = NEVER) -> None:
+    def _end(self, running: Running, then: Then, now: Time, beneficiary: TaskId = NEVER) -> Exit:
         """End an attempt on purpose: its room is given back, and its task is nobody's until its end is heard of."""
         self._release(running, now)
         leaving = Exit(running, running.attempt, then, beneficiary)
         self._exits.add(leaving)
-        if self._assembly.decision_us or self._assembly.task_us:
+        if self._deciding:
             self._doomed.append(leaving)
         else:
             self._send_kill(leaving)
+        return leaving
 
     def _send_kill(self, leaving: Exit) -> None:
         self._port.send(self._nodes[leaving.running.machine], Kill(leaving.waiting.task.id, leaving.attempt))
@@ -319,8 +321,10 @@ class Placing(Component):
         for running in held:
             self._launch(running)
         waiting = leaving.waiting
-        if leaving.then is Then.NOTHING:
+        if leaving.then is Then.NOTHING or (leaving.target and message.killed and self._move_on(leaving.target, now)):
             return None
+        if leaving.target and self._runs(leaving.target):
+            self._release(leaving.target, now)
         if not message.killed or leaving.then is Then.OVER:
             return waiting
         if leaving.beneficiary != NEVER:
@@ -329,6 +333,10 @@ class Placing(Component):
         self._enqueue(waiting)
         self._changed(now)
         return None
+
+    def _move_on(self, running: Running, now: Time) -> bool:
+        """A task that moves has left; False: it is not wanted any more."""
+        raise NotImplementedError
 
     def on_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """A node has died."""
@@ -403,7 +411,11 @@ class Placing(Component):
         else:
             self._exits.drop(running)
             self._release(running, now)
-        return not running.sent
+            moving = [one for one in self._exits.of_task(running.task.id) if one.target is running]
+            for leaving in moving:
+                leaving.then = Then.OVER
+            return not moving
+        return False
 
     def check_rest(self) -> None:
         """Nothing runs, waits or is being ended."""

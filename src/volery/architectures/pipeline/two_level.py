@@ -20,6 +20,7 @@ from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
 from volery.policies.match import positions
 from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
+from volery.policies.stages.migrating import NoMigration
 from volery.policies.stages.preempting import NoPreemption
 from volery.policies.stages.replicating import NoCopies
 
@@ -90,7 +91,7 @@ class GlobalScheduler(Scheduler):
         self._usable = assembly.policies["M4"].usable
         self._select_manager = assembly.policies["M5"].select
         iteration = "skip" if assembly.iteration == "easy" else assembly.iteration
-        policies = {**assembly.policies, "T9": NoCopies(), "T10": NoPreemption()}
+        policies = {**assembly.policies, "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
         whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies)
         super().__init__(
             Place(places[0].cluster, managers, ()), whole, stream, outside, lambda us: ManagersState(places, us)

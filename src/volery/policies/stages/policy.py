@@ -175,6 +175,26 @@ class Replicating(Protocol):
         """When that is asked again; NEVER, or a time that has passed: not, unless room was lacking then."""
 
 
+class Move(NamedTuple):
+    """A task that runs shall go on on another machine, which has room for it."""
+
+    task: TaskId
+    machine: int
+
+
+class Migrating(Protocol):
+    """Stage T12."""
+
+    def every_us(self) -> Time:
+        """How often that is decided; 0: never."""
+
+    def moves(self, view: View) -> Sequence[Move]:
+        """Who moves where now; each in turn, so that room counts that an earlier one takes."""
+
+    def cost_us(self, view: View, task: Running) -> Time:
+        """For how long a task that moves runs nowhere."""
+
+
 class Recovering(Protocol):
     """Stage T11."""
 
@@ -194,6 +214,7 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.T9: (("copies", "ask_us"),),
     Stage.T10: (("claim", "evict"),),
     Stage.T11: (("period_us",),),
+    Stage.T12: (("every_us", "moves", "cost_us"),),
     Stage.M1: (("brokered",),),
     Stage.M4: (("usable",),),
     Stage.M5: (("select",),),
@@ -213,6 +234,8 @@ __all__ = [
     "Management",
     "Manager",
     "ManagerSelection",
+    "Migrating",
+    "Move",
     "Policy",
     "Preempting",
     "Recovering",

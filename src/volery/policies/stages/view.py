@@ -134,6 +134,10 @@ class View:
         counts = self._state.priorities or {}
         return min([priority for priority, count in counts.items() if count], default=None)
 
+    def suits(self, task: Waiting, machine: int) -> bool:
+        """Whether a machine may be given a task when it has enough: allowed, suitable and online."""
+        return bool(task.kind.suitable & self._state.online & 1 << machine)
+
     def makes_room(self, task: Waiting, machine: int, losers: Iterable[Running]) -> bool:
         """Whether a machine holds a task when these end."""
         free = self._state.index.free[machine] + sum([run.waiting.kind.packed for run in losers])

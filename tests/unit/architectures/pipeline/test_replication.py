@@ -126,7 +126,7 @@ class Thrice(Component):
     def on_end(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Nothing follows."""
 
-    receives = {Submit: on_submit, TaskFinished: on_end}  # noqa: RUF012
+    receives = {Submit: on_submit, TaskFinished: on_end}  # noqa: RUF012 - the base class replaces it
 
 
 def test_no_more_attempts_run_at_once_than_were_declared() -> None:
