@@ -151,7 +151,8 @@ class Tending(Placing):
     def _replicating_us(self, running: Running) -> Time:
         """How old a task is when it is asked about."""
         assert self._replicating is not None, "asked for where there is such a policy"
-        return max(1, self._replicating.ask_us(self._view, running) - running.start_us)
+        at: Time = self._replicating.ask_us(self._view, running)
+        return max(1, at - running.start_us)
 
     def _ended(self, message: Completed, now: Time) -> Waiting | None:
         """Also: the first of several attempts has finished; the others are not wanted any more."""

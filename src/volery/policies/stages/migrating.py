@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Annotated
 
 import msgspec
@@ -56,6 +55,8 @@ class Periodic(Policy, frozen=True):
 class Consolidate(Periodic, frozen=True):
     """Empties the least used machines, where all that runs there fits onto others in use, the fullest first.
 
+    It looks at as many machines as tasks may move.
+
     After the consolidation of virtual machines by host underload (Beloglazov and Buyya, CCPE 24(13), 2012, section 3),
     with best fit and without a power model.
     """
@@ -66,7 +67,9 @@ class Consolidate(Periodic, frozen=True):
         used.sort(key=lambda machine: (usage(view, machine, view.free(machine)), machine))
         free = {machine: view.free(machine) for machine in used}
         targets, found = list(used), list[Move]()
-        for machine in used:
+        for machine in used[: self.most]:
+            if len(found) >= self.most:
+                break
             runs = view.running_on(machine)
             if machine not in targets or len(self.movable(view, machine)) < len(runs):
                 continue
@@ -126,7 +129,7 @@ class Rebalance(Periodic, frozen=True):
             found.append(Move(run.task.id, low))
         return found
 
-    def _helps(self, view: View, run: Running, low: int, free: dict[int, Amounts], gap: Fraction) -> bool:
+    def _helps(self, view: View, run: Running, low: int, free: dict[int, Amounts], gap: float) -> bool:
         request, high = run.task.request or (1,), run.machine
         if not fits(request, free[low]) or not view.suits(run.waiting, low):
             return False
@@ -134,8 +137,8 @@ class Rebalance(Periodic, frozen=True):
         return abs(after) < gap
 
 
-def usage(view: View, machine: int, free: Amounts) -> Fraction:
+def usage(view: View, machine: int, free: Amounts) -> float:
     """The fraction of a machine's processors, or slots, that is in use."""
     resource = view.work_resource
     whole = view.capacity(machine)[resource]
-    return Fraction(whole - free[resource], whole or 1)
+    return (whole - free[resource]) / (whole or 1)
