@@ -191,8 +191,8 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
             yield pair, "" if whole and pair[0] >= 1 else "at least one runs"
     elif stage is Stage.T12:
         moves = list(decide.moves(view))
-        wrong = [move for move in moves if move.task not in example.state.running]
-        yield [decide.every_us(), moves], f"{wrong[0]} moves what does not run" if wrong else ""
+        astray = [move for move in moves if move.task not in example.state.running]
+        yield [decide.every_us(), moves], f"{astray[0]} moves what does not run" if astray else ""
     elif stage is Stage.T11:
         period = decide.period_us()
         yield period, "" if period is None or (isinstance(period, int) and period >= 0) else "a period is a time"

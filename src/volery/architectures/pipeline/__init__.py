@@ -55,7 +55,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     T9: Annotated[str, msgspec.Meta(description="how many attempts of a task run at once")] = "none"
     T10: Annotated[str, msgspec.Meta(description="who loses a running task to one that fits nowhere")] = "none"
     T11: Annotated[str, msgspec.Meta(description="what becomes of a task whose machine has died")] = "none"
-    T12: Annotated[str, msgspec.Meta(description="which running tasks go on elsewhere; needs progress=keep")] = "none"
+    T12: Annotated[str, msgspec.Meta(description="which running tasks go on elsewhere; implies progress=keep")] = "none"
     detection_s: Annotated[
         float, msgspec.Meta(gt=0, description="within this time a scheduler is told that a machine has died; needs T11")
     ] = 1.0
@@ -111,8 +111,8 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
         raise InputError("pipeline:T9", "a task of several attempts goes neither with T10 nor with T3=easy")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
-    if config.T12 != "none" and (config.progress != "keep" or config.T11 != "none" or config.T3 == "easy"):
-        raise InputError("pipeline:T12", "a task that moves keeps its progress: progress=keep, T11=none, no T3=easy")
+    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or config.T3 == "easy"):
+        raise InputError("pipeline:T12", "it goes neither with T9 or T11 nor with T3=easy")
     return found
 
 
@@ -186,7 +186,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
     copies = 1 if config.T9 == "none" else ATTEMPT_MAX
-    keeps = config.progress == "keep"
+    keeps = config.progress == "keep" or config.T12 != "none"
     whole = Deployment(components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies)
     checkpoint_us = parts.policies["T11"].period_us()
     if checkpoint_us is not None:

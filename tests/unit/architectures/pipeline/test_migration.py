@@ -81,7 +81,7 @@ def test_random_work_keeps_all_rules(given: dict[str, str]) -> None:
     assert moved > 5
 
 
-@pytest.mark.parametrize("given", [{}, {"progress": "keep", "T11": "restart"}, {"progress": "keep", "T3": "easy"}])
+@pytest.mark.parametrize("given", [{"T9": "fixed"}, {"T11": "restart"}, {"T3": "easy"}])
 def test_what_does_not_go_together_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="a task that moves keeps its progress"):
+    with pytest.raises(InputError, match="it goes neither with"):
         run("pipeline", job_of([1.0]), Cluster.uniform(2), T12="rebalance", **given)
