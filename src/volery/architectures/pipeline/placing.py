@@ -268,8 +268,7 @@ class Placing(Component):
         """Free, held and running agree; and no machine has room for a task of a kind that is said to fit nowhere."""
         self._state.check()
         self._queue.check()
-        if self._assembly.iteration == "easy":
-            return
+        machines = self._state.online & ~self._iteration.withheld()
         for kind in self._queue.kinds.closed:
-            fitting = self._state.index.fitting(kind.need, kind.suitable & self._state.online)
+            fitting = self._state.index.fitting(kind.need, kind.suitable & machines)
             assert not fitting, f"machines {fitting:#x} have room for a kind that is said to fit nowhere"

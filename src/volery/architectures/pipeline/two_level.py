@@ -44,17 +44,12 @@ class ManagersState(State):
             self._tokens.append(tokens)
         return self._tokens.index(tokens)
 
-    def kind(self, task: Task, access: int) -> Kind:
-        """The kind of a task: it suits the managers of which some machine holds it when empty."""
-        key = (task.constraints, task.request, access)
-        kind = self._kinds.get(key)
-        if kind is None:
-            tokens = self._tokens[access]
-            suitable = vector_of(
-                number for number, part in enumerate(self.parts) if part.kind(task, tokens[number]).possible
-            )
-            kind = self._kinds[key] = Kind(0, self.ladders[task.request], suitable, bool(suitable))
-            kind.packed = 0
+    def _make_kind(self, task: Task, access: int) -> Kind:
+        """It suits the managers of which some machine holds the task when empty, and takes nothing from their room."""
+        tokens = self._tokens[access]
+        suitable = vector_of(n for n, part in enumerate(self.parts) if part.kind(task, tokens[n]).possible)
+        kind = Kind(0, self.ladders[task.request], suitable, bool(suitable))
+        kind.packed = 0
         return kind
 
 
