@@ -7,8 +7,8 @@ from collections import Counter
 
 from tests.unit.architectures.pipeline.runs import run
 
-from volery.core.model import SECOND, Amounts, Cluster
-from volery.core.trace import NEVER, Trace
+from volery.core.model import NEVER, SECOND, Amounts, Cluster
+from volery.core.trace import Trace
 
 
 def first_cycle(
