@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from volery.architectures.megha.messages import Update
+from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.model import Message, Task
 from volery.policies.guarded import NODE_MESSAGES, Active
 from volery.policies.leading import PAIR_MESSAGES
@@ -12,9 +13,10 @@ from volery.policies.links import LINK_MESSAGES
 
 
 class Place(Message, frozen=True):
-    """GM > LM: a Request of an epoch; one of another epoch is void."""
+    """GM > LM: a Request, or a Repartition, of an epoch; one of another epoch is void."""
 
     epoch: int
+    number: int
     partition: int
     tasks: tuple[Task, ...]
     positions: tuple[int, ...]
@@ -41,7 +43,7 @@ class Report(Message, frozen=True):
     epoch: int
     whole: bool
     settled: bool
-    update: Update
+    update: Update | StateUpdate
     running: tuple[Active, ...]
     finished: tuple[Active, ...]
 
@@ -51,6 +53,11 @@ SURVIVING_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
 )
 
 UNIT_SHIFT: Final = 24
-"""A unit's number is its partition above, its position below."""
+"""A unit's number is its partition above, its position below; of amounts, a unit is a machine."""
 ATTEMPTS: Final = 16
 """Attempts that one incarnation of a GM may make at a task: their numbers never collide with an earlier one's."""
+
+
+def place_of(unit: int) -> tuple[int, int]:
+    """Partition and position of a unit."""
+    return unit >> UNIT_SHIFT, unit & (1 << UNIT_SHIFT) - 1

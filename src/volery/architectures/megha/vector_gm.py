@@ -319,6 +319,13 @@ class VectorGlobalMaster(GlobalMaster):
                 assert not fitting, f"machines {fitting:#x} of {partition} could run what waits: {mask:#x}, {request}"
         assert len(self._jobs) or not (self._placed or self._lines.length), "tasks without an open job"
 
+    def check_rest(self) -> None:
+        """No task is left, and everything is free in the view."""
+        left = len(self._placed) + self._lines.length + len(self._jobs)
+        assert not left, "tasks are left"
+        for partition, (index, whole) in enumerate(zip(self._index, self._vectors.whole_index, strict=True)):
+            assert index.free == whole.free, f"machines of partition {partition} are taken in the view"
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: GlobalMaster.on_submit,
         MoreTasks: GlobalMaster.on_more_tasks,

@@ -35,6 +35,7 @@ from volery.core.resources import Packing
 from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.building import Plan
+from volery.policies.links import Linked
 from volery.policies.match import vector_bytes
 from volery.sim import Options, simulate
 from volery.sim.recording import Observed, Sent, TimerSet
@@ -439,6 +440,8 @@ def test_where_real_work_runs_progress_cannot_be_kept() -> None:
         Plan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
 
 
-def test_shares_do_not_go_with_components_that_crash() -> None:
-    with pytest.raises(InputError, match="goes not with reliable"):
-        built(shares="a:1+b:1", reliable=True)
+def test_with_shares_messages_may_be_lost_and_no_component_may_crash() -> None:
+    deployment = built(shares="a:1+b:1", reliable=True)
+    assert deployment.due
+    assert deployment.rebuild is None
+    assert all(isinstance(component, Linked) for component in deployment.components.values())
