@@ -45,19 +45,20 @@ def losses_below_due(
         user = users[lost.task]
         if user not in due:
             continue
-        since, until = unknown.around(lost.at_us)
+        at_us = records.killed.get((lost.task, lost.attempt), lost.at_us)  # that the design says so may come late
+        since, until = unknown.around(at_us)
         had = [0] * len(whole)
         for task in range(trace.task_count):
             if users[task] == user:
                 for start, end, _, number in attempts.get(task, ()):
-                    known_end = lost.at_us if (task, number) in decided else since
+                    known_end = at_us if (task, number) in decided else since
                     if start <= until and end > known_end:
                         had = [a + b for a, b in zip(had, scenario.request_of(trace, task), strict=True)]
                         break
         left = max(Fraction(amount, all_of_it) for amount, all_of_it in zip(had, whole, strict=True))
         if left < due[user]:
             yield (
-                f"task {lost.task} was preempted at {lost.at_us} us for task {lost.beneficiary}: {user!r} is due "
+                f"task {lost.task} was preempted at {at_us} us for task {lost.beneficiary}: {user!r} is due "
                 f"{float(due[user]):.3f} of the cluster and was left with {float(left):.3f}"
             )
 

@@ -63,6 +63,13 @@ class SurvivingVectorMaster(Surviving, VectorGlobalMaster):
         if self._believes(source):
             super().on_refusal(message, source, now)
 
+    def check_rest(self) -> None:
+        """No task is left, and everything is free in the view."""
+        super().check_rest()
+        assert not any(self._under_way), "requests are under way"
+        for partition, (index, whole) in enumerate(zip(self._index, self._vectors.whole_index, strict=True)):
+            assert index.free == whole.free, f"machines of partition {partition} are taken in the view"
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: Surviving.on_submit,
         MoreTasks: Surviving.on_more_tasks,

@@ -320,11 +320,9 @@ class VectorGlobalMaster(GlobalMaster):
         assert len(self._jobs) or not (self._placed or self._lines.length), "tasks without an open job"
 
     def check_rest(self) -> None:
-        """No task is left, and everything is free in the view."""
+        """No task is left. (What is free in the view may be out of date, until it is asked for and refused.)"""
         left = len(self._placed) + self._lines.length + len(self._jobs)
         assert not left, "tasks are left"
-        for partition, (index, whole) in enumerate(zip(self._index, self._vectors.whole_index, strict=True)):
-            assert index.free == whole.free, f"machines of partition {partition} are taken in the view"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: GlobalMaster.on_submit,
