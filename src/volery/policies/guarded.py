@@ -53,6 +53,7 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
         owner: who placed it.
         unit: where, in the master's own numbering.
         request: what it asked for; nothing: a slot.
+        account: on whose account it runs, in the owner's numbering.
     """
 
     task: TaskId
@@ -61,6 +62,7 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
     owner: Address
     unit: int
     request: Amounts = ()
+    account: int = 0
 
 
 class Run(Message, frozen=True):
@@ -71,6 +73,7 @@ class Run(Message, frozen=True):
     attempt: int
     owner: Address
     unit: int
+    account: int = 0
 
 
 class Stop(Message, frozen=True):
@@ -171,7 +174,7 @@ class GuardedNode(Component):
         task = message.task
         if task.id in self._running:
             return
-        active = Active(task.id, task.job, message.attempt, message.owner, message.unit, task.request)
+        active = Active(task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
             self._finished[task.id] = active
             self._tell(Result(active))

@@ -28,6 +28,8 @@ from volery.architectures.megha.local_master import CompletionNotice, LocalMaste
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
+from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
+from volery.architectures.megha.surviving_fair_lm import PreemptibleNode, SurvivingFairLocalMaster
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
 from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
@@ -42,7 +44,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.links import linked
+from volery.policies.guarded import GuardedNode
 
 Preempted = Literal["restart", "keep"]
 
@@ -163,6 +165,7 @@ def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> De
             streams,
             SurvivingVectorMaster,
             SurvivingVectorLocalMaster,
+            GuardedNode,
             _gm_arguments(config) | _placing(config),
             _lm_arguments(config) | {"repartition": config.repartition},
             round(config.detection_s * SECOND),
@@ -172,24 +175,39 @@ def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> De
 
 
 def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster that users have shares of; none of them may crash.
+    """Components for a cluster that users have shares of.
 
     Raises:
-        InputError: more partitions than machines; the shares or queues are malformed.
+        InputError: more partitions than machines; the shares or queues are malformed; progress is to be kept where
+            components may crash.
     """
     layout = VectorLayout(cluster, config.gms, config.lms)
     sharing = Sharing(config.shares, config.queues, cluster, config.gms)
     role = ExplainingFairMaster if config.why else FairGlobalMaster
     fair = {"sharing": sharing, "spared_us": round(config.heartbeat_s * SECOND)}
     also, lm_also = {**_placing(config), **fair}, {"sharing": sharing}
-    components = _masters(layout, config, streams, role, FairLocalMaster, also, lm_also)
-    deployment = msgspec.structs.replace(
-        _with_nodes(components, layout, FairNode),
+    if config.reliable:
+        if config.preempted == "keep":
+            raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
+        deployment = Survival(
+            layout,
+            streams,
+            SurvivingFairMaster,
+            SurvivingFairLocalMaster,
+            PreemptibleNode,
+            _gm_arguments(config) | also,
+            _lm_arguments(config) | {**lm_also, "repartition": config.repartition},
+            round(config.detection_s * SECOND),
+        ).deployment()
+    else:
+        components = _masters(layout, config, streams, role, FairLocalMaster, also, lm_also)
+        deployment = _with_nodes(components, layout, FairNode)
+    return msgspec.structs.replace(
+        deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
         due=sharing.due(),
         keeps_progress=config.preempted == "keep",
     )
-    return linked(deployment, MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES) if config.reliable else deployment
 
 
 def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Node] = Node) -> Deployment:
@@ -217,6 +235,7 @@ def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> De
         streams,
         SurvivingGlobalMaster,
         SurvivingLocalMaster,
+        GuardedNode,
         _gm_arguments(config),
         _lm_arguments(config),
         round(config.detection_s * SECOND),

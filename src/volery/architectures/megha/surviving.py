@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.surviving_lm import pair_of
@@ -13,7 +14,7 @@ from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Component, Deployment, role_of
 from volery.core.model import Address, Time
 from volery.core.streams import Streams
-from volery.policies.guarded import GuardedNode, Lease
+from volery.policies.guarded import Lease
 from volery.policies.links import Linking
 
 
@@ -23,7 +24,7 @@ class Survival:
     Args:
         layout: of the cluster.
         streams: of random choices, per address and incarnation.
-        gm_role, lm_role: the masters.
+        gm_role, lm_role, node_role: the components.
         gm_arguments, lm_arguments: of theirs, the same in every life.
         detection_us: see `Deployment`.
     """
@@ -34,6 +35,7 @@ class Survival:
         streams: Streams,
         gm_role: Callable[..., Component],
         lm_role: Callable[..., Component],
+        node_role: Callable[..., Component],
         gm_arguments: Mapping[str, Any],
         lm_arguments: Mapping[str, Any],
         detection_us: Time,
@@ -42,10 +44,11 @@ class Survival:
         self._streams = streams
         self._gm_role = gm_role
         self._lm_role = lm_role
+        self._node_role = node_role
         self._gm_arguments = gm_arguments
         self._lm_arguments = lm_arguments
         self._lease = Lease(detection_us)
-        self._linking = Linking(MESSAGES | VECTOR_MESSAGES | SURVIVING_MESSAGES)
+        self._linking = Linking(MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES | SURVIVING_MESSAGES)
         self._machines: dict[Address, int] = {}
         self._lm_of: dict[Address, int] = {}
         for partition, lm in enumerate(layout.lm_of):
@@ -60,7 +63,7 @@ class Survival:
     def _inner(self, address: Address, incarnation: int) -> Component:
         role = role_of(address)
         if role == "node":
-            return GuardedNode(pair_of(self._lm_of[address]), self._lease, incarnation, tells_owner=False)
+            return self._node_role(pair_of(self._lm_of[address]), self._lease, incarnation, tells_owner=False)
         number = int(address.split("/")[1])
         if role == "gm":
             stream = self._streams.of(address, incarnation)

@@ -46,7 +46,7 @@ class Surviving(GlobalMaster):
 
     # What the roles differ in.
 
-    def _adopt_state(self, update: Any, source: Address) -> list[tuple[int, int]]:
+    def _adopt_report(self, message: Report, source: Address) -> list[tuple[int, int]]:
         """Change the view; return per partition where more is free now."""
         raise NotImplementedError
 
@@ -73,12 +73,15 @@ class Surviving(GlobalMaster):
         for address in self._lm_at if self._unknown else ():
             self._port.send(address, Join())
 
+    def _attempt_of(self, task: TaskId) -> int:
+        return self._attempts.get(task, self._first_attempt)
+
     def _believes(self, source: Address) -> bool:
         return self._lms[self._lm_at[source]] == source
 
     def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
         epoch = self._epochs[self._layout.lm_of[partition]]
-        attempts = tuple([self._attempts.get(task.id, self._first_attempt) for task in tasks])
+        attempts = tuple([self._attempt_of(task.id) for task in tasks])
         return Place(epoch, number, partition, tasks, places, attempts)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
@@ -141,7 +144,7 @@ class Surviving(GlobalMaster):
             self._epochs[lm], self._lms[lm], self._heard[source] = message.epoch, source, 0
             self._doubted[lm] = self._at(lm)
             self._begin_epoch(lm)
-        freed = self._adopt_state(message.update, source)
+        freed = self._adopt_report(message, source)
         for active in message.running:
             self._runs(lm, active)
         for active in message.finished:
@@ -177,7 +180,7 @@ class Surviving(GlobalMaster):
     def _has_finished(self, lm: int, active: Active) -> None:
         job = active.job
         if active.task in self._placed:
-            if active.attempt < self._attempts.get(active.task, self._first_attempt):
+            if active.attempt < self._attempt_of(active.task):
                 return  # it was given up, and another attempt was made
             del self._placed[active.task]
             self._doubted[lm].pop(active.task, None)
@@ -188,10 +191,10 @@ class Surviving(GlobalMaster):
         elif (lm, active.task) not in self._results.get(job, ()):
             self._over[active.task] = (lm, active)
 
-    def _place_again(self, tasks: Sequence[Task]) -> None:
+    def _place_again(self, tasks: list[Task]) -> None:
         """Tasks whose attempt is dead go before all others, as another attempt."""
         for task in tasks:
-            self._attempts[task.id] = self._attempts.get(task.id, self._first_attempt) + 1
+            self._attempts[task.id] = self._attempt_of(task.id) + 1
         wanted = self._still_wanted(tasks)
         for task in reversed(self._place(wanted)):
             self._push_front(task)
@@ -203,7 +206,7 @@ class Surviving(GlobalMaster):
         dead = []
         for active in message.attempts:
             self._found.pop(active.task, None)
-            attempt = self._attempts.get(active.task, self._first_attempt)
+            attempt = self._attempt_of(active.task)
             if active.task in self._placed and attempt == active.attempt:
                 dead.append(self._placed.pop(active.task)[0])
         self._place_again(dead)
@@ -240,8 +243,9 @@ class Surviving(GlobalMaster):
 class SurvivingGlobalMaster(Surviving):
     """Its view is of units, which are bits."""
 
-    def _adopt_state(self, update: Update, source: Address) -> list[tuple[int, int]]:
-        return self._learn(update, source)
+    def _adopt_report(self, message: Report, source: Address) -> list[tuple[int, int]]:
+        assert isinstance(message.update, Update), "a report of units"
+        return self._learn(message.update, source)
 
     def _entry_of(self, task: Task, active: Active) -> tuple[Task, int, int]:
         partition, position = place_of(active.unit)

@@ -8,6 +8,7 @@ alone number attempts. What is allocated, units or amounts, and how GMs are told
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
 
 from volery.architectures.megha.layout import Layout
@@ -16,7 +17,7 @@ from volery.architectures.megha.messages import Change, Inconsistency, Update, W
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report, place_of
 from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.events import PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, TaskId, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
 from volery.policies.leading import PairedMaster, Standing
 from volery.policies.links import Renewed
@@ -58,7 +59,7 @@ class PairedLocalMaster(PairedMaster):
 
     # What the roles differ in.
 
-    def _asked(self, told: Any, message: Place) -> None:
+    def _take_note(self, told: Any, message: Place) -> None:
         """Take note of what the GM believes from now on."""
         raise NotImplementedError
 
@@ -131,19 +132,23 @@ class PairedLocalMaster(PairedMaster):
         if not self.opened or message.epoch != self.epoch:
             return
         told, partition = self._gms[source], message.partition
-        self._asked(told, message)
+        self._take_note(told, message)
         nodes, refused = self._layout.nodes[partition], []
-        for task, position, attempt in zip(message.tasks, message.positions, message.attempts, strict=True):
+        wanted = zip(message.tasks, message.positions, message.attempts, strict=True)
+        for (task, position, attempt), account in zip(wanted, message.accounts or repeat(0), strict=False):
             unit, node = partition << UNIT_SHIFT | position, nodes[position]
-            active = Active(task.id, task.job, attempt, source, unit, task.request)
+            active = Active(task.id, task.job, attempt, source, unit, task.request, account)
             if self._has_room(active, node):
-                self._take_on(active, node)
-                self._port.send(node, Run(self.epoch, task, attempt, source, unit))
+                self._begin(task, active, node)
             else:
                 refused.append(active)
         if refused:
             self._refuse(told, refused)
         self._maybe_arm(now)
+
+    def _begin(self, task: Task, active: Active, node: Address) -> None:
+        self._take_on(active, node)
+        self._port.send(node, Run(self.epoch, task, active.attempt, active.owner, active.unit, active.account))
 
     def _take_on(self, active: Active, node: Address) -> None:
         self._there[node][active.task] = active
@@ -309,7 +314,7 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
         for address in self._gms:
             self._gms[address] = Told(address, len(self._layout.size))
 
-    def _asked(self, told: Told, message: Place) -> None:
+    def _take_note(self, told: Told, message: Place) -> None:
         for position in message.positions:
             told.busy[message.partition] |= self._layout.bits[position]
 

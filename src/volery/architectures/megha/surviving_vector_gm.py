@@ -14,8 +14,9 @@ from volery.policies.guarded import Active, Inquire
 class SurvivingVectorMaster(Surviving, VectorGlobalMaster):
     """Its view is of amounts on machines."""
 
-    def _adopt_state(self, update: StateUpdate, source: Address) -> list[tuple[int, int]]:
-        return self._learn_state(update, source)
+    def _adopt_report(self, message: Report, source: Address) -> list[tuple[int, int]]:
+        assert isinstance(message.update, StateUpdate), "a report of amounts"
+        return self._learn_state(message.update, source)
 
     def _begin_epoch(self, lm: int) -> None:
         """What was under way to the leader of before is void; all that its successor says is news."""

@@ -7,8 +7,8 @@ was split off goes back once, whoever leads by then. A machine that is not usabl
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from volery.architectures.megha.local_master import CompletionNotice, Updates
 from volery.architectures.megha.surviving_lm import PairedLocalMaster
 from volery.architectures.megha.surviving_messages import Place, place_of
 from volery.architectures.megha.vector_layout import VectorLayout
@@ -24,9 +24,10 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
     """Allocates amounts, on machines or on logical nodes split off them.
 
     Args:
-        lm, layout, heartbeat_us, updates, completion_notice: see `VectorLocalMaster`.
+        lm, layout: see `VectorLocalMaster`.
         repartition: whether what a GM places outside of its own partitions runs on a logical node of it.
         me, lease, incarnation: see `PairedLocalMaster.join_cluster`.
+        arguments: of the Local Master that it stands before.
     """
 
     def __init__(
@@ -34,15 +35,13 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         lm: int,
         layout: VectorLayout,
         *,
-        heartbeat_us: Time,
-        updates: Updates,
-        completion_notice: CompletionNotice,
         repartition: bool,
         me: int,
         lease: Lease,
         incarnation: int,
+        **arguments: Any,
     ) -> None:
-        super().__init__(lm, layout, heartbeat_us=heartbeat_us, updates=updates, completion_notice=completion_notice)
+        super().__init__(lm, layout, **arguments)
         self._repartition = repartition
         self._gm_count = layout.gm_count
         self._whole_free = [layout.whole_index[partition].free for partition in self._partitions]
@@ -61,7 +60,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         for address, told in self._gms.items():
             self._gms[address] = Told(told.number, self._gm_count)
 
-    def _asked(self, told: Told, message: Place) -> None:
+    def _take_note(self, told: Told, message: Place) -> None:
         told.request = message.number
 
     def _has_room(self, active: Active, node: Address) -> bool:
@@ -101,11 +100,16 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
             free = self._whole_free[here][position]
             for task in self._there[node]:
                 free -= self._active[task].took
+            free -= self._reserved(here, position)
         self._free[here][position] = free
         self._told_whole.pop(here, None)
         for told in self._gms.values():
             if told is not knows:
                 told.lacks[here] |= 1 << position
+
+    def _reserved(self, here: int, position: int) -> int:
+        """What is set aside on a machine, packed."""
+        return 0
 
     def _note(self, active: Active, now: Time) -> None:
         self._note_ended(self._gms[active.owner], active.task, now)
@@ -155,6 +159,8 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
             if not self.usable(node):
                 taken = sum(self._active[task].took for task in self._there[node])
                 yield here, position, self._whole_free[here][position] - self._guards - taken
+            elif reserved := self._reserved(here, position):
+                yield here, position, reserved
 
     def check(self) -> None:
         """As for any Local Master of amounts; a machine that is not usable has nothing free."""

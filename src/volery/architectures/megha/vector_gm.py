@@ -320,7 +320,7 @@ class VectorGlobalMaster(GlobalMaster):
         assert len(self._jobs) or not (self._placed or self._lines.length), "tasks without an open job"
 
     def check_rest(self) -> None:
-        """No task is left. (What is free in the view may be out of date, until it is asked for and refused.)"""
+        """No task is left; what is free in the view may be out of date, until it is asked for and refused."""
         left = len(self._placed) + self._lines.length + len(self._jobs)
         assert not left, "tasks are left"
 

@@ -35,7 +35,6 @@ from volery.core.resources import Packing
 from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.building import Plan
-from volery.policies.links import Linked
 from volery.policies.match import vector_bytes
 from volery.sim import Options, simulate
 from volery.sim.recording import Observed, Sent, TimerSet
@@ -440,8 +439,9 @@ def test_where_real_work_runs_progress_cannot_be_kept() -> None:
         Plan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
 
 
-def test_with_shares_messages_may_be_lost_and_no_component_may_crash() -> None:
+def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() -> None:
     deployment = built(shares="a:1+b:1", reliable=True)
     assert deployment.due
-    assert deployment.rebuild is None
-    assert all(isinstance(component, Linked) for component in deployment.components.values())
+    assert deployment.rebuild is not None
+    with pytest.raises(InputError, match="must be restart where reliable is set"):
+        built(shares="a:1+b:1", reliable=True, preempted="keep")
