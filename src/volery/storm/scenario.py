@@ -26,6 +26,8 @@ LATE_US: Final[Time] = 3_600 * SECOND
 MACHINES: Final = (12, 40)
 MACHINES_ENOUGH: Final = 50
 """What published defaults need: 5 x 5 partitions, or 9 reserved workers in a group."""
+MACHINES_SHARED: Final = (6, 8, 12, 20)
+"""Where users have shares: few, for there to be contention."""
 CONSTRAINTS: Final = 4
 CRASHES_MAX: Final = 6
 RESOURCES: Final = ("cpu_milli", "memory_mb")
@@ -160,14 +162,20 @@ def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
 
 
 def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> Scenario:
-    """Whose jobs they are; long enough that somebody has more than its share when others come."""
-    factor = stream.choice((1, 4, 10))
+    """Whose jobs they are, on few machines: somebody has more than its share when others come, and again."""
+    machines, factor = stream.choice(MACHINES_SHARED), stream.choice((1, 4, 10))
     jobs = []
     for job in scenario.jobs:
         user = stream.choice((*users, *users, ""))
         durations = tuple([factor * duration for duration in job.durations_us])
         jobs.append(msgspec.structs.replace(job, user=user, durations_us=durations))
-    return msgspec.structs.replace(scenario, jobs=tuple(jobs))
+    return msgspec.structs.replace(
+        scenario,
+        jobs=tuple(jobs),
+        constraints=scenario.constraints[:machines],
+        slots=scenario.slots[:machines],
+        capacities=scenario.capacities[:machines],
+    )
 
 
 def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
