@@ -18,7 +18,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from volery.architectures.megha.explaining import ExplainingFairMaster, ExplainingMaster, ExplainingVectorMaster
+from volery.architectures.megha.explaining import (
+    ExplainingFairMaster,
+    ExplainingMaster,
+    ExplainingSurvivor,
+    ExplainingVectorMaster,
+)
 from volery.architectures.megha.fair_gm import FairGlobalMaster
 from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
 from volery.architectures.megha.fair_messages import FAIR_MESSAGES
@@ -100,8 +105,6 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     Raises:
         InputError: more partitions than machines.
     """
-    if config.reliable and config.why:
-        raise InputError("megha:why", "goes not with reliable; leave one of the two out")
     if config.shares:
         return build_fair(cluster, config, streams)
     if cluster.resources or config.repartition or config.rescheduling == "tail":
@@ -157,9 +160,14 @@ def _masters(
 
 
 def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster whose machines offer several resources; slots are one resource of them."""
+    """Components for a cluster whose machines offer several resources; slots are one resource of them.
+
+    Raises:
+        InputError: they shall bear faults and explain themselves, too.
+    """
     layout = VectorLayout(cluster, config.gms, config.lms)
     if config.reliable:
+        _refuse_reasons(config)
         return Survival(
             layout,
             streams,
@@ -172,6 +180,12 @@ def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> De
         ).deployment()
     role = ExplainingVectorMaster if config.why else VectorGlobalMaster
     return _with_nodes(_masters(layout, config, streams, role, VectorLocalMaster, _placing(config)), layout)
+
+
+def _refuse_reasons(config: MeghaConfig) -> None:
+    if config.why:
+        problem = "goes not with reliable where tasks ask for amounts, or machines are lent; leave one of the two out"
+        raise InputError("megha:why", problem)
 
 
 def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -187,6 +201,7 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
     fair = {"sharing": sharing, "spared_us": round(config.heartbeat_s * SECOND)}
     also, lm_also = {**_placing(config), **fair}, {"sharing": sharing}
     if config.reliable:
+        _refuse_reasons(config)
         if config.preempted == "keep":
             raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
         deployment = Survival(
@@ -233,7 +248,7 @@ def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> De
     return Survival(
         layout,
         streams,
-        SurvivingGlobalMaster,
+        ExplainingSurvivor if config.why else SurvivingGlobalMaster,
         SurvivingLocalMaster,
         GuardedNode,
         _gm_arguments(config),

@@ -7,6 +7,7 @@ that cluster has come to nothing then, for whoever gains and for whoever would h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
@@ -108,11 +109,13 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         self._yielded.discard(task)
         self._leaving.discard(task)
 
-    def _place_again(self, tasks: list[Task]) -> None:
-        for task in tasks:
-            self._part_with(task.id)
-        super()._place_again(tasks)
-        self._hopeless.difference_update([self._user_of(task) for task in tasks])
+    def _place_again(self, dead: Iterable[TaskId]) -> None:
+        """As of amounts; users have less than they had."""
+        lost = list(dead)
+        for number in lost:
+            self._part_with(number)
+            self._hopeless.discard(self._user_of(self._placed[number][0]))
+        super()._place_again(lost)
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Attempts are dead; then enforce the shares."""
