@@ -8,6 +8,8 @@ import pytest
 
 from volery.architectures import lookup
 from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
+from volery.architectures.megha.surviving_fair_lm import SurvivingFairLocalMaster
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
 from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Report
@@ -127,7 +129,20 @@ def no_share_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FairGlobalMaster, "_can_lose", lambda self, user, tasks: True)
 
 
+def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
+    """A Global Master goes on to wait for preemptions that a leader has taken with it."""
+    begin = SurvivingVectorMaster._begin_epoch
+    patch.setattr(SurvivingFairMaster, "_begin_epoch", lambda self, lm: begin(self, lm))
+
+
+def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
+    """What is set aside for who preempts counts as free."""
+    patch.setattr(SurvivingFairLocalMaster, "_reserved", lambda self, here, position: 0)
+
+
 PLANTED = [
+    ("megha-2021", claims_outlive_leaders),
+    ("megha-2021", spoils_given_away),
     ("megha-2021", never_retried),
     ("megha-2021", no_lease),
     ("megha-2021", any_epoch),
