@@ -18,8 +18,8 @@ from volery.storm.scenario import Scenario
 
 HOPS: Final = 8
 """From the decision that somebody may lose a task to its end there are fewer."""
-AFTERMATH_US: Final[Time] = 25 * SECOND
-"""So long after a fault messages may still be sent again and leases expire."""
+AFTERMATH_US: Final[Time] = 300 * SECOND
+"""So long after a fault leases may expire and messages be sent again: links that have backed off send few at a time."""
 
 Attempts = Mapping[TaskId, Sequence[tuple[Time, Time, int, int]]]
 

@@ -75,7 +75,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reliable: Annotated[
         bool,
         msgspec.Meta(
-            description="bear faults: reliable messages, and of slots alone two Local Masters per cluster and leases"
+            description="bear faults: reliable messages, two Local Masters per cluster, leases of nodes (2021, IV-D)"
         ),
     ] = False
     detection_s: Annotated[
@@ -351,6 +351,9 @@ MEGHA_2021 = msgspec.structs.replace(
         Stage.T7: Realisation("VectorLocalMaster.on_completed"),
         Stage.T10: Realisation(
             "FairGlobalMaster._maybe_preempt", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
+        ),
+        Stage.T11: Realisation(
+            "SurvivingVectorMaster.on_lost", "full", "another attempt, before all that waits", "reliable=true"
         ),
         Stage.M2: Realisation("VectorGlobalMaster._request", "full", "every task goes by the LM of its machine"),
         Stage.M3: Realisation("VectorGlobalMaster._find", "full", "the partitions of all LMs, the GM's own first"),

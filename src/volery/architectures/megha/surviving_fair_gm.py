@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
-from volery.architectures.megha.fair_messages import Denied, Holdings, Ousted, Preempt, Taken, Yield
+from volery.architectures.megha.fair_messages import Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
 from volery.architectures.megha.surviving_gm import Surviving
 from volery.architectures.megha.surviving_messages import Contest, Lost, Picture, Place, Report, place_of
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
@@ -125,9 +125,24 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
     # What the Local Masters say of preemptions.
 
     def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
-        """Learn from the leader."""
+        """Learn from the leader; what it says may be older than what another has said of the same task."""
         if self._believes(source):
-            super().on_holdings(message, source, now)
+            lm = self._lm_at[source]
+            ended = tuple([task for task in message.ended if self._last_seen(task) in (lm, None)])
+            super().on_holdings(Holdings(message.number, ended, message.started), source, now)
+
+    def _last_seen(self, task: TaskId) -> int | None:
+        """The cluster in which another's task runs, as far as is known."""
+        held = self._claims[self._prey[task]][task] if task in self._prey else self._held.get(task)
+        return None if held is None else self._layout.lm_of[held.partition]
+
+    def _learn_started(self, started: Iterable[Holding]) -> None:
+        """Others have these tasks here, and no longer where they were before."""
+        for holding in started:
+            if holding.task not in self._placed:
+                self._forget_prey(holding.task)
+                self._let_go(holding.task)
+        super()._learn_started(started)
 
     def on_denied(self, message: Denied, source: Address, now: Time) -> None:
         """Learn from the leader."""

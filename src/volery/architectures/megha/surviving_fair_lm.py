@@ -12,7 +12,6 @@ from typing import Any, Final
 from volery.architectures.megha.fair_lm import Claim, FairLocalMaster, Holder, _News
 from volery.architectures.megha.fair_messages import Answer, Holding, Ousted, Preempt, Taken
 from volery.architectures.megha.messages import Withdraw
-from volery.architectures.megha.surviving_lm import PairedLocalMaster
 from volery.architectures.megha.surviving_messages import ATTEMPTS, UNIT_SHIFT, Contest, Picture, Vacate, Vacated
 from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.megha.vector_lm import Told
@@ -150,7 +149,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
             if claim is not None and not claim.withdrawn:
                 claim.withdrawn = True
                 self._note_ended(claim.owner, task, now)
-        PairedLocalMaster.on_withdraw(self, message, source, now)
+        super().on_withdraw(message, source, now)
 
     def _meet_anew(self, told: Told) -> None:
         """It has claimed nothing, and answers nothing that its predecessor was asked."""
@@ -201,7 +200,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
         assert not self._asked, "a Global Master has not answered"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        **PairedLocalMaster.receives,
+        **SurvivingVectorLocalMaster.receives,
         Result: on_result,
         Withdraw: on_withdraw,
         Contest: on_contest,

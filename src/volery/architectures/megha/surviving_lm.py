@@ -148,6 +148,9 @@ class PairedLocalMaster(PairedMaster):
 
     def _begin(self, task: Task, active: Active, node: Address) -> None:
         self._take_on(active, node)
+        self._run(task, active, node)
+
+    def _run(self, task: Task, active: Active, node: Address) -> None:
         self._port.send(node, Run(self.epoch, task, active.attempt, active.owner, active.unit, active.account))
 
     def _take_on(self, active: Active, node: Address) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.surviving_lm import PairedLocalMaster
 from volery.architectures.megha.surviving_messages import Place, place_of
 from volery.architectures.megha.vector_layout import VectorLayout
@@ -16,7 +17,7 @@ from volery.architectures.megha.vector_lm import Active as Allotment
 from volery.architectures.megha.vector_lm import Told, VectorLocalMaster
 from volery.architectures.megha.vector_messages import Refusal, StateUpdate
 from volery.core.events import Counted, TimerFired
-from volery.core.model import Address, TaskId, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.guarded import Active, Lease
 
 
@@ -46,6 +47,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         self._gm_count = layout.gm_count
         self._whole_free = [layout.whole_index[partition].free for partition in self._partitions]
         self._seats: dict[Address, tuple[int, int]] = {}
+        self._unsent: dict[Address, list[tuple[Task, Active]]] = {}
         for here, partition in enumerate(self._partitions):
             for position, node in enumerate(layout.nodes[partition]):
                 self._seats[node] = (here, position)
@@ -55,6 +57,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         self._active.clear()
         self._telling.clear()
         self._told_whole.clear()
+        self._unsent.clear()
         for here, free in enumerate(self._free):
             self._free[here] = [self._guards] * len(free)
         for address, told in self._gms.items():
@@ -66,7 +69,29 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
     def _has_room(self, active: Active, node: Address) -> bool:
         here, position = self._seats[node]
         left = self._free[here][position] - self._packing[active.request]
-        return self.usable(node) and left & self._guards == self._guards
+        return left & self._guards == self._guards
+
+    def _begin(self, task: Task, active: Active, node: Address) -> None:
+        """What asks for nothing fits where nothing is free, on a machine that is away, too: there it waits."""
+        if self.usable(node):
+            super()._begin(task, active, node)
+        else:
+            self._take_on(active, node)
+            self._unsent.setdefault(node, []).append((task, active))
+
+    def _send_unsent(self, node: Address) -> None:
+        for task, active in self._unsent.pop(node, ()):
+            if self._there[node].get(task.id) is active:
+                self._run(task, active, node)
+
+    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+        """Stop what runs; what waits for a machine that is away is dropped."""
+        for node, unsent in self._unsent.items():
+            for task, active in unsent:
+                if task.id in message.tasks and self._there[node].get(task.id) is active:
+                    self._let_go(active, node)
+                    self._note(active, now)
+        super().on_withdraw(message, source, now)
 
     def _refuse(self, told: Told, refused: list[Active]) -> None:
         for active in refused:
@@ -150,6 +175,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
 
     def node_back(self, node: Address) -> None:
         """What no task there has is free."""
+        self._send_unsent(node)
         self._recount(node)
         self._arm_soon()
 
@@ -176,4 +202,4 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
             for told in self._gms.values():
                 assert not [*filter(None, told.lacks), *told.ended], f"{told.address} has not been told"
 
-    receives = PairedLocalMaster.receives
+    receives = {**PairedLocalMaster.receives, Withdraw: on_withdraw}  # noqa: RUF012 - replaced by the base
