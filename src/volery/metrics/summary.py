@@ -12,6 +12,7 @@ import numpy as np
 from volery.core.misses import misses
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
+from volery.core.workflows import has_workflows
 from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
@@ -82,7 +83,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.
-        workflows: what became of workflows; None where no task waits for another.
+        workflows: what became of workflows; None where no task waits for another and all machines are of one speed.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -181,7 +182,7 @@ def summarise(
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         preemption=preemption_summary(records, cluster),
-        workflows=workflow_summary(records, table.ideal_us, table.measured),
+        workflows=_workflows(records, cluster, table),
         makespan_s=_makespan_s(table),
         messages=message_count,
         messages_per_task=message_count / tasks if tasks else 0.0,
@@ -192,6 +193,13 @@ def summarise(
         tasks_per_cpu_s=tasks / cpu_s if cpu_s > 0 else 0.0,
         peak_rss_mb=peak_rss_mb,
     )
+
+
+def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowSummary | None:
+    """Machines of several speeds are those of the same experiments, some of whose jobs have one task."""
+    if has_workflows(records.trace) or cluster.speeds:
+        return workflow_summary(records, table.ideal_us, table.measured)
+    return None
 
 
 def _misses(records: Records, cluster: Cluster) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from volery.study.analysis import parse_analysis
 from volery.study.claims import Claim, Name, Side
 from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
-from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, is_synthetic
+from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Estimates, is_synthetic
 
 Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis"]
 RESULTS, EXPLANATIONS, PAPERS = "results", "explanations", "papers.toml"
@@ -40,8 +40,8 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     Args:
         label: what tables call it.
         seed: of drawn machine constraints.
-        machines: file of machine constraints in the traces folder; a workload with another number of workers than
-            `machine_count` has its machines drawn from `seed` instead.
+        machines: file of machines in the traces folder, or beside the experiments; a workload with another number of
+            workers than `machine_count` has its machines drawn from `seed` instead.
         machine_count: how many the file holds.
     """
 
@@ -70,9 +70,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     jobs: AtLeastOne | None = None
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
+    estimates: Estimates = "mean"
     requests: Name = "none"
     capacity: str = ""
     users: Name | None = None
+    reference_mhz: AtLeastZero = 0
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -105,6 +107,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         columns: metrics of a run that the table shows, in place of the usual ones.
         settled: which jobs count in `settled` measures.
         name: of the file; it is set on reading.
+        folder: of the file; likewise.
     """
 
     title: Name
@@ -122,6 +125,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     settled: Window | None = None
     network: Network = Network()
     name: str = ""
+    folder: str = ""
 
     @property
     def stand_ins(self) -> dict[str, str]:
@@ -202,7 +206,7 @@ def read_experiment(folder: Path, name: str) -> Experiment:
     if not path.exists() or path.name == PAPERS:
         raise InputError("experiment", f"{name!r} is none{suggestion(name, names(folder))}")
     experiment: Experiment = read_toml(path, Experiment)
-    experiment = msgspec.structs.replace(experiment, name=name)
+    experiment = msgspec.structs.replace(experiment, name=name, folder=str(folder))
     _check(experiment)
     return experiment
 
@@ -318,9 +322,9 @@ def _check_window(experiment: Experiment, metric: str, place: str) -> None:
         raise InputError(place, f"{metric!r} needs a table [settled] that says how long the warm-up is")
 
 
-def find_input(name: str, traces: Path) -> Path | str | None:
-    """A file of the traces folder, a synthetic workload by its name, or None when the file is not here."""
-    path = traces / name
-    if path.exists():
-        return path
+def find_input(name: str, *folders: Path) -> Path | str | None:
+    """A file of one of the folders, a synthetic workload by its name, or None when the file is not here."""
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
     return name if is_synthetic(name) else None

@@ -67,7 +67,7 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
     chosen = {label: _architecture(text, places[label]) for label, text in variants}
     for number, workload in enumerate(experiment.workload):
         for population in experiment.population:
-            axes = _axes(workload, population, traces)
+            axes = _axes(workload, population, traces, Path(experiment.folder))
             if isinstance(axes, Missing):
                 found.missing[workload.label, population.label] = axes
                 continue
@@ -104,20 +104,21 @@ def _labelled(run: PlannedRun, label: str) -> PlannedRun:
     return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, label=label))
 
 
-def _axes(workload: Workload, population: Population, traces: Path) -> dict[str, list[Any]] | Missing:
+def _axes(workload: Workload, population: Population, traces: Path, beside: Path) -> dict[str, list[Any]] | Missing:
     """The setting of a workload on a population, as axes of one value each."""
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity", "users")
+    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "estimates", "requests",
+              "capacity", "users", "reference_mhz")  # fmt: skip
     given = {name: getattr(workload, name) for name in fields}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:
-        machines = find_input(population.machines, traces)
+        machines = find_input(population.machines, traces, beside)
         if machines is None:
             return Missing(f"machines {population.machines} are not here")
         given |= {"machines": str(machines), "population": None}
-    if workload.constraints == "none":
+    if workload.constraints == "none" and not workload.reference_mhz:
         given |= {"machines": None, "population": None}
     return {name: [setting] for name, setting in given.items()}
 
