@@ -28,7 +28,9 @@ from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
 from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Estimates, is_synthetic
 
-Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis"]
+Picture = Literal[
+    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
+]
 RESULTS, EXPLANATIONS, PAPERS = "results", "explanations", "papers.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
@@ -103,6 +105,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         figure: what the paper calls it.
         architectures: label -> architecture, or reading of the paper -> architecture.
         network: of every run.
+        unseeded: labels of architectures that draw nothing: run under the first seed, which stands for all.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         columns: metrics of a run that the table shows, in place of the usual ones.
         settled: which jobs count in `settled` measures.
@@ -119,6 +122,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     claim: Annotated[tuple[Claim, ...], msgspec.Meta(min_length=1)]
     architectures: dict[Name, Name | dict[Name, Name]] = {}
     seeds: Annotated[tuple[AtLeastZero, ...], msgspec.Meta(min_length=1)] = (0, 1, 2)
+    unseeded: tuple[Name, ...] = ()
     pictures: tuple[Picture, ...] = ()
     table: bool = True
     columns: tuple[Name, ...] = ()
@@ -265,6 +269,15 @@ def _check(experiment: Experiment) -> None:
         if check_metric(metric, f"{root}.columns[{i}]"):
             raise InputError(f"{root}.columns[{i}]", f"{metric!r} is measured on the input; take a measure of a run")
         _check_window(experiment, metric, f"{root}.columns[{i}]")
+    drawn = [one.label for one in experiment.workload if is_synthetic(one.trace) or one.constraints != "none"]
+    for i, label in enumerate(experiment.unseeded):
+        if label not in experiment.architectures:
+            hint = suggestion(label, experiment.architectures)
+            raise InputError(f"{root}.unseeded[{i}]", f"no architecture {label!r} here{hint}")
+        if drawn:
+            raise InputError(
+                f"{root}.unseeded[{i}]", f"workload {drawn[0]!r} is drawn anew for every seed; leave it out"
+            )
     for i, population in enumerate(experiment.population):
         if (population.machines is None) != (population.machine_count is None):
             raise InputError(
