@@ -7,6 +7,7 @@ takes a machine with enough cores by R5, and one that fits nowhere does not hold
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -20,7 +21,11 @@ from volery.workload import with_exact_estimates
 CYCLE_US = 10 * SECOND
 CORES, SPEEDS, REFERENCE = (4, 4, 2, 2, 2), (41, 41, 35, 35, 35), 40
 JOBS, SIZE = 90, 5
-PICK = {"first-fit": lambda left: 0, "best-fit": lambda left: left, "worst-fit": lambda left: -left}
+PICK: dict[str, Callable[[int], int]] = {
+    "first-fit": lambda left: 0,
+    "best-fit": lambda left: left,
+    "worst-fit": lambda left: -left,
+}
 
 
 def workflows(seed: int) -> Trace:

@@ -36,7 +36,10 @@ def rows_of(name: str) -> list[Row]:
     lines = gzip.decompress((SHARED / "gwf" / name).read_bytes()).decode().splitlines()[1:]
     fields = [line.split(",") for line in lines]
     assert {words[4].strip() for words in fields} == {"1"}
-    rows = [Row(*(int(word) for word in words[:4]), [int(one) for one in words[6].split()]) for words in fields]
+    rows = [
+        Row(int(job), int(task), int(submit), int(runtime), [int(one) for one in parents.split()])
+        for job, task, submit, runtime, _, _, parents in fields
+    ]
     return sorted(rows, key=lambda row: row.submit)
 
 

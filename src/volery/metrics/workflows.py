@@ -74,5 +74,5 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
         distribution(spans, unit=SECOND),
         distribution(spans[ideal > 0] / ideal[ideal > 0], overwrite=True),
         distribution(idle, unit=SECOND),
-        distribution(spans // np.maximum(spans - idle, SECOND) * 1.0, overwrite=True),
+        distribution(spans // np.maximum(spans - idle, SECOND), overwrite=True),
     )
