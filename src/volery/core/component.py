@@ -125,6 +125,9 @@ class Architecture(msgspec.Struct, frozen=True):
             with the parameters of `bearing`.
         bearing: those parameters.
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
+        prompt: parameters under which it decides as soon as it can: no decision times, no cycles, long pauses before it
+            tries again. Conformance judges it under these: only then does a lone task cost its hops alone, and hours of
+            waiting on an overloaded cluster do not mean hundreds of thousands of attempts.
     """
 
     name: str
@@ -138,6 +141,7 @@ class Architecture(msgspec.Struct, frozen=True):
     tolerates: frozenset[str] = frozenset()
     bearing: Mapping[str, Any] = {}
     vectors: bool = False
+    prompt: Mapping[str, Any] = {}
 
 
 def role_of(address: Address) -> str:

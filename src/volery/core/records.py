@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from volery.core.events import Counted, Fact, Measured, Preemption
+from volery.core.events import Counted, Fact, Measured, Preemption, Transaction
 from volery.core.model import TaskId, Time
 from volery.core.trace import NEVER, Trace, little_endian, longs
 from volery.core.why import DecisionLog
@@ -54,12 +54,14 @@ class Facts:
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
         preemptions: in the order in which they were reported.
+        transactions: likewise.
     """
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}
         self.tallies: dict[str, Tally] = {}
         self.preemptions: list[Preemption] = []
+        self.transactions: list[Transaction] = []
 
     def observe(self, fact: Fact) -> None:
         """Add a fact to its counter or tally; decisions are kept by the drivers that ask for them."""
@@ -72,6 +74,8 @@ class Facts:
             tally.largest = max(tally.largest, fact.value)
         elif isinstance(fact, Preemption):
             self.preemptions.append(fact)
+        elif isinstance(fact, Transaction):
+            self.transactions.append(fact)
 
 
 class Records(Facts):
