@@ -16,6 +16,7 @@ import numpy as np
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
 from volery.core.trace import Trace
+from volery.workload.cell import cell
 from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.presets import ALIBABA, PRESETS, Preset
@@ -35,8 +36,8 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
     """Make the workload that a spec describes; its first job arrives at 0.
 
     Args:
-        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...` or `alibaba:...`; docs/reference/workloads.md lists
-            the keys.
+        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...` or `cell:...`;
+            docs/reference/workloads.md lists the keys.
         seed: of the run; the streams are `workload/...`.
 
     Raises:
@@ -186,4 +187,5 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "poisson": _poisson,
     "mix": _mix,
     "alibaba": _alibaba,
+    "cell": cell,
 }

@@ -48,6 +48,9 @@ class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     service: Annotated[
         str, msgspec.Meta(description="which jobs are service jobs: none, user:NAME+NAME or estimate:SECONDS (longer)")
     ] = "user:service"
+    fill: Annotated[
+        str, msgspec.Meta(description="the user whose jobs fill the cell before the run: no decision time; empty: none")
+    ] = "fill"
     batch_job_s: Annotated[float, msgspec.Meta(ge=0, description="t_job of batch jobs: decision time per attempt")] = (
         0.1
     )
@@ -168,7 +171,7 @@ def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Depl
     layout, setting = _layout(cluster, streams), _setting("mesos", config)
     frameworks = _addresses("framework", config.batch_schedulers, config.service_schedulers)
     weights = {member.name: member.weight for member in parse_shares_text(config.shares, "mesos:shares").members}
-    if set(weights) != set(WORKLOADS):
+    if set(weights) != {"batch", "service"}:
         raise InputError("mesos:shares", f"{config.shares!r} is not a weight for each role; as batch:1+service:2")
     capacity = tuple([max(1, amount) for amount in layout.capacity])
     terms = Terms(
@@ -198,10 +201,10 @@ def _setting(name: str, config: PlacingConfig) -> Setting:
         return round(seconds * SECOND)
 
     return Setting(
-        rule=parse_rule(config.service, f"{name}:service"),
+        rule=msgspec.structs.replace(parse_rule(config.service, f"{name}:service"), fill=config.fill),
         deciding=Deciding(
-            {"batch": us(config.batch_job_s), "service": us(config.service_job_s)},
-            {"batch": us(config.batch_task_s), "service": us(config.service_task_s)},
+            {"batch": us(config.batch_job_s), "service": us(config.service_job_s), "fill": 0},
+            {"batch": us(config.batch_task_s), "service": us(config.service_task_s), "fill": 0},
         ),
         gang=config.gang,
         pickiness=config.pickiness,
@@ -213,10 +216,11 @@ def _setting(name: str, config: PlacingConfig) -> Setting:
 
 
 def _addresses(role: str, batch: int, service: int) -> dict[Workload, list[Address]]:
-    """Batch first."""
+    """Batch first, and one for what fills the cell."""
     return {
         "batch": [f"{role}/{number}" for number in range(batch)],
         "service": [f"{role}/{number}" for number in range(batch, batch + service)],
+        "fill": [f"{role}/{batch + service}"],
     }
 
 

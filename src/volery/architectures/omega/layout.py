@@ -13,8 +13,9 @@ from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
 from volery.core.resources import Packing
 from volery.policies.firstfit import Rings
 
-Workload = Literal["batch", "service"]
-WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service")
+Workload = Literal["batch", "service", "fill"]
+WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
+"""What fills the cell when a run begins takes no decision time and is no part of what is measured."""
 
 
 class Layout:
@@ -72,13 +73,17 @@ class Rule(msgspec.Struct, frozen=True):
     Args:
         users: whose are.
         beyond_us: those whose tasks are estimated longer are; nothing: no estimate makes one.
+        fill: whose jobs fill the cell; "": nobody's.
     """
 
     users: tuple[str, ...] = ()
     beyond_us: Time | None = None
+    fill: str = ""
 
     def workload(self, job: Job) -> Workload:
         """Of a job."""
+        if self.fill and job.user == self.fill:
+            return "fill"
         long = self.beyond_us is not None and job.estimate_us > self.beyond_us
         return "service" if long or job.user in self.users else "batch"
 

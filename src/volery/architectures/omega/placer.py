@@ -202,9 +202,10 @@ class Placer(Component):
             if not placed and not refused and work.gang and not self._ever_whole(work):
                 work.gang = False
         me, workload = self._port.address, work.workload
-        self._port.observe(
-            Transaction(me, workload, job, began_us, decision_us, len(placed), refused, left, abandoned, now)
-        )
+        if workload != "fill":
+            self._port.observe(
+                Transaction(me, workload, job, began_us, decision_us, len(placed), refused, left, abandoned, now)
+            )
         if abandoned:
             self._give_up(work)
         elif cancelled:
