@@ -29,6 +29,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},
     "oracle:order=drf": {"shares": "a:3+b:1"},
     "oracle:order=hdrf": {"shares": "a:3+org:2(b:1+c:4)"},
+    "oracle:patience_s=0.02": {"order": "drf", "shares": "a:3+b:1"},
+    "oracle:patience_s=0.1": {"order": "hdrf", "shares": "a:3+org:2(b:1+c:4)"},
     "sparrow:late_binding=false": {"queue": "fair"},
     "sparrow:sampling=per-task": {"schedulers": "3", "cancellation": "false", "replacement": "true"},
     "sparrow:queue=priority": {"schedulers": "1", "probe_ratio": "1.05", "constrained_ratio": "4"},

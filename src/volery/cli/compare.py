@@ -128,7 +128,7 @@ def run_and_print(
 ) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
-    from volery.study.stagetime import profile_stages
+    from volery.study.stagetime import keep_stage_times, profile_stages
     from volery.study.why import explaining
 
     if why:
@@ -139,4 +139,6 @@ def run_and_print(
             study, folder=output, processes=processes, dask=dask, force=force, watcher=watcher, command=command
         )
     stage_times = profile_stages(study) if profile and not results.interrupted else []
+    if stage_times and results.folder is not None:
+        keep_stage_times(results.folder, stage_times)
     print_results(results, as_json, stage_times)

@@ -25,6 +25,7 @@ from volery.cli.show import report, show
 from volery.cli.stages import show_stages
 from volery.cli.storm import storm
 from volery.cli.theory import show_theory
+from volery.cli.timeline import timeline
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
 from volery.cli.why import why
@@ -43,6 +44,7 @@ app.command("compare", rich_help_panel=LAB)(compare)
 app.command("run", rich_help_panel=LAB)(run)
 app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
+app.command("timeline", rich_help_panel=LAB)(timeline)
 app.command("why", rich_help_panel=LAB)(why)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)

@@ -144,7 +144,14 @@ def _masters(
 
 
 def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster whose machines offer several resources; slots are one resource of them."""
+    """Components for a cluster whose machines offer several resources; slots are one resource of them.
+
+    Raises:
+        InputError: they shall bear faults and explain themselves, too.
+    """
+    if config.reliable and config.why:
+        problem = "goes not with reliable where tasks ask for amounts, or machines are lent; leave one of the two out"
+        raise InputError("megha:why", problem)
     layout = VectorLayout(cluster, config.gms, config.lms)
     role = ExplainingVectorMaster if config.why else VectorGlobalMaster
     placing = {"repartition": config.repartition, "rescheduling": config.rescheduling}
@@ -155,8 +162,6 @@ def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> De
 
 def _refuse_unbearable(config: MeghaConfig) -> None:
     """Where components may crash, some parameters have one value."""
-    if config.why:
-        raise InputError("megha:why", "goes not with reliable; leave one of the two out")
     if config.shares:
         raise InputError("megha:shares", "goes not with reliable; leave one of the two out")
     fixed = {"updates": "deltas", "completion_notice": "once", "eager_retry": True}
@@ -206,6 +211,7 @@ def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> De
         queue_max=config.queue_max,
         heartbeat_us=round(config.heartbeat_s * SECOND),
         detection_us=round(config.detection_s * SECOND),
+        why=config.why,
     )
     return survival.deployment()
 

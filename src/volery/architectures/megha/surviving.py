@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from volery.architectures.megha.explaining import ExplainingSurvivor
 from volery.architectures.megha.global_master import MeghaMatch
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
@@ -23,6 +24,7 @@ class Survival:
         streams: of random choices, per address and incarnation.
         match, batch_max, queue_max, heartbeat_us: see `GlobalMaster` and `LocalMaster`.
         detection_us: see `Deployment`.
+        why: whether GMs explain themselves.
     """
 
     def __init__(
@@ -35,8 +37,10 @@ class Survival:
         queue_max: int,
         heartbeat_us: Time,
         detection_us: Time,
+        why: bool,
     ) -> None:
         self._layout = layout
+        self._gm_role = ExplainingSurvivor if why else SurvivingGlobalMaster
         self._streams = streams
         self._match = match
         self._batch_max = batch_max
@@ -60,7 +64,7 @@ class Survival:
         if role == "node":
             return GuardedNode(pair_of(self._lm_of[address]), self._lease, incarnation, tells_owner=False)
         if role == "gm":
-            return SurvivingGlobalMaster(
+            return self._gm_role(
                 int(address.split("/")[1]),
                 self._layout,
                 match=self._match,

@@ -146,7 +146,7 @@ class SurvivingGlobalMaster(GlobalMaster):
             doubted, self._doubted[lm] = self._doubted[lm], {}
             for task in doubted:
                 self._found.pop(task, None)
-            self._place_again([self._placed.pop(task)[0] for task in doubted if task in self._placed])
+            self._place_again([task for task in doubted if task in self._placed])
             self._unknown.pop(lm, None)
         self._offer_all(freed)
         if not self._unknown and self._held:
@@ -184,8 +184,9 @@ class SurvivingGlobalMaster(GlobalMaster):
         elif (lm, active.task) not in self._results.get(job, ()):
             self._over[active.task] = (lm, active)
 
-    def _place_again(self, tasks: Sequence[Task]) -> None:
+    def _place_again(self, dead: Iterable[TaskId]) -> None:
         """Tasks whose attempt is dead go before all others, as another attempt."""
+        tasks = [self._placed.pop(number)[0] for number in dead]
         for task in tasks:
             self._attempts[task.id] = self._attempts.get(task.id, self._first_attempt) + 1
         wanted = self._still_wanted(tasks)
@@ -196,12 +197,12 @@ class SurvivingGlobalMaster(GlobalMaster):
         """Attempts are dead."""
         if not self._believes(source):
             return
-        dead = []
+        dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._found.pop(active.task, None)
             attempt = self._attempts.get(active.task, self._first_attempt)
             if active.task in self._placed and attempt == active.attempt:
-                dead.append(self._placed.pop(active.task)[0])
+                dead[active.task] = None
         self._place_again(dead)
 
     def on_notice(self, message: Notice, source: Address, now: Time) -> None:
