@@ -18,6 +18,14 @@ from volery.core.why import DecisionLog
 
 PATH_SHIFT = 32
 """A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
+PROCESSING_MAX: Final[Time] = (1 << 31) - 1
+"""Of a path, 2,147 s: a record holds 64 bits. What is longer, a decision for example, counts as queueing from there."""
+
+
+def with_processing(path: int, more_us: Time) -> int:
+    """The path, with so much more processing."""
+    longer = min((path >> PATH_SHIFT) + more_us, PROCESSING_MAX)
+    return longer << PATH_SHIFT | path & ((1 << PATH_SHIFT) - 1)
 
 
 class LostAttempt(msgspec.Struct, frozen=True):

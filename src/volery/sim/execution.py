@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from volery.core.component import Component, UnknownMessageError, unknown
 from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
-from volery.core.records import PATH_SHIFT
+from volery.core.records import with_processing
 from volery.core.trace import NEVER
 from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
@@ -196,7 +196,7 @@ class LabPort:
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time, which counts as processing."""
         answer = Computed(key, problem.solve(problem.argument))
-        path = self.kernel.path + (problem.decision_us << PATH_SHIFT)
+        path = with_processing(self.kernel.path, problem.decision_us)
         self.kernel.schedule(self.kernel.now + problem.decision_us, self._answer, answer, path)
 
     def _answer(self, event: Computed, path: int, now: Time) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 from typing import Final
 
@@ -16,6 +17,7 @@ from volery.policies.fairness import FairOrder
 from volery.policies.firstfit import NOWHERE, Placed, Placing, place
 
 BATCH: Final = "batch"
+NEXT: Final = "next"
 
 
 class Terms:
@@ -234,6 +236,10 @@ class Reply:
         self.placing: Placing | None = None
         self.began_us: Time = 0
 
+    def goes_on(self, queue: Collection[Waiting]) -> bool:
+        """Whether there is another job to try, and room."""
+        return bool(self.turns and queue and any(self.room))
+
 
 class Framework(Placer):
     """Places its jobs on what it is offered, one after the other, and answers when it has decided on all of them.
@@ -284,7 +290,7 @@ class Framework(Placer):
 
     def _decide(self, reply: Reply, now: Time) -> None:
         """The next job, or the answer."""
-        while reply.turns and self._queue and any(reply.room):
+        while reply.goes_on(self._queue):
             reply.turns -= 1
             work = self._queue.popleft()
             count = self._count(work, reply.free) if work.tasks else 0
@@ -343,7 +349,10 @@ class Framework(Placer):
             refused=0,
             whole=bool(found) and len(answer.places) == len(placing.tasks),
         )
-        self._decide(reply, now)
+        if reply.goes_on(self._queue):
+            self._port.set_timer(NEXT, now)  # the next job's decision does not include this one's
+        else:
+            self._answer(reply)
 
     def _hoard(self, work: Waiting, found: dict[Task, int], now: Time) -> None:
         """Keep what a gang has found until it is whole."""
@@ -384,7 +393,11 @@ class Framework(Placer):
         )
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The end of a pause, or of hoarding."""
+        """The next job's turn, or the end of a pause, or of hoarding."""
+        if event.key == NEXT:
+            if self._reply is not None:
+                self._decide(self._reply, now)
+            return
         if isinstance(event.key, int):
             self.on_retry(event.key, now)
             return

@@ -30,11 +30,15 @@ def framework(machines: int, **parameters: Any) -> Alone:
 
 
 def decided(alone: Alone, effects: list[Any], now: int = 0) -> list[Any]:
-    """Answer the decisions that are handed out until there are none; the last effects."""
+    """Answer the decisions that are handed out until there are none; all effects."""
+    seen = list(effects)
     while computing := [effect for effect in effects if isinstance(effect, ComputeAsked)]:
         (asked,) = computing
         effects = alone.hear(Computed(asked.key, asked.problem.solve(asked.problem.argument)), BATCH, now)
-    return effects
+        if TimerSet("next", now) in effects:
+            effects += alone.hear(TimerFired("next"), BATCH, now)
+        seen += effects
+    return seen
 
 
 def answer(number: int, task: int = -1, machine: int = 0, *, refuse_us: int = 0, waiting: bool = False) -> Answer:
@@ -95,8 +99,7 @@ def test_a_framework_takes_jobs_while_the_offer_has_room_and_sums_their_decision
     assert messages(mine.hear(submit(1, 0), FRONT), Demand) == []
     (first,) = mine.hear(Offer(1, (0, 2), amounts(1, 1)), CELL)
     assert first.problem.decision_us == 110_000
-    effects = mine.hear(Computed(1, first.problem.solve(first.problem.argument)), BATCH, 110_000)
-    ((_, reply),) = messages(effects, Answer)
+    ((_, reply),) = messages(decided(mine, [first], 110_000), Answer)
     assert sorted(reply.machines) == [0, 2]
     assert (reply.refuse_us, reply.waiting) == (0, True), "job 1 waits; nothing is left for it"
     (second,) = mine.hear(Offer(2, (1,), amounts(1)), CELL, 200_000)
@@ -148,7 +151,8 @@ def test_tasks_of_a_job_that_is_cancelled_while_the_framework_decides_never_run(
     mine.hear(submit(0, 0), FRONT)
     mine.hear(submit(1, 0), FRONT)
     (first,) = mine.hear(Offer(1, (0, 1, 2, 3), amounts(1, 1, 1, 1)), CELL)
-    (second,) = mine.hear(Computed(1, first.problem.solve(first.problem.argument)), BATCH)
+    mine.hear(Computed(1, first.problem.solve(first.problem.argument)), BATCH)
+    (second,) = mine.hear(TimerFired("next"), BATCH)
     assert messages(mine.hear(Cancel(0), FRONT), JobDone) == [(FRONT, JobDone(0))]
     ((_, reply),) = messages(decided(mine, [second]), Answer)
     assert [task.job for task in reply.tasks] == [1]
