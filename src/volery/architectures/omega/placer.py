@@ -53,7 +53,7 @@ class Waiting:
         tasks: these, in order.
         held: tasks of a gang that wait for the others, and the machines that are kept for them.
         running: tasks that run.
-        attempts: how often it was tried.
+        attempts: how often it was tried without success for all that was tried.
         placed: whether any task was ever placed.
         gang: whether its tasks are placed together.
         queued: whether it is in the queue, or pauses before it comes there, or is being tried.
@@ -184,7 +184,7 @@ class Placer(Component):
 
         `whole`: all that were tried run.
         """
-        work.attempts += 1
+        work.attempts += not whole  # an elastic job goes on for as many rounds as it has tasks
         self._unplaced -= len(placed)
         if placed:
             work.placed = True
