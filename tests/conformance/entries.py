@@ -45,6 +45,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
     "megha:reliable=true": {"gms": "3", "lms": "2", "heartbeat_s": "0.5"},
+    "megha-2021:reliable=true": {"gms": "3", "lms": "2", "heartbeat_s": "0.5"},
+    "megha-2021:shares=a:2+b:1+c:1": {"reliable": "true", "gms": "3", "lms": "2", "heartbeat_s": "0.05"},
     "pigeon:reliable=true": {"groups": "4", "reserved": "1", "distributors": "3"},
     "sparrow:reliable=true": {},
     "eagle:reliable=true": {"cutoff_s": "0.2"},
@@ -60,7 +62,20 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "mesos:gang=true": {"service": "estimate:0.2", "hoard_s": "150"},
     "mesos:batch_schedulers=2": {"service": "user:a", "offer_s": "1", "refuse_s": "0", "width": "3"},
     "mesos:reliable=true": {},
+    "pipeline:T2=srtf": {"R5": "first-fit", "J2": "per-user/jobs:2", "J3": "edf", "T5": "none"},
+    "pipeline:T2=random": {"R5": "worst-fit", "J2": "flow-control/tasks:20"},
+    "pipeline:T2=drf/shares:a:3+b:1": {"R5": "random-fit", "J3": "ljf"},
+    "pipeline:T2=hdrf/shares:a:3+org:2(b:1+c:4)": {"R5": "min-constraints"},
+    "pipeline:T3=strict": {"J3": "srtf", "R5": "fastest"},
+    "pipeline:J3=sjf": {"T3": "easy", "R2": "acl/users:b=0-49"},
+    "pipeline:lrms=3": {"M4": "managed/per_machine:2.5", "M5": "random-fit", "T2": "heft"},
+    "pipeline:lrms=2": {"M4": "managed", "T3": "easy", "broker_machines": "6", "M1": "overflow/tasks:5"},
+    "pipeline:cycle_s=0.02": {"cycle_cost_us": "50", "task_cost_us": "7", "J4": "2", "T2": "bands"},
+    "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
+
+HOPS = {"pipeline:lrms=3": 4, "pipeline:lrms=2": 4}
+"""Variants that take another number of hops than the entry that they are of."""
 
 EXCUSED = {
     ("mesos:batch_schedulers=2", "check_lone_task_costs_its_hops"): "offers are made in batches",
@@ -69,6 +84,10 @@ EXCUSED = {
         "sparrow:late_binding=false",
         "check_allocation_adds_up",
     ): "it waits for all answers, served in turn",
+    ("pipeline:cycle_s=0.02", "check_lone_task_costs_its_hops"): "tasks wait for the next cycle",
+    ("pipeline:cycle_s=0.02", "check_allocation_adds_up"): "likewise",
+    ("pipeline:T5=stage-in/mb:1", "check_lone_task_costs_its_hops"): "tasks wait for their files",
+    ("pipeline:T5=stage-in/mb:1", "check_allocation_adds_up"): "likewise",
 }
 """What a variant cannot keep by its very design, and why."""
 
@@ -79,7 +98,9 @@ def variant(name: str) -> Architecture:
     key, equals, value = first.partition("=")
     given = {**({key: value} if equals else {}), **VARIANTS[name]}
     entry = lookup(base)
-    return msgspec.structs.replace(entry, name=name, defaults=configure(entry, {**entry.prompt, **given}), prompt={})
+    hops = HOPS.get(name, entry.hops)
+    defaults = configure(entry, {**entry.prompt, **given})
+    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, prompt={})
 
 
 def entries() -> dict[str, Architecture]:

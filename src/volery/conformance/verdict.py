@@ -78,6 +78,7 @@ def run(
         NonconformanceError: with the case and the seed, for whatever went wrong.
         NotQuietError: the run has no end.
     """
+    options = msgspec.structs.replace(options or Options(), graphs=architecture.graphs)
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(seed))
     if watch is not None:
         deployment = watch.over(deployment)

@@ -10,6 +10,7 @@ from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
+from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
     "AllocationSummary",
@@ -27,6 +28,7 @@ __all__ = [
     "Slowdown",
     "TotalLoad",
     "TransactionSummary",
+    "WorkflowSummary",
     "WorkloadWaits",
     "allocation",
     "busy_time_us",
@@ -44,4 +46,5 @@ __all__ = [
     "user_shares",
     "utilisation",
     "utilisation_by_resource",
+    "workflow_summary",
 ]

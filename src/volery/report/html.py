@@ -19,6 +19,7 @@ from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, tran
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
 from volery.report.work import HEADS, NOTE, is_counted, work
+from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 REPORT = "report.html"
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
@@ -69,6 +70,7 @@ def render(results: Results) -> str:
         section("Decisions of the schedulers", _transaction_table(groups)),
         section("Time per stage", *_stage_figures(results)),
         section("Preempted tasks", _preemption_table(groups)),
+        section("Workflows", _workflow_table(groups)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -361,6 +363,11 @@ def _transaction_table(groups: Sequence[RunGroup]) -> str:
         return ""
     found = table(["architecture", *TRANSACTION_HEADS], map(Row, rows), text_columns=2)
     return found + paragraph_note(TRANSACTION_NOTE)
+
+
+def _workflow_table(groups: Sequence[RunGroup]) -> str:
+    rows = workflow_rows(groups)
+    return table(["architecture", *WORKFLOW_HEADS], map(Row, rows)) + paragraph_note(WORKFLOW_NOTE) if rows else ""
 
 
 def _counter_table(groups: Sequence[RunGroup]) -> str:
