@@ -21,9 +21,8 @@ from volery.conformance.cases import Case, mixed_cases, trace_of
 from volery.conformance.verdict import run
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.events import TimerFired
-from volery.core.model import SECOND, Address, Cluster, Task, Time
+from volery.core.model import NEVER, SECOND, Address, Cluster, Task, Time
 from volery.core.streams import Streams
-from volery.core.trace import NEVER
 
 LONG_US = 2_000 * SECOND
 SHORT_ONLY = {k for k in range(40) if int((k + 1) * 0.17) > int(k * 0.17)}

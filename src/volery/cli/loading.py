@@ -13,8 +13,8 @@ import numpy as np
 from volery import metrics
 from volery.cli.federation import choose, sizes_of
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Cluster, TaskId
-from volery.core.trace import NEVER, Trace
+from volery.core.model import NEVER, SECOND, Cluster, TaskId
+from volery.core.trace import Trace
 from volery.live.agent import NodeAgent
 from volery.live.command import Command, encode_payload
 from volery.live.federation import Federation, FederationFile, resolve

@@ -14,6 +14,7 @@ from volery.conformance.determinism import (
     check_observing_changes_nothing,
     check_same_seed_same_digest,
 )
+from volery.conformance.flowing import check_workflows
 from volery.conformance.protocol import (
     check_allocation_adds_up,
     check_costly_roles_saturate,
@@ -70,6 +71,7 @@ __all__ = [
     "check_submitting_twice",
     "check_ties_are_safe",
     "check_unknown_messages_raise",
+    "check_workflows",
     "conform",
 ]
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from volery.conformance.cases import Case, all_cases
+from volery.conformance.cases import Case, all_cases, flow_cases
 from volery.conformance.outcomes import demand_capacity
 from volery.conformance.verdict import check, demand, run
 from volery.conformance.watching import Watch
 from volery.core.component import Architecture, Component
 from volery.core.events import Cancel, Event, JobDone, Submit
-from volery.core.model import SUBMITTER, Address, JobId, Message, Time
+from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
-from volery.core.trace import NEVER
 from volery.sim import Network, Options
 
 DELAY_US = 500
@@ -61,7 +60,7 @@ class _Cancels(Watch):
 @check
 def check_cancel(architecture: Architecture) -> None:
     """Of a cancelled job waiting tasks never run, running ones are killed, it is told done; others are untouched."""
-    for case in all_cases(10, architecture.vectors):
+    for case in all_cases(10, architecture.vectors) + flow_cases(10, architecture.vectors):
         for check_each in (True, False):
             cancels = _Cancels()
             options = Options(check=check_each)

@@ -16,6 +16,7 @@ import msgspec
 from volery.core.model import CHUNK_TASKS, SECOND, Amounts, Cluster, Time
 from volery.core.streams import Streams
 from volery.core.trace import Trace
+from volery.core.workflows import below, with_parents
 
 MACHINES = 50
 """Enough for the published defaults: 5 x 5 partitions of 2, or 9 reserved workers in a group."""
@@ -42,7 +43,7 @@ class Case(msgspec.Struct, frozen=True):
     cluster: Cluster
 
     def satisfiable(self) -> list[bool]:
-        """Per task, whether some machine meets its constraints and, empty, holds what it asks for."""
+        """Per task, whether some machine meets its constraints and, empty, holds it, and all that it waits for."""
         slots: Sequence[Amounts] = ((),) * len(self.cluster.constraints)
         machines = set(zip(self.cluster.constraints, self.cluster.capacities or slots, strict=True))
         needs = self.trace.constraints or [0] * self.trace.task_count
@@ -54,7 +55,9 @@ class Case(msgspec.Struct, frozen=True):
             )
             for need, amounts in set(zip(needs, asked, strict=True))
         }
-        return [fits[kind] for kind in zip(needs, asked, strict=True)]
+        alone = [fits[kind] for kind in zip(needs, asked, strict=True)]
+        barred = below(self.trace, [not fit for fit in alone])
+        return [fit and not late for fit, late in zip(alone, barred, strict=True)]
 
 
 def trace_of(
@@ -168,6 +171,41 @@ def vector_cases(seed: int = 0) -> list[Case]:
         trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=tuple(requests), request=drawn)
         cases.append(Case(name, seed, trace, cluster))
     return cases
+
+
+def _waits(stream: Random, size: int) -> list[tuple[int, ...]]:
+    """Per task of a job, places of its parents: nobody waits, a chain, fork and join, or layers."""
+    shape = stream.choice(("none", "chain", "fork-join", "layers", "layers")) if size > 1 else "none"
+    if shape == "chain":
+        return [(), *[(place,) for place in range(size - 1)]]
+    if shape == "fork-join":
+        middle = tuple(range(1, size - 1))
+        return [(), *[(0,) for _ in middle], middle or (0,)]
+    if shape == "layers":
+        return [tuple(sorted(stream.sample(range(k), min(k, stream.choice((0, 1, 1, 2, 3)))))) for k in range(size)]
+    return [()] * size
+
+
+def flowing(trace: Trace, stream: Random) -> Trace:
+    """The trace with tasks that wait for others of their job."""
+    parents: list[tuple[int, ...]] = []
+    for job in range(trace.job_count):
+        low = trace.first[job]
+        waits = _waits(stream, trace.first[job + 1] - low)
+        parents += [tuple(low + place for place in places) for places in waits]
+    return with_parents(trace, parents)
+
+
+def flow_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
+    """Workflows: some in a burst, some with tasks below one that fits no machine, one that becomes ready in chunks."""
+    cases = [case for case in busy_cases(seed, vectors) if case.name not in ("plain", "vectors in a burst")]
+    stream = Streams(seed).of("conformance/flows")
+    made = [Case(f"workflows, {case.name}", seed, flowing(case.trace, stream), case.cluster) for case in cases]
+    wide = CHUNK_TASKS + 3
+    trace = trace_of("wide", [0, 0], [[1000, *[stream.choice((0, 900)) for _ in range(wide)], 5], [7, 0, 0, 9]])
+    parents = [(), *[(0,)] * wide, tuple(range(1, wide + 1))]
+    own = [tuple(wide + 2 + k for k in places) for places in ((), (0,), (1,), (0, 2))]
+    return [*made, Case("workflows, wide", seed, with_parents(trace, [*parents, *own]), cases[0].cluster)]
 
 
 def busy_cases(seed: int = 0, vectors: bool = False) -> list[Case]:

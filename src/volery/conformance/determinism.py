@@ -13,9 +13,8 @@ from volery.conformance.cases import MACHINES, Case, mixed_cases, trace_of
 from volery.conformance.verdict import check, demand, run
 from volery.conformance.watching import Interruption, Silenced
 from volery.core.component import Architecture
-from volery.core.model import SECOND, Cluster
+from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.streams import Streams
-from volery.core.trace import NEVER
 from volery.sim import Options
 
 HASH_SEEDS = ("1", "2718")

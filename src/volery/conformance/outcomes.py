@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from volery.conformance.cases import Case
 from volery.conformance.verdict import demand
-from volery.core.model import Time
+from volery.core.model import NEVER, Time
 from volery.core.records import PATH_SHIFT, Records
-from volery.core.trace import NEVER
 
 Interval = tuple[Time, Time, int]
 """Start, end, and task or amount of one attempt."""
@@ -38,7 +37,8 @@ def demand_all_finished(case: Case, records: Records) -> None:
             demand(start != NEVER, f"{what} never started")
             demand(finish != NEVER, f"{what} started at {start} us and never finished")
             demand(start >= trace.arrival_us[job], f"{what} started before its job arrived")
-            demand(kept[task] + finish - start == trace.duration_us[task], f"{what} did not run for its duration")
+            ran_us = case.cluster.attempt_us(trace.duration_us[task], records.worker[task])
+            demand(kept[task] + finish - start == ran_us, f"{what} did not run for its duration")
             done = max(done, finish)
         answered = records.answered_us[job]
         demand(answered != NEVER, f"job {job} of case {case.name!r} was never answered")
@@ -116,6 +116,26 @@ def demand_constraints(case: Case, records: Records) -> None:
         if machine >= 0:
             lacking = need & ~case.cluster.constraints[machine]
             demand(not lacking, f"task {task} needs {need:#x}; machine {machine} lacks {lacking:#x} of it")
+
+
+def demand_parents_first(case: Case, records: Records) -> None:
+    """No task started before all that it waits for had finished, and that is when it became ready.
+
+    Raises:
+        NonconformanceError: naming the task.
+    """
+    trace = case.trace
+    for job in range(trace.job_count):
+        for task in range(trace.first[job], trace.first[job + 1]):
+            start, parents = records.start_us[task], trace.parents_of(task)
+            if start == NEVER or not trace.parents:
+                continue
+            ends = [records.finish_us[parent] for parent in parents]
+            what = f"task {task} of case {case.name!r}, started at {start} us,"
+            demand(NEVER not in ends, f"{what} waits for one that never finished")
+            ready = max(ends, default=trace.arrival_us[job])
+            demand(start >= ready, f"{what} waits for one that finished at {ready} us")
+            demand(records.ready_us[task] == ready, f"{what} is said to be ready at {records.ready_us[task]} us")
 
 
 def path_us(records: Records, task: int) -> Time:

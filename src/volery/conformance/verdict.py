@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from volery.conformance.cases import Case
 from volery.conformance.watching import Watch
 from volery.core.component import Architecture
@@ -70,6 +72,7 @@ def run(
         NonconformanceError: with the case and the seed, for whatever went wrong.
         NotQuietError: the run has no end.
     """
+    options = msgspec.structs.replace(options or Options(), graphs=architecture.graphs)
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(seed))
     if watch is not None:
         deployment = watch.over(deployment)

@@ -2,6 +2,8 @@
 
 The submitter's protocol stands here too, because every architecture speaks it with the driver:
 Submit (then MoreTasks for a job too large for one message) > JobAccepted | JobRejected; JobAccepted > JobDone.
+Of a workflow, Submit carries the tasks that may start, and MoreTasks those that have become ready since, unless the
+design takes workflows whole (docs/decisions/0012).
 A job is recognised by its id: submitting it again is answered again and starts nothing twice. Cancel, too, is answered
 by JobDone, as soon as nothing of the job runs any more.
 """
@@ -25,11 +27,19 @@ class Submit(Message, frozen=True):
 
 
 class MoreTasks(Message, frozen=True):
-    """A further chunk of a job that was too large for one message; `first` is the place of its first task."""
+    """A further chunk of a job: it was too large for one message, or its tasks have become ready since.
+
+    Args:
+        job: which.
+        first: how many tasks were sent before.
+        tasks: the chunk.
+        parents: as `Job.parents`.
+    """
 
     job: JobId
     first: int
     tasks: tuple[Task, ...]
+    parents: tuple[tuple[TaskId, ...], ...] = ()
 
 
 class Cancel(Message, frozen=True):

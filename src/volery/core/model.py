@@ -24,6 +24,8 @@ Amounts = tuple[int, ...]
 """Units of each resource, in the cluster's order."""
 
 SECOND: Final = 1_000_000
+NEVER: Final[Time] = -1
+"""Stands for a moment that never came, or never comes."""
 CONSTRAINT_BITS_MAX: Final = 63
 """Constraint sets travel as one MessagePack integer."""
 AMOUNT_BITS: Final = 40
@@ -64,13 +66,28 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages."""
+    """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages.
+
+    Args:
+        id: its number.
+        task_count: of all chunks.
+        tasks: the first chunk.
+        estimate_us: what schedulers may assume about a task's duration: the mean over the job.
+        user: whose it is; "": nobody said.
+        priority: larger is more urgent.
+        deadline_us: when it should be done, in absolute time; NEVER: none.
+        parents: of each task of this chunk, the tasks that must finish before; nothing: all may start. Only designs
+            that take workflows whole (`Architecture.graphs`) are told.
+    """
 
     id: JobId
     task_count: int
     tasks: tuple[Task, ...]
     estimate_us: Time = 0
     user: str = ""
+    priority: int = 0
+    deadline_us: Time = NEVER
+    parents: tuple[tuple[TaskId, ...], ...] = ()
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -82,6 +99,9 @@ class Cluster(msgspec.Struct, frozen=True):
         name: what reports call it.
         resources: what the machines offer, each name with its unit, as "memory_mb"; nothing: slots.
         capacities: per machine, units of each resource.
+        speeds: per machine, in the unit of `reference_speed`, for example MHz; nothing: durations hold everywhere. An
+            attempt on a machine takes duration * reference_speed // speed microseconds, rounded down.
+        reference_speed: of the machine for which durations and estimates hold; 0 where no speeds are given.
     """
 
     constraints: tuple[int, ...]
@@ -89,6 +109,8 @@ class Cluster(msgspec.Struct, frozen=True):
     name: str = "cluster"
     resources: tuple[str, ...] = ()
     capacities: tuple[Amounts, ...] = ()
+    speeds: tuple[int, ...] = ()
+    reference_speed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a cluster that nothing could run on."""
@@ -102,6 +124,8 @@ class Cluster(msgspec.Struct, frozen=True):
             )
         if self.resources or self.capacities:
             self._check_capacities()
+        if self.speeds or self.reference_speed:
+            self._check_speeds()
 
     def _check_capacities(self) -> None:
         if len(self.capacities) != len(self.constraints):
@@ -113,6 +137,23 @@ class Cluster(msgspec.Struct, frozen=True):
                 raise ValueError(f"machine {machine} offers {len(offered)} amounts of {len(self.resources)} resources")
             if min(offered) < 0 or max(offered) > AMOUNT_MAX:
                 raise ValueError(f"machine {machine} offers {offered}; amounts are from 0 to {AMOUNT_MAX}")
+
+    def _check_speeds(self) -> None:
+        if len(self.speeds) != len(self.constraints):
+            raise ValueError(f"{len(self.constraints)} machine constraint sets but {len(self.speeds)} speeds")
+        if self.reference_speed < 1:
+            raise ValueError(f"the reference speed is {self.reference_speed}; with speeds of machines it is at least 1")
+        if min(self.speeds) < 1:
+            machine = self.speeds.index(min(self.speeds))
+            raise ValueError(f"machine {machine} has the speed {min(self.speeds)}; speeds are at least 1")
+
+    def attempt_us(self, duration_us: Time, machine: int) -> Time:
+        """How long an attempt of a task lasts on a machine, rounded down to microseconds."""
+        return duration_us * self.reference_speed // self.speeds[machine] if self.speeds else duration_us
+
+    def done_us(self, run_us: Time, machine: int) -> Time:
+        """How much of a task's duration is behind it after it has run so long on a machine, rounded down."""
+        return run_us * self.speeds[machine] // self.reference_speed if self.speeds else run_us
 
     @property
     def slot_count(self) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, Amounts, Job, JobId, Message, Task, Time
+from volery.core.model import CHUNK_TASKS, NEVER, Amounts, Job, JobId, Message, Task, TaskId
 
 DIGEST_ITEMS = 1 << 16
 
@@ -33,6 +34,11 @@ class Trace(msgspec.Struct, frozen=True):
         resources: what requests count, each name with its unit; empty where every task takes one slot.
         requests: the distinct requests, units of each resource.
         request: per task, the place of its request among `requests`; empty where every task takes one slot.
+        parent_first: per task the place of its first parent in `parents`, and the count of all at the end; empty where
+            no task waits for another.
+        parents: numbers of the tasks that must finish before: of the same job, and smaller than the task's own.
+        priority: per job, larger is more urgent; empty where all are alike.
+        deadline_us: per job, when it should be done, on the clock of `arrival_us`, or NEVER; empty where none has one.
     """
 
     name: str
@@ -45,6 +51,10 @@ class Trace(msgspec.Struct, frozen=True):
     resources: tuple[str, ...] = ()
     requests: tuple[Amounts, ...] = ()
     request: array[int] = array("H")
+    parent_first: array[int] = array("q")
+    parents: array[int] = array("q")
+    priority: array[int] = array("q")
+    deadline_us: array[int] = array("q")
 
     @property
     def job_count(self) -> int:
@@ -63,25 +73,69 @@ class Trace(msgspec.Struct, frozen=True):
             jobs.extend(longs(self.first[j + 1] - self.first[j], j))
         return jobs
 
+    def parents_of(self, task: TaskId) -> tuple[TaskId, ...]:
+        """The tasks that must finish before this one may start."""
+        if not self.parent_first:
+            return ()
+        return tuple(self.parents[self.parent_first[task] : self.parent_first[task + 1]])
+
     def submission(self, job: JobId) -> list[Message]:
-        """The messages that submit a job: one Submit, and MoreTasks where it exceeds a chunk."""
+        """The messages that submit a job whole: one Submit, and MoreTasks where it exceeds a chunk."""
         low, high = self.first[job], self.first[job + 1]
+        waits: tuple[tuple[TaskId, ...], ...] = ()
+        if self.parent_first and self.parent_first[low] < self.parent_first[high]:
+            waits = tuple([self.parents_of(task) for task in range(low, high)])
+        return self.messages(job, self.tasks_of(job, range(low, high)), high - low, waits)
+
+    def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
+        """Tasks of a job as schedulers see them.
+
+        Args:
+            job: theirs.
+            numbers: which; a range where all.
+        """
         estimate = self.estimate_us[job]
         if self.request:
-            masks = self.constraints[low:high].tolist() if self.constraints else [0] * (high - low)
-            asked = [self.requests[place] for place in self.request[low:high].tolist()]
-            pairs = zip(masks, asked, strict=True)
-            tasks = tuple([Task(low + i, job, mask, estimate, b"", need) for i, (mask, need) in enumerate(pairs)])
-        elif self.constraints:
-            tasks = tuple(
-                [Task(low + i, job, mask, estimate) for i, mask in enumerate(self.constraints[low:high].tolist())]
-            )
-        else:
-            tasks = tuple([Task(i, job, 0, estimate) for i in range(low, high)])
-        user = self.user[job] if self.user else ""
-        messages: list[Message] = [Submit(Job(job, high - low, tasks[:CHUNK_TASKS], estimate, user))]
+            masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
+            asked = [self.requests[place] for place in self._of(self.request, numbers)]
+            rows = zip(numbers, masks, asked, strict=True)
+            return tuple([Task(number, job, mask, estimate, b"", need) for number, mask, need in rows])
+        if self.constraints:
+            rows_of_slots = zip(numbers, self._of(self.constraints, numbers), strict=True)
+            return tuple([Task(number, job, mask, estimate) for number, mask in rows_of_slots])
+        return tuple([Task(number, job, 0, estimate) for number in numbers])
+
+    @staticmethod
+    def _of(values: array[int], numbers: Sequence[TaskId]) -> list[int]:
+        if isinstance(numbers, range):
+            return values[numbers.start : numbers.stop].tolist()
+        return [values[number] for number in numbers]
+
+    def messages(
+        self, job: JobId, tasks: tuple[Task, ...], task_count: int, waits: tuple[tuple[TaskId, ...], ...] = ()
+    ) -> list[Message]:
+        """Submit with tasks of a job, and MoreTasks where they exceed a chunk.
+
+        Args:
+            job: theirs.
+            tasks: that are sent now.
+            task_count: of those and all that will follow.
+            waits: per task its parents, or nothing.
+        """
+        first = Job(
+            job,
+            task_count,
+            tasks[:CHUNK_TASKS],
+            self.estimate_us[job],
+            self.user[job] if self.user else "",
+            self.priority[job] if self.priority else 0,
+            self.deadline_us[job] if self.deadline_us else NEVER,
+            waits[:CHUNK_TASKS],
+        )
+        messages: list[Message] = [Submit(first)]
         messages += [
-            MoreTasks(job, at, tasks[at : at + CHUNK_TASKS]) for at in range(CHUNK_TASKS, high - low, CHUNK_TASKS)
+            MoreTasks(job, at, tasks[at : at + CHUNK_TASKS], waits[at : at + CHUNK_TASKS])
+            for at in range(CHUNK_TASKS, len(tasks), CHUNK_TASKS)
         ]
         return messages
 
@@ -95,6 +149,10 @@ class Trace(msgspec.Struct, frozen=True):
         sha.update("\0".join(self.user).encode())
         if self.resources:
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
+        for name in ("parent_first", "parents", "priority", "deadline_us"):
+            column = getattr(self, name)
+            if column:  # a trace without such a column keeps the digest that it had before there were any
+                sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))
         return sha.hexdigest()
 
 
@@ -104,7 +162,3 @@ def little_endian(column: array[int]) -> bytes:
         column = array(column.typecode, column)
         column.byteswap()
     return column.tobytes()
-
-
-NEVER: Time = -1
-"""Stands in a record for a moment that never came."""

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from volery.core.model import SECOND, JobId
+from volery.core.model import NEVER, SECOND, JobId
 from volery.core.records import Records
-from volery.core.trace import NEVER, Trace, longs
+from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.load import TOLD_EVERY_S, Loaded, Progress

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from volery.core.events import Preemption
-from volery.core.model import SECOND, Cluster, TaskId, Time
+from volery.core.model import NEVER, SECOND, Cluster, TaskId, Time
 from volery.core.records import Records
-from volery.core.trace import NEVER
 
 
 class Loss(msgspec.Struct, frozen=True):

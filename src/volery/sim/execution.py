@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from volery.core.component import Component, UnknownMessageError, unknown
 from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
-from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
-from volery.core.trace import NEVER
+from volery.core.model import NEVER, Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
 
@@ -205,13 +204,20 @@ class LabPort:
             self.kernel.records.observe(fact)
 
 
-def port_class(kernel: Kernel, routes: Routes) -> type[LabPort]:
+class Durations(Protocol):
+    """How long attempts take."""
+
+    def __getitem__(self, task: TaskId, /) -> Time:
+        """The next one of a task, microseconds."""
+
+
+def port_class(kernel: Kernel, routes: Routes, duration_us: Durations) -> type[LabPort]:
     """The ports of one role in one run.
 
     Their hot methods reach the run's tables as closure variables: fewer look-ups per call, and fewer fields in each of
     tens of thousands of ports.
     """
-    records, times, finishes, duration_us = kernel.records, kernel.times, kernel.finishes, kernel.left_us
+    records, times, finishes = kernel.records, kernel.times, kernel.finishes
     start_us, finish_us, worker, paths = records.start_us, records.finish_us, records.worker, records.path
     waits_us = records.waited_us
     known, resolve, push = routes.known, routes.to, heapq.heappush

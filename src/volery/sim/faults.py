@@ -14,9 +14,8 @@ import msgspec
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import Event, PeerBack, PeerLost
-from volery.core.model import SECOND, SUBMITTER, Address, Time
+from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Time
 from volery.core.records import LostAttempt
-from volery.core.trace import NEVER
 
 if TYPE_CHECKING:
     from volery.sim.execution import Door, LabPort

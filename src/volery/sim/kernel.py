@@ -19,17 +19,19 @@ import msgspec
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.costs import HostCosts
 from volery.core.events import Event, TaskFinished
-from volery.core.model import SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
+from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.resources import check_resources
 from volery.core.streams import Streams
-from volery.core.trace import NEVER, Trace
-from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes, port_class
+from volery.core.trace import Trace
+from volery.core.workflows import check_workflows, has_workflows
+from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes
 from volery.sim.faults import FaultPlan, Gate, Unreliable
+from volery.sim.flows import Flow
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
+from volery.sim.ports import role_port_class
 from volery.sim.submitter import FAR, Submitter
-from volery.sim.vectors import vector_port_class
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
@@ -59,6 +61,7 @@ class Options(msgspec.Struct, frozen=True):
         faults: an unreliable network between components.
         plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
+        graphs: the design takes workflows whole, see `Architecture.graphs`.
     """
 
     check: bool = False
@@ -68,6 +71,7 @@ class Options(msgspec.Struct, frozen=True):
     faults: Faults = Faults()
     plan: FaultPlan | None = None
     hosts: Mapping[str, HostCosts] = {}
+    graphs: bool = False
 
 
 Action = tuple[Callable[..., None], Any, Any]
@@ -108,6 +112,7 @@ class Kernel:
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
+        self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
         self.submitter = Submitter(self, deployment.entry_for)
         self.unreliable = Unreliable(self, options.plan, deployment) if options.plan is not None else None
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
@@ -125,9 +130,7 @@ class Kernel:
         door = Door.through(_checked(component)) if self.options.check else Door.of(component)
         role = role_of(address)
         if role not in self._port_classes:
-            plain = port_class(self, self.routes_of(role))
-            cluster = self._cluster
-            self._port_classes[role] = vector_port_class(plain, cluster) if cluster.resources else plain
+            self._port_classes[role] = role_port_class(self, self.routes_of(role), self._cluster)
         host = self._host_of.get(role)
         if host is None and role in self._host_costs:
             host = Host(self, self._host_costs[role])
@@ -393,7 +396,7 @@ class Kernel:
         )
         if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
             before = msgspec.structs.replace(before, kept_us=at - before.start_us)
-            self.left_us[number] -= before.kept_us
+            self.left_us[number] -= self._cluster.done_us(before.kept_us, before.worker)
         faulty = self.unreliable
         ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
         if not ended or attempt <= before.attempt:
@@ -478,10 +481,11 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: the tasks ask for other resources than the machines offer.
+        InputError: the tasks ask for other resources than the machines offer, or the workflows are none.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
+    check_workflows(trace)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster

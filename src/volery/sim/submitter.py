@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from volery.core.events import Event, JobAccepted, JobDone, JobRejected
-from volery.core.model import SUBMITTER, Address, JobId, Time
-from volery.core.trace import NEVER
+from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 
 if TYPE_CHECKING:
     from volery.sim.kernel import Kernel
@@ -52,9 +51,14 @@ class Submitter:
         return self._entry(job, users[job] if users else "")
 
     def submit(self, job: JobId) -> None:
-        """Send a job to its entry, in chunks where it is large, without delay."""
+        """Send a job to its entry, in chunks where it is large, without delay; of a workflow what may be sent now."""
+        flow = self._kernel.flow
+        self.send(job, self._kernel.trace.submission(job) if flow is None else flow.submission(job))
+
+    def send(self, job: JobId, messages: Sequence[Message]) -> None:
+        """Send messages about a job to its entry, without delay."""
         lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry_of(job))
-        for message in self._kernel.trace.submission(job):
+        for message in messages:
             lane.sent.append((receiver, handlers, message, SUBMITTER))
             self.message_count += 1
 
@@ -67,6 +71,9 @@ class Submitter:
                 records.answered_us[event.job] = now
                 records.unsatisfiable[event.job] = event.unsatisfiable
                 self.jobs_done += 1
+                if flow := self._kernel.flow:
+                    records.unsatisfiable[event.job] += flow.barred(event.job)
+                    flow.forget(event.job)
         elif isinstance(event, JobRejected):
             records.rejections += 1
             self._kernel.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)

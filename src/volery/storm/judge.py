@@ -14,10 +14,12 @@ from operator import le
 import msgspec
 
 from volery.core.component import Architecture
-from volery.core.model import TaskId, Time
+from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
+from volery.core.resources import SLOT
 from volery.core.streams import Streams
-from volery.core.trace import NEVER
+from volery.core.trace import Trace
+from volery.core.workflows import below
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
 from volery.storm.scenario import Scenario
@@ -67,7 +69,7 @@ def weather(architecture: Architecture, scenario: Scenario) -> Outcome:
 def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     cluster, trace = scenario.cluster(), scenario.trace()
     deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
-    options = Options(check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan)
+    options = Options(check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan, graphs=architecture.graphs)
     network = Network(delay_us=scenario.delay_us, jitter_us=scenario.jitter_us)
     kernel = Kernel(deployment, trace, cluster, network, scenario.seed, options)
     records = kernel.run(None)
@@ -137,18 +139,27 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
                 _demand(running[place] <= offered[worker][place], "capacity", problem)
 
 
+def _fitting(scenario: Scenario, trace: Trace) -> list[bool]:
+    """Per task, whether some machine meets its constraints and, empty, holds what it asks for."""
+    machines = set(zip(scenario.constraints, scenario.capacities or (SLOT,) * len(scenario.slots), strict=True))
+    return [
+        any(not needs & ~offers and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
+        for task, needs in enumerate(trace.constraints)
+    ]
+
+
 def _demand_results(records: Records, scenario: Scenario) -> None:
     """Every job was told done, and by then some attempt of each of its tasks had run for its duration.
 
     It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
     """
     trace, attempts = records.trace, attempts_of(records)
-    machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
+    alone = _fitting(scenario, trace)
+    barred, ended = below(trace, [not fit for fit in alone]), dict[TaskId, Time]()
     for job in range(trace.job_count):
         answered, lacking = records.answered_us[job], 0
         for task in range(trace.first[job], trace.first[job + 1]):
-            needs, asks = trace.constraints[task], scenario.request_of(trace, task)
-            if any(needs & ~offers == 0 and all(map(le, asks, has)) for offers, has in machines):
+            if alone[task] and not barred[task]:
                 whole = [
                     end
                     for start, end, _, number in attempts[task]
@@ -157,6 +168,10 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
                 what = f"task {task} of job {job}, answered at {answered} us,"
                 _demand(bool(whole), "lost", f"{what} never finished")
                 _demand(min(whole) <= answered, "early", f"{what} finished at {min(whole)} us")
+                ended[task] = min(whole)
+                ready = max([ended[parent] for parent in trace.parents_of(task)], default=0)
+                begun = attempts[task][0][0]
+                _demand(begun >= ready, "too soon", f"{what} began at {begun} us, a parent finished at {ready} us")
             else:
                 lacking += 1
         told = records.unsatisfiable[job]

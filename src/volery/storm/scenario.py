@@ -17,6 +17,7 @@ from volery.core.model import SECOND, Address, Amounts, Cluster, TaskId, Time
 from volery.core.resources import SLOT
 from volery.core.streams import Streams
 from volery.core.trace import Trace
+from volery.core.workflows import with_parents
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 
 HEAL_US: Final[Time] = 15 * SECOND
@@ -35,16 +36,19 @@ LARGEST: Final[Amounts] = (8_000, 16_384)
 """Machines offer this, or a half or a quarter of it."""
 KINDS_MAX: Final = 6
 """Distinct requests of one storm; one in twenty of its tasks asks for more than any machine has."""
+FLOWING: Final = (7, 2)
+"""In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
 
 
 class StormJob(msgspec.Struct, frozen=True):
-    """A job: when it comes, how long its tasks run, and what they need; what they ask for, and whose it is."""
+    """A job: when it comes and whose it is; how long its tasks run, what each needs, asks for and waits for."""
 
     arrival_us: Time
     durations_us: tuple[Time, ...]
     needs: tuple[int, ...]
     requests: tuple[Amounts, ...] = ()
     user: str = ""
+    parents: tuple[tuple[int, ...], ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,7 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         requests = [request for job in self.jobs for request in job.requests]
         kinds = {request: place for place, request in enumerate(dict.fromkeys(requests))}
         users = tuple([job.user for job in self.jobs])
-        return Trace(
+        flat = Trace(
             "storm",
             array("q", [job.arrival_us for job in self.jobs]),
             array("q", first),
@@ -99,6 +103,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             tuple(kinds),
             array("H", [kinds[request] for request in requests]),
         )
+        parents: list[tuple[int, ...]] = []
+        for low, job in zip(first, self.jobs, strict=False):
+            waits = job.parents or ((),) * len(job.durations_us)
+            parents += [tuple(low + place for place in places) for places in waits]
+        return with_parents(flat, parents)
 
     def request_of(self, trace: Trace, task: TaskId) -> Amounts:
         """What a task takes where it runs, per resource or slots."""
@@ -116,7 +125,7 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     parameters = dict(architecture.bearing)
     machines = stream.randint(*MACHINES)
     constraints, slots = _machines(stream, MACHINES_ENOUGH)
-    jobs, few = _jobs(stream), (constraints[:machines], slots[:machines])
+    jobs, few = _flowing(_jobs(stream), seed), (constraints[:machines], slots[:machines])
     scenario = Scenario(architecture.name, seed, parameters, *few, jobs, 0, 0, None, FaultPlan())
     try:
         architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
@@ -198,6 +207,23 @@ def _jobs(stream: Random) -> tuple[StormJob, ...]:
         ]
         jobs.append(StormJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
     return tuple(sorted(jobs, key=lambda job: job.arrival_us))
+
+
+def _flowing(jobs: tuple[StormJob, ...], seed: int) -> tuple[StormJob, ...]:
+    """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
+    if seed % FLOWING[0] != FLOWING[1]:
+        return jobs
+    stream, found = Streams(seed).of("storm/workflows"), []
+    for job in jobs:
+        width = stream.choice((1, 2, 5, 40))
+        waits = [
+            tuple(sorted({stream.randrange(max(0, k - width), k) for _ in range(stream.choice((0, 1, 1, 3)))}))
+            if k
+            else ()
+            for k in range(len(job.durations_us))
+        ]
+        found.append(msgspec.structs.replace(job, parents=tuple(waits)))
+    return tuple(found)
 
 
 def _span(stream: Random, longest_us: Time) -> tuple[Time, Time]:

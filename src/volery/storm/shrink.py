@@ -60,10 +60,12 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for place, job in enumerate(scenario.jobs):
         for keep in (1, len(job.durations_us) // 2):
             if 0 < keep < len(job.durations_us):
-                smaller = replace(
-                    job, durations_us=job.durations_us[:keep], needs=job.needs[:keep], requests=job.requests[:keep]
-                )
+                fewer = {name: getattr(job, name)[:keep] for name in ("durations_us", "needs", "requests", "parents")}
+                smaller = replace(job, **fewer)
                 yield replace(scenario, jobs=(*scenario.jobs[:place], smaller, *scenario.jobs[place + 1 :]))
+        if job.parents:
+            free = replace(job, parents=())
+            yield replace(scenario, jobs=(*scenario.jobs[:place], free, *scenario.jobs[place + 1 :]))
     for place, partition in enumerate(plan.partitions):
         for one in _fewer(partition.one):
             if one:

@@ -109,6 +109,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         seed=run.seed if run.population is None else run.population,
         resources=trace.resources,
         capacity=run.capacity,
+        reference_mhz=run.reference_mhz,
     )
     if run.slot_request:
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
@@ -151,13 +152,14 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     """
     wall, cpu = time.perf_counter(), time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
+    graphs = architectures.lookup(run.architecture).graphs
     records = sim.simulate(
         build(run, inputs.cluster) if deployment is None else deployment,
         inputs.trace,
         inputs.cluster,
         network=sim.Network(run.delay_us, links, run.jitter_us),
         seed=run.seed,
-        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS)),
+        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS), graphs=graphs),
         progress=watch,
     )
     return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)
@@ -198,7 +200,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
-    table = metrics.job_table(records, cutoff_us)
+    table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(
         summary,

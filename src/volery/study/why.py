@@ -11,7 +11,7 @@ import numpy as np
 
 from volery import architectures
 from volery.core.errors import InputError
-from volery.core.trace import NEVER
+from volery.core.model import NEVER
 from volery.metrics.why import REASONS, Staleness, staleness
 from volery.study.results import ResultsFolder
 from volery.study.spec import ArchitectureChoice, StudySpec

@@ -8,8 +8,8 @@ import pytest
 
 from volery.conformance.cases import trace_of
 from volery.core.events import Counted, Measured
+from volery.core.model import NEVER
 from volery.core.records import Records, Tally
-from volery.core.trace import NEVER
 
 
 def records() -> Records:

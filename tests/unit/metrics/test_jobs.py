@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from volery.core.events import Counted, Measured
-from volery.core.model import Cluster
+from volery.core.model import NEVER, Cluster
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
-from volery.core.trace import NEVER, Trace, longs
+from volery.core.trace import Trace, longs
 from volery.metrics import RunSummary, allocation, job_table, mean_utilisation, summarise, utilisation
 
 MS = 1000

@@ -10,10 +10,10 @@ from tests.unit.sim.actors import Actor, Note, Reaction, answer, launch_all, pla
 
 from volery.conformance.cases import trace_of
 from volery.core.events import Event, JobDone, Submit, TaskFinished, TimerFired
-from volery.core.model import Address, Amounts, Cluster, Task, Time
+from volery.core.model import NEVER, Address, Amounts, Cluster, Task, Time
 from volery.core.port import Port
 from volery.core.records import LostAttempt
-from volery.core.trace import NEVER, Trace
+from volery.core.trace import Trace
 from volery.sim.execution import BrokenRule, LabPort
 
 

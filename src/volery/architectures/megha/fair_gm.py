@@ -327,6 +327,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         for holding in started:
             if holding.task not in self._held and holding.task not in self._placed:
                 request = holding.request or SLOT
+                self._forget_prey(holding.task)  # what was taken from it is over: it runs again, and may be taken again
                 self._hold(holding.task, Held(holding.user, holding.partition, holding.position, request))
             self._hopeless.clear()
 

@@ -1,0 +1,127 @@
+"""Workflows: who waits for whom, what that makes of a job, and what is refused.
+
+Tasks of a job are numbered so that parents come before their children: one pass over the numbers meets every task after
+all that it waits for, and no cycle can be written down.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.model import TaskId, Time
+from volery.core.trace import Trace, longs
+
+
+def has_workflows(trace: Trace) -> bool:
+    """Whether any task waits for another."""
+    return bool(trace.parents)
+
+
+def with_parents(trace: Trace, parents: Sequence[Sequence[TaskId]]) -> Trace:
+    """The trace with these parents per task; without the columns where no task has any.
+
+    Raises:
+        InputError: see `check_workflows`.
+    """
+    flat = array("q", [parent for group in parents for parent in group])
+    first = array("q", itertools.accumulate(map(len, parents), initial=0))
+    made = msgspec.structs.replace(trace, parent_first=first if flat else longs(), parents=flat)
+    check_workflows(made)
+    return made
+
+
+def check_workflows(trace: Trace) -> None:
+    """Refuse columns that are no workflows.
+
+    Raises:
+        InputError: offsets that do not fit the tasks, or a parent of another job, or one that comes after its child.
+    """
+    first, parents = trace.parent_first, trace.parents
+    if not first and not parents:
+        return
+    if len(first) != trace.task_count + 1 or first[0] or first[-1] != len(parents):
+        raise InputError(
+            trace.name, f"{len(first)} places of first parents for {trace.task_count} tasks; give one more"
+        )
+    for job in range(trace.job_count):
+        low = trace.first[job]
+        for task in range(low, trace.first[job + 1]):
+            if first[task] > first[task + 1]:
+                raise InputError(trace.name, f"the places of first parents decrease at task {task}")
+            for place in range(first[task], first[task + 1]):
+                if not low <= parents[place] < task:
+                    problem = (
+                        f"task {task} of job {job} waits for task {parents[place]}; "
+                        f"parents are tasks of the job with smaller numbers, here from {low}"
+                    )
+                    raise InputError(trace.name, problem)
+
+
+def children_of(trace: Trace) -> tuple[array[int], array[int]]:
+    """Per task the place of its first child, with the count of all at the end; and the children, in order."""
+    first = longs(trace.task_count + 1)
+    for parent in trace.parents:
+        first[parent + 1] += 1
+    for task in range(trace.task_count):
+        first[task + 1] += first[task]
+    after, children = first[:], longs(len(trace.parents))
+    for task in range(trace.task_count if trace.parents else 0):
+        for place in range(trace.parent_first[task], trace.parent_first[task + 1]):
+            parent = trace.parents[place]
+            children[after[parent]] = task
+            after[parent] += 1
+    return first, children
+
+
+def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
+    """Per task, how long after its job's submission it ends when nothing but its parents ever holds it up.
+
+    Args:
+        trace: the workload.
+        duration_us: per task, if not the trace's.
+    """
+    durations = trace.duration_us if duration_us is None else duration_us
+    ends = array("q", durations)
+    first, parents = trace.parent_first, trace.parents
+    if parents:
+        for task in range(trace.task_count):
+            low, high = first[task], first[task + 1]
+            if low < high:
+                ends[task] += max([ends[parent] for parent in parents[low:high]])
+    return ends
+
+
+def critical_paths_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
+    """Per job, the longest chain of tasks that wait for each other: its ideal response time; 0 without tasks.
+
+    Args:
+        trace: the workload.
+        duration_us: per task, if not the trace's.
+    """
+    ends = ends_us(trace, duration_us)
+    return array("q", [max(ends[low:high], default=0) for low, high in job_bounds(trace)])
+
+
+def job_bounds(trace: Trace) -> list[tuple[TaskId, TaskId]]:
+    """Per job, its first task and the one after its last."""
+    return [(trace.first[job], trace.first[job + 1]) for job in range(trace.job_count)]
+
+
+def levels(trace: Trace) -> array[int]:
+    """Per task, how many tasks the longest chain above it has."""
+    ones = longs(trace.task_count, 1)
+    return array("q", [end - 1 for end in ends_us(trace, ones)])
+
+
+def below(trace: Trace, roots: Sequence[bool]) -> list[bool]:
+    """Per task, whether it waits, directly or not, for one of the roots."""
+    reached = [False] * trace.task_count
+    first, parents = trace.parent_first, trace.parents
+    for task in range(trace.task_count if parents else 0):
+        reached[task] = any(reached[parent] or roots[parent] for parent in parents[first[task] : first[task + 1]])
+    return reached

@@ -1,0 +1,166 @@
+"""Workflows in the lab: which tasks are ready, who sends them, and what is refused (docs/decisions/0012).
+
+The submitter hears of an end one hop of the network's default delay after it, and then sends what has become ready.
+Runs of traces without workflows never come here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from volery.core.events import MoreTasks, TaskFinished
+from volery.core.model import CHUNK_TASKS, NEVER, Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.trace import Trace
+from volery.core.workflows import below, children_of
+from volery.sim.execution import BrokenRule, Door, LabPort
+
+if TYPE_CHECKING:
+    from volery.sim.kernel import Kernel
+
+
+def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
+    """Per task, whether no machine could hold it, even an empty one."""
+    offers: set[tuple[int, Amounts]] = set(
+        zip(cluster.constraints, cluster.capacities or ((),) * len(cluster.constraints), strict=True)
+    )
+    known: dict[tuple[int, Amounts], bool] = {}
+    found = []
+    for task in range(trace.task_count):
+        needs = trace.constraints[task] if trace.constraints else 0
+        asked = trace.requests[trace.request[task]] if trace.request else ()
+        if (needs, asked) not in known:
+            known[needs, asked] = not any(
+                not needs & ~bits and all(a <= b for a, b in zip(asked, amounts, strict=True))
+                for bits, amounts in offers
+            )
+        found.append(known[needs, asked])
+    return found
+
+
+class Flow:
+    """The tasks of a run that wait for others.
+
+    Args:
+        kernel: of the run.
+        cluster: its machines.
+        whole: the design takes workflows whole; nobody but itself holds tasks back.
+
+    Attributes:
+        waits: per task, how many of its parents have not finished.
+    """
+
+    def __init__(self, kernel: Kernel, cluster: Cluster, *, whole: bool) -> None:
+        self._kernel = kernel
+        self._whole = whole
+        self._first, self._children = children_of(trace := kernel.trace)
+        places = trace.parent_first
+        self.waits = array("i", [places[task + 1] - places[task] for task in range(trace.task_count)])
+        self._ended = bytearray(trace.task_count)
+        self._barred = [False] * trace.task_count if whole else below(trace, lacking(trace, cluster))
+        self._sent: dict[JobId, list[TaskId]] = {}
+        self._heard_at: Time = NEVER
+        self._heard: list[TaskId] = []
+        ready_us = kernel.records.ready_us
+        for job in range(trace.job_count):
+            for task in range(trace.first[job], trace.first[job + 1]):
+                if not self.waits[task]:
+                    ready_us[task] = trace.arrival_us[job]
+
+    def barred(self, job: JobId) -> int:
+        """How many tasks of a job are never sent, because one above them fits no machine."""
+        first = self._kernel.trace.first
+        return sum(self._barred[first[job] : first[job + 1]])
+
+    def submission(self, job: JobId) -> list[Message]:
+        """What submits a job: all of it, or what of it has been ready so far."""
+        trace = self._kernel.trace
+        low, high = trace.first[job], trace.first[job + 1]
+        if self._whole or trace.parent_first[low] == trace.parent_first[high]:
+            return trace.submission(job)
+        sent = self._sent.setdefault(job, [task for task in range(low, high) if not self.waits[task]])
+        return trace.messages(job, trace.tasks_of(job, sent), high - low - self.barred(job))
+
+    def finished(self, task: TaskId, now: Time) -> None:
+        """An attempt has finished, and the submitter will hear of it."""
+        if self._ended[task]:  # nobody had heard of it, and it ran again
+            return
+        self._ended[task] = True
+        waits, ready_us = self.waits, self._kernel.records.ready_us
+        for child in self._children[self._first[task] : self._first[task + 1]]:
+            waits[child] -= 1
+            if not waits[child]:
+                ready_us[child] = now
+                if not (self._whole or self._barred[child]):
+                    self._hear(child, now)
+
+    def _hear(self, task: TaskId, now: Time) -> None:
+        if self._heard_at != now:
+            self._heard_at, self._heard = now, []
+            self._kernel.schedule(now + self._kernel.network.delay_us, self._release, self._heard, None)
+        self._heard.append(task)
+
+    def _release(self, tasks: list[TaskId], _: None, _now: Time) -> None:
+        """Send what has become ready in one instant: a message for each job, or several where they are many."""
+        if tasks is self._heard:
+            self._heard_at = NEVER
+        kernel = self._kernel
+        kernel.enter(kernel.network.delay_us)
+        for job, group in groupby(sorted(tasks), key=self._owner):
+            if kernel.records.answered_us[job] != NEVER:
+                continue
+            sent, numbers = self._sent[job], list(group)
+            for at in range(0, len(numbers), CHUNK_TASKS):
+                part = numbers[at : at + CHUNK_TASKS]
+                kernel.submitter.send(job, [MoreTasks(job, len(sent), kernel.trace.tasks_of(job, part))])
+                sent += part
+
+    def _owner(self, task: TaskId) -> JobId:
+        return bisect_right(self._kernel.trace.first, task) - 1
+
+    def forget(self, job: JobId) -> None:
+        """The job is done."""
+        self._sent.pop(job, None)
+
+
+class FlowPort(LabPort):
+    """A port that tells of ends and starts nothing too early; the rest is up to the class that follows in line.
+
+    Attributes:
+        flow: of the run.
+    """
+
+    __slots__ = ()
+    flow: Flow
+    _told: Callable[..., None]
+
+    def __init__(self, address: Address, door: Door) -> None:
+        super().__init__(address, door)
+        self._told = self.finished
+        self.finished = self._tell
+
+    def _tell(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
+        self.flow.finished(event.task.id, now)
+        self._told(owner, event, source, now)
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+        """Refuse a task that waits for another."""
+        if waits := self.flow.waits[task.id]:
+            raise BrokenRule(
+                f"task {task.id} (job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us: "
+                f"{waits} of its parents have not finished"
+            )
+        super().launch(task, attempt, waited_us)
+
+
+def flow_port_class(base: type[LabPort], flow: Flow) -> type[LabPort]:
+    """The ports of one role in a run with workflows: a class of its own, so that other runs pay nothing for it.
+
+    Args:
+        base: what would be the ports of this role without.
+        flow: of the run.
+    """
+    return type("FlowRolePort", (FlowPort, base), {"__slots__": ("_told",), "flow": flow})
