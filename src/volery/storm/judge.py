@@ -16,9 +16,7 @@ import msgspec
 from volery.core.component import Architecture
 from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
-from volery.core.resources import SLOT
 from volery.core.streams import Streams
-from volery.core.trace import Trace
 from volery.core.workflows import below
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
@@ -139,23 +137,18 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
                 _demand(running[place] <= offered[worker][place], "capacity", problem)
 
 
-def _fitting(scenario: Scenario, trace: Trace) -> list[bool]:
-    """Per task, whether some machine meets its constraints and, empty, holds what it asks for."""
-    machines = set(zip(scenario.constraints, scenario.capacities or (SLOT,) * len(scenario.slots), strict=True))
-    return [
-        any(not needs & ~offers and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
-        for task, needs in enumerate(trace.constraints)
-    ]
-
-
 def _demand_results(records: Records, scenario: Scenario) -> None:
     """Every job was told done, and by then some attempt of each of its tasks had run for its duration.
 
     It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
     """
-    trace, attempts = records.trace, attempts_of(records)
-    alone = _fitting(scenario, trace)
-    barred, ended = below(trace, [not fit for fit in alone]), dict[TaskId, Time]()
+    trace, attempts, ended = records.trace, attempts_of(records), dict[TaskId, Time]()
+    machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
+    alone = [
+        any(needs & ~offers == 0 and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
+        for task, needs in enumerate(trace.constraints)
+    ]
+    barred = below(trace, [not fit for fit in alone])
     for job in range(trace.job_count):
         answered, lacking = records.answered_us[job], 0
         for task in range(trace.first[job], trace.first[job + 1]):

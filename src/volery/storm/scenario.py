@@ -31,24 +31,27 @@ MACHINES_SHARED: Final = (6, 8, 12, 20)
 """Where users have shares: few, for there to be contention."""
 CONSTRAINTS: Final = 4
 CRASHES_MAX: Final = 6
+FLOWING: Final = (7, 2)
+"""In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
 RESOURCES: Final = ("cpu_milli", "memory_mb")
 LARGEST: Final[Amounts] = (8_000, 16_384)
 """Machines offer this, or a half or a quarter of it."""
 KINDS_MAX: Final = 6
 """Distinct requests of one storm; one in twenty of its tasks asks for more than any machine has."""
-FLOWING: Final = (7, 2)
-"""In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
 
 
 class StormJob(msgspec.Struct, frozen=True):
-    """A job: when it comes and whose it is; how long its tasks run, what each needs, asks for and waits for."""
+    """A job: when it comes, how long its tasks run, what they need, and which of them each waits for.
+
+    Also what they ask for, and whose it is, where that matters.
+    """
 
     arrival_us: Time
     durations_us: tuple[Time, ...]
     needs: tuple[int, ...]
+    parents: tuple[tuple[int, ...], ...] = ()
     requests: tuple[Amounts, ...] = ()
     user: str = ""
-    parents: tuple[tuple[int, ...], ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -60,8 +60,13 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for place, job in enumerate(scenario.jobs):
         for keep in (1, len(job.durations_us) // 2):
             if 0 < keep < len(job.durations_us):
-                fewer = {name: getattr(job, name)[:keep] for name in ("durations_us", "needs", "requests", "parents")}
-                smaller = replace(job, **fewer)
+                smaller = replace(
+                    job,
+                    durations_us=job.durations_us[:keep],
+                    needs=job.needs[:keep],
+                    parents=job.parents[:keep],
+                    requests=job.requests[:keep],
+                )
                 yield replace(scenario, jobs=(*scenario.jobs[:place], smaller, *scenario.jobs[place + 1 :]))
         if job.parents:
             free = replace(job, parents=())
