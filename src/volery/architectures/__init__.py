@@ -10,6 +10,7 @@ import msgspec
 
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
+from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE, PRESETS
@@ -19,7 +20,10 @@ from volery.core.errors import InputError, suggestion
 from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, PIPELINE, *PRESETS)
+ENTRIES = (
+    MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, PIPELINE, *PRESETS, OMEGA,
+    MONOLITHIC, MESOS,
+)  # fmt: skip
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

@@ -9,6 +9,7 @@ from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
+from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
@@ -26,7 +27,9 @@ __all__ = [
     "RunSummary",
     "Slowdown",
     "TotalLoad",
+    "TransactionSummary",
     "WorkflowSummary",
+    "WorkloadWaits",
     "allocation",
     "busy_time_us",
     "conflicts_per_second",
@@ -39,6 +42,7 @@ __all__ = [
     "slowdown",
     "summarise",
     "total_load",
+    "transaction_summary",
     "user_shares",
     "utilisation",
     "utilisation_by_resource",

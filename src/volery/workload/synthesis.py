@@ -18,6 +18,7 @@ from volery.core.model import SECOND
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
+from volery.workload.cell import cell
 from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.presets import ALIBABA, PRESETS, Preset
@@ -38,7 +39,7 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
     """Make the workload that a spec describes; its first job arrives at 0.
 
     Args:
-        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...` or `workflow:SHAPE,...`;
+        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `cell:...` or `workflow:SHAPE,...`;
             docs/reference/workloads.md lists the keys.
         seed: of the run; the streams are `workload/...`.
 
@@ -214,5 +215,6 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "poisson": _poisson,
     "mix": _mix,
     "alibaba": _alibaba,
+    "cell": cell,
     "workflow": _workflow,
 }
