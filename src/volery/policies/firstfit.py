@@ -77,9 +77,12 @@ def place(problem: Placing) -> Placed:
                 pool[at] = last
             misses += 1
             if misses == MISSES_MAX:
+                floor = packed | guards  # less than this as a number is less of something: most of a full cell at once
                 pool[:] = [
-                    one for one in pool if ((left.get(one) or free[one]) - packed) & guards == guards
-                ]  # fmt: skip
+                    one
+                    for one in pool
+                    if free[one] >= floor and ((left.get(one) or free[one]) - packed) & guards == guards
+                ]
         else:
             if problem.whole:
                 return NOWHERE
