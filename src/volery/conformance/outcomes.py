@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from volery.conformance.cases import Case
 from volery.conformance.verdict import demand
+from volery.core.locality import Pace
 from volery.core.model import NEVER, Time
 from volery.core.records import PATH_SHIFT, Records
 
@@ -24,6 +25,7 @@ def demand_all_finished(case: Case, records: Records) -> None:
     """
     trace, first = case.trace, case.trace.first
     satisfiable, kept = case.satisfiable(), defaultdict[int, Time](int)
+    pace = Pace(trace, case.cluster)
     for lost in records.lost:
         kept[lost.task] += lost.kept_us
     for job in range(trace.job_count):
@@ -37,7 +39,7 @@ def demand_all_finished(case: Case, records: Records) -> None:
             demand(start != NEVER, f"{what} never started")
             demand(finish != NEVER, f"{what} started at {start} us and never finished")
             demand(start >= trace.arrival_us[job], f"{what} started before its job arrived")
-            ran_us = case.cluster.attempt_us(trace.duration_us[task], records.worker[task])
+            ran_us = pace.attempt_us(task, trace.duration_us[task], records.worker[task])
             demand(kept[task] + finish - start == ran_us, f"{what} did not run for its duration")
             done = max(done, finish)
         answered = records.answered_us[job]
