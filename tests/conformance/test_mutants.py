@@ -6,6 +6,7 @@ import pytest
 from tests.conformance import (
     mutants_cancelling,
     mutants_flock,
+    mutants_flows,
     mutants_order,
     mutants_protocol,
     mutants_results,
@@ -20,6 +21,7 @@ from volery.conformance import CHECKS, NonconformanceError
 ROOMS = (
     mutants_cancelling,
     mutants_flock,
+    mutants_flows,
     mutants_order,
     mutants_protocol,
     mutants_results,

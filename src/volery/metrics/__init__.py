@@ -9,6 +9,7 @@ from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
+from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
     "AllocationSummary",
@@ -25,6 +26,7 @@ __all__ = [
     "RunSummary",
     "Slowdown",
     "TotalLoad",
+    "WorkflowSummary",
     "allocation",
     "busy_time_us",
     "conflicts_per_second",
@@ -40,4 +42,5 @@ __all__ = [
     "user_shares",
     "utilisation",
     "utilisation_by_resource",
+    "workflow_summary",
 ]

@@ -18,6 +18,7 @@ from volery.metrics.distribution import Distribution, Slowdown, distribution, sl
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
+from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 MISSES_MAX = 3
 """Kinds of tasks that fit no machine, of which it is told why."""
@@ -32,7 +33,7 @@ class ClassSummary(msgspec.Struct, frozen=True):
         jobs: how many of them were measured (ran a task and were answered).
         delay_s: JRT - ideal JRT.
         jrt_s: submission to answer.
-        ideal_s: the longest task.
+        ideal_s: the longest task, or the critical path.
         slowdown: ratio of percentiles, JRT over ideal (no unit).
         slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
     """
@@ -72,15 +73,16 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         short, long: the same and more by class; None without a cutoff or without such a job.
         jrt_s: submission to answer.
         worker_jrt_s: submission to the last finish at a worker.
-        ideal_s: the longest task of a job.
+        ideal_s: the longest task of a job, or its critical path where the trace has workflows.
         slowdown: ratio of percentiles, JRT over ideal (no unit).
         slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
-        allocation_s: task arrival to task start, and where it went.
+        allocation_s: task arrival (or the end of the last task that it waits for) to task start, and where it went.
         utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1); of the resource that is used
             most where machines offer several.
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.
+        workflows: what became of workflows; None where no task waits for another.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -124,6 +126,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: dict[str, float] = {}
     misses: tuple[str, ...] = ()
     preemption: PreemptionSummary | None = None
+    workflows: WorkflowSummary | None = None
 
 
 def summarise(
@@ -147,7 +150,7 @@ def summarise(
         cutoff_us: the largest estimate of a short job; None when classes are not told apart.
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
     """
-    table = job_table(records, cutoff_us)
+    table = job_table(records, cutoff_us, paced=bool(cluster.speeds))
     everything = _class_summary(table, table.measured)
     classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster)
     tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
@@ -178,6 +181,7 @@ def summarise(
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         preemption=preemption_summary(records, cluster),
+        workflows=workflow_summary(records, table.ideal_us, table.measured),
         makespan_s=_makespan_s(table),
         messages=message_count,
         messages_per_task=message_count / tasks if tasks else 0.0,

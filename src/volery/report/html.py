@@ -18,6 +18,7 @@ from volery.report.tables import STATISTICS, notes
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
 from volery.report.work import HEADS, NOTE, is_counted, work
+from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 REPORT = "report.html"
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
@@ -59,6 +60,7 @@ def render(results: Results) -> str:
         section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
         section("Preempted tasks", _preemption_table(groups)),
+        section("Workflows", _workflow_table(groups)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -310,6 +312,11 @@ def _preemption_table(groups: Sequence[RunGroup]) -> str:
         return ""
     found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
     return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
+
+
+def _workflow_table(groups: Sequence[RunGroup]) -> str:
+    rows = workflow_rows(groups)
+    return table(["architecture", *WORKFLOW_HEADS], map(Row, rows)) + paragraph_note(WORKFLOW_NOTE) if rows else ""
 
 
 def _counter_table(groups: Sequence[RunGroup]) -> str:

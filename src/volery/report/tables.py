@@ -19,6 +19,7 @@ from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preempti
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
+from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 WIDE = 118
 """From this width on, delays and costs stand in one table."""
@@ -56,6 +57,9 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     if lost := preemption_rows(groups):
         parts += ["", _loss_table(lost, width)]
         told += [PREEMPTION_NOTE, *return_notes(groups)]
+    if flowing := workflow_rows(groups):
+        parts += ["", _workflow_table(flowing, width)]
+        told.append(WORKFLOW_NOTE)
     parts += ["", *(Text(note, style="dim") for note in told)]
     for setting, ranking in itertools.groupby(best(groups), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]
@@ -87,8 +91,9 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         count = "One seed."
     else:
         count = f"Every number is a mean over {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} seeds."
-    found = [f"Delay = job response time {MINUS} longest task. {count}"]
     runs = [run for group in groups for run in group.runs]
+    ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
+    found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
     if unsatisfiable := {run.unsatisfiable_tasks for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
@@ -192,6 +197,16 @@ def _loss_table(rows: Sequence[Sequence[str]], width: int) -> Table:
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
     for place, head in enumerate(PREEMPTION_HEADS):
         table.add_column(head, justify="left" if place < 2 else "right")
+    for label, *cells in rows:
+        table.add_row(Text(label if width >= WIDE else "\n".join(_broken(label))), *map(Text, cells))
+    return table
+
+
+def _workflow_table(rows: Sequence[Sequence[str]], width: int) -> Table:
+    table = _new_table("Workflows")
+    table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
+    for head in WORKFLOW_HEADS:
+        table.add_column(head, justify="right")
     for label, *cells in rows:
         table.add_row(Text(label if width >= WIDE else "\n".join(_broken(label))), *map(Text, cells))
     return table

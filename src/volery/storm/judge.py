@@ -16,6 +16,7 @@ from volery.core.component import Architecture
 from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.workflows import below
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
 from volery.storm.scenario import Scenario
@@ -132,11 +133,12 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
     It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
     """
     trace, offered, attempts = records.trace, set(scenario.constraints), attempts_of(records)
+    alone = [any(not needs & ~machine for machine in offered) for needs in trace.constraints]
+    barred, ended = below(trace, [not fit for fit in alone]), dict[TaskId, Time]()
     for job in range(trace.job_count):
         answered, lacking = records.answered_us[job], 0
         for task in range(trace.first[job], trace.first[job + 1]):
-            needs = trace.constraints[task]
-            if any(needs & ~machine == 0 for machine in offered):
+            if alone[task] and not barred[task]:
                 whole = [
                     end
                     for start, end, _, number in attempts[task]
@@ -145,6 +147,10 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
                 what = f"task {task} of job {job}, answered at {answered} us,"
                 _demand(bool(whole), "lost", f"{what} never finished")
                 _demand(min(whole) <= answered, "early", f"{what} finished at {min(whole)} us")
+                ended[task] = min(whole)
+                ready = max([ended[parent] for parent in trace.parents_of(task)], default=0)
+                begun = attempts[task][0][0]
+                _demand(begun >= ready, "too soon", f"{what} began at {begun} us, a parent finished at {ready} us")
             else:
                 lacking += 1
         told = records.unsatisfiable[job]

@@ -16,6 +16,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.streams import Streams
 from volery.core.trace import Trace
+from volery.core.workflows import with_parents
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 
 HEAL_US: Final[Time] = 15 * SECOND
@@ -27,14 +28,17 @@ MACHINES_ENOUGH: Final = 50
 """What published defaults need: 5 x 5 partitions, or 9 reserved workers in a group."""
 CONSTRAINTS: Final = 4
 CRASHES_MAX: Final = 6
+FLOWING: Final = (7, 2)
+"""In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
 
 
 class StormJob(msgspec.Struct, frozen=True):
-    """A job: when it comes, how long its tasks run, and what they need."""
+    """A job: when it comes, how long its tasks run, what they need, and which of them each waits for."""
 
     arrival_us: Time
     durations_us: tuple[Time, ...]
     needs: tuple[int, ...]
+    parents: tuple[tuple[int, ...], ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +75,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         first = [0]
         for job in self.jobs:
             first.append(first[-1] + len(job.durations_us))
-        return Trace(
+        flat = Trace(
             "storm",
             array("q", [job.arrival_us for job in self.jobs]),
             array("q", first),
@@ -79,6 +83,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             array("q", [sum(job.durations_us) // max(1, len(job.durations_us)) for job in self.jobs]),
             array("q", [needs for job in self.jobs for needs in job.needs]),
         )
+        parents: list[tuple[int, ...]] = []
+        for low, job in zip(first, self.jobs, strict=False):
+            waits = job.parents or ((),) * len(job.durations_us)
+            parents += [tuple(low + place for place in places) for places in waits]
+        return with_parents(flat, parents)
 
     def config(self, architecture: Architecture) -> msgspec.Struct:
         """The design's configuration."""
@@ -92,7 +101,7 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     parameters = dict(architecture.bearing)
     machines = stream.randint(*MACHINES)
     constraints, slots = _machines(stream, MACHINES_ENOUGH)
-    jobs, few = _jobs(stream), (constraints[:machines], slots[:machines])
+    jobs, few = _flowing(_jobs(stream), seed), (constraints[:machines], slots[:machines])
     scenario = Scenario(architecture.name, seed, parameters, *few, jobs, 0, 0, None, FaultPlan())
     try:
         addresses = _addresses(architecture, scenario)
@@ -133,6 +142,23 @@ def _jobs(stream: Random) -> tuple[StormJob, ...]:
         ]
         jobs.append(StormJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
     return tuple(sorted(jobs, key=lambda job: job.arrival_us))
+
+
+def _flowing(jobs: tuple[StormJob, ...], seed: int) -> tuple[StormJob, ...]:
+    """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
+    if seed % FLOWING[0] != FLOWING[1]:
+        return jobs
+    stream, found = Streams(seed).of("storm/workflows"), []
+    for job in jobs:
+        width = stream.choice((1, 2, 5, 40))
+        waits = [
+            tuple(sorted({stream.randrange(max(0, k - width), k) for _ in range(stream.choice((0, 1, 1, 3)))}))
+            if k
+            else ()
+            for k in range(len(job.durations_us))
+        ]
+        found.append(msgspec.structs.replace(job, parents=tuple(waits)))
+    return tuple(found)
 
 
 def _span(stream: Random, longest_us: Time) -> tuple[Time, Time]:

@@ -60,8 +60,11 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for place, job in enumerate(scenario.jobs):
         for keep in (1, len(job.durations_us) // 2):
             if 0 < keep < len(job.durations_us):
-                smaller = StormJob(job.arrival_us, job.durations_us[:keep], job.needs[:keep])
+                smaller = StormJob(job.arrival_us, job.durations_us[:keep], job.needs[:keep], job.parents[:keep])
                 yield replace(scenario, jobs=(*scenario.jobs[:place], smaller, *scenario.jobs[place + 1 :]))
+        if job.parents:
+            free = replace(job, parents=())
+            yield replace(scenario, jobs=(*scenario.jobs[:place], free, *scenario.jobs[place + 1 :]))
     for place, partition in enumerate(plan.partitions):
         for one in _fewer(partition.one):
             if one:

@@ -196,7 +196,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
-    table = metrics.job_table(records, cutoff_us)
+    table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(
         summary,
