@@ -42,6 +42,17 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
+    "hfs:delay=skips": {"node_skips": "5", "rack_skips": "2", "per_heartbeat": "1", "heartbeat_s": "0.05", "fifo": "a"},
+    "hfs:delay=off": {"fifo": "*", "min_shares": "a:10+c:2"},
+    "hfs:out_of_band=false": {"heartbeat_s": "0.02", "node_wait_s": "0.03", "rack_wait_s": "0.01"},
+    "hfs:shares=a:1+b:2+c:1": {
+        "min_shares": "c:10",
+        "min_share_timeout_s": "0.02",
+        "fair_share_timeout_s": "0.05",
+        "update_s": "0.01",
+        "heartbeat_s": "0.1",
+    },
+    "hfs:fair_share_timeout_s=0.02": {"shares": "c:3+org:2(a:1+b:4)", "update_s": "0.01", "delay": "off"},
     "megha:reliable=true": {"gms": "3", "lms": "2", "heartbeat_s": "0.5"},
     "pigeon:reliable=true": {"groups": "4", "reserved": "1", "distributors": "3"},
     "sparrow:reliable=true": {},
@@ -56,6 +67,9 @@ EXCUSED = {
         "sparrow:late_binding=false",
         "check_allocation_adds_up",
     ): "it waits for all answers, served in turn",
+    ("hfs:out_of_band=false", "check_lone_task_costs_its_hops"): "it waits for heartbeats",
+    ("hfs:out_of_band=false", "check_allocation_adds_up"): "it waits for heartbeats",
+    ("hfs:out_of_band=false", "check_cancel"): "what was killed is told with the next heartbeat",
 }
 """What a variant cannot keep by its very design, and why."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.oracle import ORACLE
@@ -17,7 +18,7 @@ from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, HFS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

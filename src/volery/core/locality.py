@@ -1,4 +1,4 @@
-"""Data locality: where the input of tasks lies, how far from it a machine is, and what that costs (docs/decisions/0014)."""
+"""Data locality: where the input of tasks lies, how far from it machines are, what that costs (docs/decisions/0014)."""
 
 from __future__ import annotations
 
