@@ -83,6 +83,9 @@ SlotRequest = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+Racks = Annotated[
+    int, typer.Option(metavar="R", help="Racks of neighbouring machines, for work whose input lies somewhere.")
+]
 PopulationSeed = Annotated[
     int | None,
     typer.Option(metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False),

@@ -106,6 +106,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         seed=run.seed if run.population is None else run.population,
         resources=trace.resources,
         capacity=run.capacity,
+        racks=run.racks,
     )
     if run.slot_request:
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
+from volery.core.locality import with_replicas
 from volery.core.model import SECOND
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, column, view
@@ -75,7 +77,16 @@ def in_order(trace: Trace) -> Trace:
         constraints=column(picked(view(trace.constraints), task_order)),
         user=tuple(trace.user[j] for j in order) if trace.user else (),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
+        **_replicas_of(trace, task_order.tolist()),
     )
+
+
+def _replicas_of(trace: Trace, tasks: Sequence[int]) -> dict[str, array[int]]:
+    """The columns of replicas of some tasks, as they will be numbered."""
+    if not trace.replica_first:
+        return {}
+    chosen = with_replicas(trace, trace.replicas_of(tasks) or [()] * len(tasks), trace.far_permille)
+    return {"replica_first": chosen.replica_first, "replicas": chosen.replicas}
 
 
 def first_jobs(trace: Trace, job_count: int) -> Trace:
@@ -92,4 +103,5 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         constraints=trace.constraints[:tasks],
         user=trace.user[:job_count],
         request=trace.request[:tasks],
+        **_replicas_of(trace, range(tasks)),
     )
