@@ -127,6 +127,9 @@ class Architecture(msgspec.Struct, frozen=True):
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
+        heeds: features of a workload that it decides by, each with when: "" always, else a parameter that has to be
+            set, or `parameter=value|value`; see `volery.core.features`. Every design heeds constraints: one that says
+            nothing has not declared any.
     """
 
     name: str
@@ -141,6 +144,7 @@ class Architecture(msgspec.Struct, frozen=True):
     bearing: Mapping[str, Any] = {}
     vectors: bool = False
     graphs: bool = False
+    heeds: Mapping[str, str] = {}
 
 
 def role_of(address: Address) -> str:

@@ -16,6 +16,7 @@ from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
@@ -83,6 +84,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.
         workflows: what became of workflows; None where no task waits for another.
+        locality: how near to their input tasks ran; None where it lies nowhere.
+        ignores: features of the workload that the design does not decide by.
+        kept_by_driver: features that the driver sees to, because the design does not.
+        declares: whether the design says which features it heeds.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -127,6 +132,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     misses: tuple[str, ...] = ()
     preemption: PreemptionSummary | None = None
     workflows: WorkflowSummary | None = None
+    locality: LocalitySummary | None = None
+    ignores: tuple[str, ...] = ()
+    kept_by_driver: tuple[str, ...] = ()
+    declares: bool = True
 
 
 def summarise(
@@ -182,6 +191,7 @@ def summarise(
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         preemption=preemption_summary(records, cluster),
         workflows=workflow_summary(records, table.ideal_us, table.measured),
+        locality=locality_summary(records, cluster),
         makespan_s=_makespan_s(table),
         messages=message_count,
         messages_per_task=message_count / tasks if tasks else 0.0,

@@ -12,6 +12,7 @@ from volery.report import best, plots
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, read_results
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
+from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
@@ -61,6 +62,7 @@ def render(results: Results) -> str:
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
         section("Preempted tasks", _preemption_table(groups)),
         section("Workflows", _workflow_table(groups)),
+        section("Locality", _locality_table(groups)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -312,6 +314,11 @@ def _preemption_table(groups: Sequence[RunGroup]) -> str:
         return ""
     found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
     return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
+
+
+def _locality_table(groups: Sequence[RunGroup]) -> str:
+    rows = locality_rows(groups)
+    return table(["architecture", *LOCALITY_HEADS], map(Row, rows)) + paragraph_note(LOCALITY_NOTE) if rows else ""
 
 
 def _workflow_table(groups: Sequence[RunGroup]) -> str:

@@ -129,7 +129,7 @@ STAGES = {
     Stage.T3: Realisation("JobTracker._assign", "full", "one task at a time"),
     Stage.T4: Realisation("JobTracker._launch"),
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
-    Stage.T6: Realisation("Node.on_task_finished", "full", "heartbeats of what has ended"),
+    Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats tell what has ended, no progress"),
     Stage.T7: Realisation("JobTracker.on_heartbeat"),
     Stage.T10: Realisation("PreemptingTracker._look", "full", "timeouts on shares", "min_share_timeout_s"),
     Stage.R1: Realisation("JobTracker.on_heartbeat", "full", "one machine per heartbeat"),
@@ -148,4 +148,5 @@ HFS = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
+    heeds={"constraints": "", "users": "", "priorities": "", "locality": ""},
 )
