@@ -175,22 +175,22 @@ def power_of_choices_response(load: float, choices: int, service_mean: float = 1
     return service_mean * queued / load
 
 
-def delay_local_launch(data_share: float, skips: int) -> float:
+def delay_local_launch(holders: float, skips: int) -> float:
     """Probability that a job launches where its input lies before it has been passed over so often.
 
     Args:
-        data_share: share of the machines that hold input of the job.
+        holders: share of the machines that hold input of the job.
         skips: opportunities that it lets pass.
 
     Raises:
         ValueError: when an argument is out of range.
     """
-    if not 0 <= data_share <= 1 or skips < 0:
-        raise ValueError(f"share {data_share} of the machines and {skips} skips; give 0 to 1, and at least 0")
-    return 1 - (1 - data_share) ** skips
+    if not 0 <= holders <= 1 or skips < 0:
+        raise ValueError(f"share {holders} of the machines and {skips} skips; give 0 to 1, and at least 0")
+    return 1 - (1 - holders) ** skips
 
 
-def delay_data_share(tasks: float, replicas: int, nodes: int) -> float:
+def delay_holders(tasks: float, replicas: int, nodes: int) -> float:
     """Share of the machines that hold input of so many tasks, each with some replicas: 1 - (1 - K/M)^R.
 
     Raises:
@@ -204,7 +204,7 @@ def delay_data_share(tasks: float, replicas: int, nodes: int) -> float:
 def delay_locality(tasks: int, skips: int, replicas: int, nodes: int) -> float:
     """Least expected share of a job's tasks that run where their input lies, if it waits anew for each of them.
 
-    1 - 1/N * sum over K = 1..N of e^(-R D K / M), the tasks that are left being K. The algorithm does not wait anew once
+    1 - 1/N * sum over K = 1..N of e^(-R D K / M), K tasks being left. The algorithm does not wait anew once
     it has launched elsewhere, until it launches where input lies: it stays a few per cent below.
 
     Raises:
