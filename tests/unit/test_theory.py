@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -160,13 +161,16 @@ def test_sticky_slots(jobs: int, locality: float) -> None:
     assert theory.sticky_locality(jobs, 3, 1) == pytest.approx(locality, abs=0.006)
 
 
-def test_delays_out_of_range_are_refused() -> None:
-    for wrong in (
-        lambda: theory.delay_local_launch(1.5, 1),
-        lambda: theory.delay_holders(1, 3, 0),
-        lambda: theory.delay_locality(0, 1, 3, 10),
-        lambda: theory.delay_skips(1.0, 1, 3, 10),
-        lambda: theory.sticky_locality(0, 3, 1),
-    ):
-        with pytest.raises(ValueError, match=r"give|needed|not in"):
-            wrong()
+@pytest.mark.parametrize(
+    ("form", "arguments"),
+    [
+        (theory.delay_local_launch, (1.5, 1)),
+        (theory.delay_holders, (1, 3, 0)),
+        (theory.delay_locality, (0, 1, 3, 10)),
+        (theory.delay_skips, (1.0, 1, 3, 10)),
+        (theory.sticky_locality, (0, 3, 1)),
+    ],
+)
+def test_delays_out_of_range_are_refused(form: Callable[..., float], arguments: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=r"give|needed|not in"):
+        form(*arguments)

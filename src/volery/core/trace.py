@@ -158,7 +158,13 @@ class Trace(msgspec.Struct, frozen=True):
         )
         messages: list[Message] = [Submit(first)]
         messages += [
-            MoreTasks(job, at, *(part[at : at + CHUNK_TASKS] for part in (tasks, waits, held)))
+            MoreTasks(
+                job,
+                at,
+                tasks[at : at + CHUNK_TASKS],
+                waits[at : at + CHUNK_TASKS],
+                held[at : at + CHUNK_TASKS],
+            )
             for at in range(CHUNK_TASKS, len(tasks), CHUNK_TASKS)
         ]
         return messages

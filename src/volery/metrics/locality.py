@@ -44,4 +44,7 @@ def locality_summary(records: Records, cluster: Cluster) -> LocalitySummary | No
             shares.append(of_job[0] / ran)
             counts = [a + b for a, b in zip(counts, of_job, strict=True)]
     ran = sum(counts)
-    return LocalitySummary(ran, *(count / ran for count in counts), sum(shares) / len(shares)) if ran else None
+    if not ran:
+        return None
+    node, rack, elsewhere = (count / ran for count in counts)
+    return LocalitySummary(ran, node, rack, elsewhere, sum(shares) / len(shares))

@@ -116,8 +116,8 @@ class Flow:
             sent, numbers = self._sent[job], list(group)
             for at in range(0, len(numbers), CHUNK_TASKS):
                 part = numbers[at : at + CHUNK_TASKS]
-                tasks, held = kernel.trace.tasks_of(job, part), kernel.trace.replicas_of(part)
-                kernel.submitter.send(job, [MoreTasks(job, len(sent), tasks, (), held)])
+                ready, held = kernel.trace.tasks_of(job, part), kernel.trace.replicas_of(part)
+                kernel.submitter.send(job, [MoreTasks(job, len(sent), ready, (), held)])
                 sent += part
 
     def _owner(self, task: TaskId) -> JobId:

@@ -21,7 +21,7 @@ from volery.study.runs import Outcome, execute
 from volery.study.settled import Settled, Window, settle
 from volery.study.spec import RunSpec, Value
 
-Model = Literal["mm1", "mmc", "pigeon", "sparrow", "choices"]
+Model = Literal["mm1", "mmc", "pigeon", "sparrow", "choices", "delay"]
 WARM_UP: Final = 0.3
 """Share of a run, in time."""
 GROUPS_PER_TASK: Final = 3
@@ -63,7 +63,10 @@ def simulate_point(model: Model, point: Point, tasks: int, seed: int) -> dict[st
 
     Raises:
         InputError: nothing arrives, or too few tasks for a run beyond its warm-up.
+        ValueError: the analysis of delay has points of its own, see `simulate_delay`.
     """
+    if model == "delay":
+        raise ValueError("give a DelayPoint to simulate_delay")
     if point.load <= 0:
         raise InputError("--load", "nothing arrives at load 0; simulate a load above it")
     if model in ("mm1", "mmc"):

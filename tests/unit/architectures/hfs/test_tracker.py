@@ -50,7 +50,8 @@ def test_after_its_wait_a_job_takes_what_there_is_at_the_next_heartbeat() -> Non
     alone = Alone("hfs", "jobtracker/0", CLUSTER, node_wait_s=5.0, heartbeat_s=4.0)
     alone.hear(job(0, (2,)))
     (timer,) = [effect for effect in alone.hear(job(1, (2,)), now=1) if isinstance(effect, TimerSet)]
-    launched, now = [], timer.at
+    launched: list[tuple[str, int]] = []
+    now = timer.at
     while not launched:
         assert now <= 7 * SECOND, "5 s, and at most one heartbeat of three free machines"
         effects = alone.hear(TimerFired("heartbeat"), "jobtracker/0", now)
