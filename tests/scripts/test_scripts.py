@@ -20,6 +20,7 @@ from volery.conformance.cases import Case, trace_of
 from volery.core.locality import with_replicas
 from volery.core.model import SECOND, Cluster
 from volery.sim import Network
+from volery.sim.faults import Crash, FaultPlan
 
 HERE = Path(__file__).parent
 SCRIPTS: dict[str, Callable[[], str]] = {}
@@ -212,6 +213,48 @@ def test_a_preemption_costs_the_loser_its_work_and_the_winner_seven_hops() -> No
     steps = [text.index(step) for step in ("Preempt(", "Yield(", "Answer(", "Evict(", "Evicted(", "Ousted(", "runs t2")]
     assert steps == sorted(steps)
     assert responses(text) == [2.003, 1.004]
+
+
+SURVIVING = {"reliable": True, "gms": 2, "lms": 1, "heartbeat_s": 1.0}
+"""Two GMs, one LM and its standby."""
+
+
+@script
+def megha2021_worker_dies() -> str:
+    """Two tasks, the second on a logical node of the other GM's machine, which dies and is restarted."""
+    title = "Thiyyakat et al. 2021, section IV-D: a worker is restarted; what ran there is on its LM's active task list"
+    plan = FaultPlan(crashes=(Crash(400_000, "node/1", 700_000),))
+    two = case([0], [[SECOND, SECOND]], [0] * 2)
+    return transcript(title, "megha-2021", two, parameters=SURVIVING, plan=plan, quiet=QUIET)
+
+
+@script
+def megha2021_masters_die() -> str:
+    """The active LM dies, then the stateless GM of the only job; its task on a logical node runs on."""
+    title = "Thiyyakat et al. 2021, section IV-D: the standby takes over; a GM is rebuilt from what LMs tell it"
+    plan = FaultPlan(crashes=(Crash(100_000, "lm/0", 60 * SECOND), Crash(3 * SECOND, "gm/0", 4 * SECOND)))
+    two = case([0], [[8 * SECOND, 8 * SECOND]], [0] * 2)
+    return transcript(title, "megha-2021", two, parameters=SURVIVING, plan=plan, quiet=QUIET)
+
+
+QUIET = frozenset({"JobAccepted", "Inquire", "Standing", "Deposed"})
+
+
+def test_a_worker_that_dies_costs_one_attempt_and_its_logical_node_goes_back_once() -> None:
+    text = megha2021_worker_dies()
+    steps = [text.index(step) for step in ("node/1 runs t1", "Lost(", "attempts=[1]", "ends t1", "JobDone")]
+    assert steps == sorted(steps)
+    assert text.count("runs t0") == 1
+    assert text.count("runs t1") == 2
+
+
+def test_tasks_outlive_the_masters_that_placed_them() -> None:
+    """Whole reports of the standby: as it opens, and to the GM that has begun anew; both tasks run once."""
+    text = megha2021_masters_die()
+    assert text.count("runs t") == 2
+    assert "lm/0/standby > gm/0  Report(epoch=1, whole=True" in text
+    assert text.index("gm/0 > lm/0/standby  Join()") < text.rindex("Report(epoch=1, whole=True")
+    assert counter(text, "repartitions") == 2, "the new leader counts what it takes over"
 
 
 VERSATILE = case([0, 10_000], [[SECOND], [SECOND]], [bits(1, 2, 3, 4), bits(1, 2)], [[bits(1, 2)], [bits(3)]])

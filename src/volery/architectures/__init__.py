@@ -13,12 +13,15 @@ from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
+from volery.architectures.pipeline import PIPELINE, PRESETS
 from volery.architectures.sparrow import SPARROW
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
+from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, HFS)
+FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, PIPELINE, *PRESETS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 
@@ -77,6 +80,15 @@ def parameters(architecture: Architecture) -> list[Parameter]:
             shown = str(hint)
         found.append(Parameter(field, shown, getattr(architecture.defaults, field), description))
     return found
+
+
+def realised(architecture: Architecture, config: msgspec.Struct) -> Mapping[Stage, Realisation]:
+    """What realises the stages under a configuration: where that names policies, they are named here, too."""
+    names = architecture.named(config) if architecture.named else {}
+    return {
+        stage: msgspec.structs.replace(found, how=names[stage]) if stage in names else found
+        for stage, found in architecture.stages.items()
+    }
 
 
 def configure(architecture: Architecture, given: Mapping[str, Any]) -> msgspec.Struct:

@@ -124,12 +124,15 @@ class Architecture(msgspec.Struct, frozen=True):
         tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others
             with the parameters of `bearing`.
         bearing: those parameters.
+        varies: further parameters, each with values among which storms choose; with some of them a deployment may have
+            no `rebuild`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
         heeds: features of a workload that it decides by, each with when: "" always, else a parameter that has to be
-            set, or `parameter=value|value`; see `volery.core.features`. Every design heeds constraints: one that says
-            nothing has not declared any.
+            set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
+            design heeds constraints: one that says nothing has not declared any.
+        named: the policies that a configuration names, by stage, where a design is assembled from such.
     """
 
     name: str
@@ -142,9 +145,11 @@ class Architecture(msgspec.Struct, frozen=True):
     hops: int
     tolerates: frozenset[str] = frozenset()
     bearing: Mapping[str, Any] = {}
+    varies: Mapping[str, tuple[Any, ...]] = {}
     vectors: bool = False
     graphs: bool = False
     heeds: Mapping[str, str] = {}
+    named: Callable[[Any], Mapping[Stage, str]] | None = None
 
 
 def role_of(address: Address) -> str:

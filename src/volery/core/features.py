@@ -39,16 +39,26 @@ def heeded(architecture: Architecture, config: Any) -> frozenset[str]:
         architecture: which declares them.
         config: of its own type.
     """
-    found = {feature for feature, when in architecture.heeds.items() if _holds(when, config)}
+    found = {
+        feature
+        for feature, when in architecture.heeds.items()
+        if any(_holds(one, config) for one in alternatives(when))
+    }
     found |= {AMOUNTS} if architecture.vectors else set()
     found |= {DEPENDENCIES} if architecture.graphs else set()
     return frozenset(found)
 
 
-def _holds(when: str, config: Any) -> bool:
-    """Whether a condition `parameter` (is set) or `parameter=value|value` is met; "" always is."""
-    name, equals, values = when.partition("=")
+def alternatives(when: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The parameters that a declaration names, each with the values that count; no values: any that is set."""
+    pairs = [one.partition("=") for one in when.split(" or ")]
+    return [(name, tuple(values.split("|")) if equals else ()) for name, equals, values in pairs]
+
+
+def _holds(one: tuple[str, tuple[str, ...]], config: Any) -> bool:
+    """Whether an alternative is met; that without a name always is. `NAME/parameter:value` counts as NAME."""
+    name, values = one
     if not name:
         return True
     value = getattr(config, name)
-    return str(value) in values.split("|") if equals else bool(value)
+    return str(value).partition("/")[0] in values if values else bool(value)

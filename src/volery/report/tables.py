@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
-from volery.report.groups import Compared, JobClass, RunGroup, group_runs
+from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
@@ -170,21 +169,9 @@ def _costs(group: RunGroup) -> list[str]:
 
 def _label_rows(label: str, count: int, width: int) -> list[str]:
     """A label spread over the rows of its group; in a narrow terminal broken after its marks, where it reads well."""
-    lines = [label] if width >= WIDE else _broken(label)
+    lines = [label] if width >= WIDE else broken_label(label, LABEL_WIDTH)
     lines += [""] * (count - len(lines))
     return [*lines[: count - 1], "\n".join(lines[count - 1 :])]
-
-
-def _broken(label: str, width: int = LABEL_WIDTH) -> list[str]:
-    lines = [""]
-    for piece in re.findall(r"[^:,=\s]*[:,=\s]*", label):
-        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
-        for at in range(0, len(piece), width):
-            lines[-1] += piece[at : at + width]
-            if at + width < len(piece):
-                lines.append("")
-    return lines
 
 
 def _work_table(counted: Sequence[Work], width: int) -> Table:
@@ -193,7 +180,7 @@ def _work_table(counted: Sequence[Work], width: int) -> Table:
     for head in HEADS:
         table.add_column(head, justify="right", no_wrap=True)
     for one in counted:
-        table.add_row(Text(one.label if width >= WIDE else "\n".join(_broken(one.label))), *one.cells)
+        table.add_row(Text(one.label if width >= WIDE else "\n".join(broken_label(one.label, LABEL_WIDTH))), *one.cells)
     return table
 
 
@@ -203,7 +190,7 @@ def _loss_table(rows: Sequence[Sequence[str]], width: int) -> Table:
     for place, head in enumerate(PREEMPTION_HEADS):
         table.add_column(head, justify="left" if place < 2 else "right")
     for label, *cells in rows:
-        table.add_row(Text(label if width >= WIDE else "\n".join(_broken(label))), *map(Text, cells))
+        table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
     return table
 
 
@@ -213,7 +200,7 @@ def _plain_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
     for head in heads:
         table.add_column(head, justify="right")
     for label, *cells in rows:
-        table.add_row(Text(label if width >= WIDE else "\n".join(_broken(label))), *map(Text, cells))
+        table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
     return table
 
 
@@ -230,7 +217,7 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     room = LABEL_WIDTH if width < WIDE else (width - BEST_COLUMNS) // 2
 
     def listed(labels: Sequence[str], sign: str = "") -> str:
-        broken = (_broken(label, room - len(sign)) for label in labels)
+        broken = (broken_label(label, room - len(sign)) for label in labels)
         lines = [(sign if not place else " " * len(sign), line) for b in broken for place, line in enumerate(b)]
         return "\n".join(before + line for before, line in lines)
 

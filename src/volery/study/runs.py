@@ -23,6 +23,7 @@ from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
+from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.study.plan import inputs_key
 from volery.study.settled import longest_wait_us
@@ -58,6 +59,7 @@ class Outcome(msgspec.Struct):
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
         curve: columns time_s, utilisation.
         explained: what schedulers that explain themselves decided, as the parts of `metrics.why.explained`; else empty.
+        timeline: what ran where and when, as the parts of `metrics.timeline.timeline`.
     """
 
     summary: RunSummary
@@ -65,6 +67,7 @@ class Outcome(msgspec.Struct):
     jobs: dict[str, Any]
     curve: dict[str, Any]
     explained: dict[str, dict[str, Any]] = {}
+    timeline: dict[str, dict[str, Any]] = {}
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -108,6 +111,7 @@ def read_inputs(run: RunSpec) -> Inputs:
         resources=trace.resources,
         capacity=run.capacity,
         racks=run.racks,
+        reference_mhz=run.reference_mhz,
     )
     if run.slot_request:
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
@@ -207,6 +211,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
         {"time_s": times / SECOND, "utilisation": fractions},
         explained(records),
+        timeline(records, inputs.cluster),
     )
 
 

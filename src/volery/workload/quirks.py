@@ -11,7 +11,7 @@ import numpy as np
 from volery.core.errors import InputError, suggestion
 from volery.core.locality import with_replicas
 from volery.core.model import SECOND
-from volery.core.trace import Trace
+from volery.core.trace import Trace, longs
 from volery.workload.columns import Integers, column, view
 
 DEPHASE_US = 10_000
@@ -76,6 +76,9 @@ def in_order(trace: Trace) -> Trace:
         estimate_us=column(view(trace.estimate_us)[order]),
         constraints=column(picked(view(trace.constraints), task_order)),
         user=tuple(trace.user[j] for j in order) if trace.user else (),
+        priority=column(picked(view(trace.priority), order)),
+        deadline_us=column(picked(view(trace.deadline_us), order)),
+        **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
         **_replicas_of(trace, task_order.tolist()),
     )
@@ -89,11 +92,24 @@ def _replicas_of(trace: Trace, tasks: Sequence[int]) -> dict[str, array[int]]:
     return {"replica_first": chosen.replica_first, "replicas": chosen.replicas}
 
 
+def _waits_in(trace: Trace, order: Integers, task_order: Integers, starts: Integers) -> dict[str, array[int]]:
+    """The columns of who waits for whom when jobs stand in another order."""
+    if not trace.parents:
+        return {}
+    before, parents = view(trace.parent_first), view(trace.parents)
+    counts = np.diff(before)[task_order]
+    after = np.concatenate(([0], np.cumsum(counts)))
+    edges = np.arange(after[-1]) + np.repeat(before[:-1][task_order] - after[:-1], counts)
+    moved = np.repeat(starts[:-1] - view(trace.first)[:-1][order], np.diff(starts))
+    return {"parent_first": column(after), "parents": column(parents[edges] + np.repeat(moved, counts))}
+
+
 def first_jobs(trace: Trace, job_count: int) -> Trace:
     """The trace cut after `job_count` jobs (the whole of it, if it has no more)."""
     if job_count >= trace.job_count:
         return trace
     tasks = trace.first[job_count]
+    waits = trace.parent_first[tasks] if trace.parent_first else 0
     return msgspec.structs.replace(
         trace,
         arrival_us=trace.arrival_us[:job_count],
@@ -104,4 +120,8 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         user=trace.user[:job_count],
         request=trace.request[:tasks],
         **_replicas_of(trace, range(tasks)),
+        parent_first=trace.parent_first[: tasks + 1] if waits else longs(),
+        parents=trace.parents[:waits],
+        priority=trace.priority[:job_count],
+        deadline_us=trace.deadline_us[:job_count],
     )

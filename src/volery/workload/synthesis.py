@@ -1,4 +1,4 @@
-"""Synthetic workloads from a spec string: constant, Poisson, heavy-tailed mixes, and one that asks for resources.
+"""Synthetic workloads from a spec string: constant, Poisson, heavy-tailed, workflows, and one that asks for resources.
 
 A workload depends on its spec and seed alone. Its parts come from streams of their own, so that changing the load
 moves the arrivals and leaves the jobs as they are.
@@ -15,13 +15,16 @@ import numpy as np
 
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
+from volery.core.streams import Streams
 from volery.core.trace import Trace
+from volery.core.workflows import with_parents
 from volery.workload.columns import Integers, Reals, column, generator, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.hdfs import hdfs
 from volery.workload.making import arrivals, check_size, made_trace
 from volery.workload.presets import ALIBABA, PRESETS, Preset
 from volery.workload.requests import ask
+from volery.workload.shapes import SHAPES, chain, fork_join, layered
 from volery.workload.spec import Spec
 
 
@@ -34,7 +37,7 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
     """Make the workload that a spec describes; its first job arrives at 0.
 
     Args:
-        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `hdfs:...`;
+        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `workflow:SHAPE,...`, `hdfs:...`;
             docs/reference/workloads.md lists the keys.
         seed: of the run; the streams are `workload/...`.
 
@@ -121,6 +124,31 @@ def _alibaba(text: str, seed: int) -> Trace:
     return msgspec.structs.replace(trace, arrival_us=column(_random_arrivals(jobs, span_s, seed)))
 
 
+def _workflow(text: str, seed: int) -> Trace:
+    """`workflow`: jobs arrive at random, their tasks wait for each other; the expected load on `workers` is `load`."""
+    keys = ("jobs", "fanout", "mean", "load", "workers", "shape", "degree")
+    spec = Spec(text, keys, word="SHAPE, for example workflow:layered,fanout=20")
+    if spec.word not in SHAPES:
+        raise InputError(text, f"{spec.word!r} is not a shape{suggestion(spec.word, SHAPES)}")
+    jobs = spec.count("jobs", 500)
+    sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
+    check_size(text, int(sizes.sum()))
+    mean_s, shape, degree = spec.positive("mean", 1.0), spec.positive("shape", 1.0), spec.count("degree", 3)
+    gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 100))
+    gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
+    durations = exponential(generator(seed, "workload/durations").random(int(sizes.sum()))) * mean_s
+    plain = made_trace(text, arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+    draw, parents = Streams(seed).of("workload/graph").random, list[tuple[int, ...]]()
+    for size in sizes.tolist():
+        made = layered(size, draw, shape, degree) if spec.word == "layered" else PLAIN_SHAPES[spec.word](size)
+        low = len(parents)
+        parents += [tuple([low + place for place in places]) for places in made]
+    return with_parents(plain, parents)
+
+
+PLAIN_SHAPES: Final = {"chain": chain, "fork-join": fork_join}
+
+
 def _random_arrivals(jobs: int, span_s: float, seed: int) -> Integers:
     gaps = exponential(generator(seed, "workload/arrivals").random(jobs))
     return arrivals(gaps * (span_s / gaps[1:].sum()))
@@ -167,4 +195,5 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "mix": _mix,
     "alibaba": _alibaba,
     "hdfs": hdfs,
+    "workflow": _workflow,
 }
