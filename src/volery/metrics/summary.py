@@ -159,7 +159,7 @@ def summarise(
         cutoff_us: the largest estimate of a short job; None when classes are not told apart.
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
     """
-    table = job_table(records, cutoff_us, paced=bool(cluster.speeds))
+    table = job_table(records, cutoff_us, paced=bool(cluster.speeds or records.trace.replicas))
     everything = _class_summary(table, table.measured)
     classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster)
     tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
