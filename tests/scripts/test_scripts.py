@@ -17,6 +17,7 @@ from tests.scripts.transcript import transcript
 
 from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
 from volery.conformance.cases import Case, trace_of
+from volery.core.locality import with_replicas
 from volery.core.model import SECOND, Cluster
 from volery.sim import Network
 from volery.sim.faults import Crash, FaultPlan
@@ -441,3 +442,21 @@ def test_the_weight_decides_how_many_short_tasks_pass_a_long_one() -> None:
     assert served(fair_queue_of_weight_3()) == "SSLSSLSSLL"
     assert served(fair_queue_of_infinite_weight()) == "SSSSSSLLLL"
     assert served(fair_queue_of_the_published_code()) == "SSSSLSSLLL"
+
+
+@script
+def hfs_waits_for_input() -> str:
+    """Job 1 has its turn on node/0 and no input there; it waits for node/1, and job 2 goes first."""
+    jobs = [[2 * SECOND, 3 * SECOND], [SECOND], [SECOND]]
+    waiting = case([0, 1_000, 2_000], jobs, [0, 0])
+    held = [(0,), (1,), (1,), (0,)]
+    placed = msgspec.structs.replace(waiting, trace=with_replicas(waiting.trace, held, (1000, 1000)))
+    title = "Zaharia et al. 2010, section 3.3: a job without input on the machine lets the next job go first"
+    parameters = {"delay": "skips", "node_skips": 3, "rack_skips": 0, "heartbeat_s": 10.0}
+    return transcript(title, "hfs", placed, parameters=parameters)
+
+
+def test_the_job_that_waits_runs_later_and_where_its_input_lies() -> None:
+    text = hfs_waits_for_input()
+    assert text.index("node/0 runs t3") < text.index("node/1 runs t2")
+    assert "node/0 runs t2" not in text

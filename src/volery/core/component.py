@@ -132,6 +132,9 @@ class Architecture(msgspec.Struct, frozen=True):
             waiting on an overloaded cluster do not mean hundreds of thousands of attempts.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
+        heeds: features of a workload that it decides by, each with when: "" always, else a parameter that has to be
+            set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
+            design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
     """
 
@@ -149,6 +152,7 @@ class Architecture(msgspec.Struct, frozen=True):
     vectors: bool = False
     prompt: Mapping[str, Any] = {}
     graphs: bool = False
+    heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None
 
 

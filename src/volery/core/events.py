@@ -34,12 +34,14 @@ class MoreTasks(Message, frozen=True):
         first: how many tasks were sent before.
         tasks: the chunk.
         parents: as `Job.parents`.
+        replicas: as `Job.replicas`.
     """
 
     job: JobId
     first: int
     tasks: tuple[Task, ...]
     parents: tuple[tuple[TaskId, ...], ...] = ()
+    replicas: tuple[tuple[int, ...], ...] = ()
 
 
 class Cancel(Message, frozen=True):

@@ -6,6 +6,7 @@ from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, to
 from volery.metrics.difference import ComparedMeans, Difference, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
@@ -22,6 +23,7 @@ __all__ = [
     "Difference",
     "Distribution",
     "JobTable",
+    "LocalitySummary",
     "Loss",
     "PreemptionSummary",
     "RunSummary",
@@ -36,6 +38,7 @@ __all__ = [
     "constraint_load",
     "distribution",
     "job_table",
+    "locality_summary",
     "mean_utilisation",
     "paired_difference",
     "preemption_summary",

@@ -12,6 +12,7 @@ from volery.report import best, gantt, plots, stageplot
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
+from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
@@ -71,6 +72,7 @@ def render(results: Results) -> str:
         section("Time per stage", *_stage_figures(results)),
         section("Preempted tasks", _preemption_table(groups)),
         section("Workflows", _workflow_table(groups)),
+        section("Locality", _locality_table(groups)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -363,6 +365,11 @@ def _transaction_table(groups: Sequence[RunGroup]) -> str:
         return ""
     found = table(["architecture", *TRANSACTION_HEADS], map(Row, rows), text_columns=2)
     return found + paragraph_note(TRANSACTION_NOTE)
+
+
+def _locality_table(groups: Sequence[RunGroup]) -> str:
+    rows = locality_rows(groups)
+    return table(["architecture", *LOCALITY_HEADS], map(Row, rows)) + paragraph_note(LOCALITY_NOTE) if rows else ""
 
 
 def _workflow_table(groups: Sequence[RunGroup]) -> str:
