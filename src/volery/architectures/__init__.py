@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
+from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE, PRESETS
@@ -19,7 +21,9 @@ from volery.core.errors import InputError, suggestion
 from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, PIPELINE, *PRESETS)
+FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
+SHARED = (OMEGA, MONOLITHIC, MESOS)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, PIPELINE, *PRESETS, *SHARED)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

@@ -29,6 +29,7 @@ from volery.cli.options import (
     PopulationSeed,
     Processes,
     Profile,
+    Racks,
     ReferenceMhz,
     Requests,
     Seeds,
@@ -53,6 +54,7 @@ _OPTIONS = {
     "users": "--users",
     "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
     "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
+    "racks": "--racks",
     "reference_mhz": "--reference-mhz",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
@@ -81,6 +83,7 @@ def compare(
     requests: Requests = "none",
     capacity: Capacity = "",
     slot_request: SlotRequest = "",
+    racks: Racks = 1,
     reference_mhz: ReferenceMhz = 0,
     processes: Processes = 1,
     dask: Dask = None,
@@ -101,7 +104,7 @@ def compare(
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
             "estimates": estimates, "users": users, "jitter_us": jitter_us, "requests": requests, "capacity": capacity,
-            "slot_request": slot_request, "reference_mhz": reference_mhz, **network,
+            "slot_request": slot_request, "reference_mhz": reference_mhz, "racks": racks, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),

@@ -83,6 +83,9 @@ SlotRequest = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+Racks = Annotated[
+    int, typer.Option(metavar="R", help="Racks of neighbouring machines, for work whose input lies somewhere.")
+]
 ReferenceMhz = Annotated[
     int,
     typer.Option(

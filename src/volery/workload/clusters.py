@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
 from volery.workload.capacity import in_order_of, offering, parse_amounts
 from volery.workload.constraints import check_model, machine_constraints
 from volery.workload.files import numbered_lines
+from volery.workload.hdfs import machine_racks
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
@@ -27,6 +30,7 @@ def load_cluster(
     seed: int = 0,
     resources: tuple[str, ...] = (),
     capacity: str = "",
+    racks: int = 1,
     reference_mhz: int = 0,
 ) -> Cluster:
     """A cluster of `workers` machines.
@@ -39,6 +43,7 @@ def load_cluster(
         seed: of the run; the stream is `constraints/machines`.
         resources: what tasks ask for; the file's columns of these names say what each machine offers.
         capacity: what every machine offers, as `cpu_milli=64000,memory_mb=16384`, instead.
+        racks: of equal size, of neighbouring machines.
         reference_mhz: of the machine for which durations hold; the file's column `speed_mhz` says how fast each is. 0:
             all are alike.
 
@@ -52,7 +57,23 @@ def load_cluster(
         raise InputError("workers", f"{workers} workers cannot run anything; give from 1 to {WORKERS_MAX}")
     if not 1 <= slots <= SLOTS_MAX:
         raise InputError("slots", f"{slots} slots per worker are impossible; give from 1 to {SLOTS_MAX}")
+    if not 1 <= racks <= workers:
+        raise InputError("racks", f"{racks} racks for {workers} workers are impossible; give from 1 to {workers}")
     check_model(constraints)
+    cluster = _without_racks(workers, slots, constraints, machines, seed, resources, capacity, reference_mhz)
+    return cluster if racks == 1 else msgspec.structs.replace(cluster, racks=machine_racks(workers, racks))
+
+
+def _without_racks(
+    workers: int,
+    slots: int,
+    constraints: str,
+    machines: Path | None,
+    seed: int,
+    resources: tuple[str, ...],
+    capacity: str,
+    reference_mhz: int,
+) -> Cluster:
     columns = resources if machines is not None and not capacity else ()
     if machines is not None:
         population = read_machines(machines, workers, columns, speeds=reference_mhz > 0)

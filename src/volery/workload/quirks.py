@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
+from volery.core.locality import with_replicas
 from volery.core.model import SECOND
 from volery.core.trace import Trace, longs
 from volery.workload.columns import Integers, column, view
@@ -83,7 +85,16 @@ def in_order(trace: Trace) -> Trace:
         deadline_us=column(picked(view(trace.deadline_us), order)),
         **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
+        **_replicas_of(trace, task_order.tolist()),
     )
+
+
+def _replicas_of(trace: Trace, tasks: Sequence[int]) -> dict[str, array[int]]:
+    """The columns of replicas of some tasks, as they will be numbered."""
+    if not trace.replica_first:
+        return {}
+    chosen = with_replicas(trace, trace.replicas_of(tasks) or [()] * len(tasks), trace.far_permille)
+    return {"replica_first": chosen.replica_first, "replicas": chosen.replicas}
 
 
 def _waits_in(trace: Trace, order: Integers, task_order: Integers, starts: Integers) -> dict[str, array[int]]:
@@ -113,6 +124,7 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         constraints=trace.constraints[:tasks],
         user=trace.user[:job_count],
         request=trace.request[:tasks],
+        **_replicas_of(trace, range(tasks)),
         parent_first=trace.parent_first[: tasks + 1] if waits else longs(),
         parents=trace.parents[:waits],
         priority=trace.priority[:job_count],

@@ -300,6 +300,7 @@ MEGHA = Architecture(
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     vectors=True,
+    heeds={"constraints": "", "users": "shares"},
 )
 
 CENTRAL = msgspec.structs.replace(

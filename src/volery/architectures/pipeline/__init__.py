@@ -158,6 +158,7 @@ def _place(cluster: Cluster, numbers: range) -> Place:
         slots=cluster.slots[low:high],
         capacities=cluster.capacities[low:high],
         speeds=cluster.speeds[low:high],
+        racks=cluster.racks[low:high],
     )
     return Place(part, [node_address(machine) for machine in numbers], numbers)
 
@@ -210,6 +211,12 @@ PIPELINE = Architecture(
     tolerates=frozenset({"duplication"}),
     vectors=True,
     graphs=True,
+    heeds={
+        "constraints": "",
+        "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
+        "priorities": "J3=priority|bands or T2=priority|bands",
+        "deadlines": "J3=edf or T2=edf",
+    },
     named=named,
 )
 
