@@ -363,6 +363,48 @@ def test_phoenix_lets_scarce_constraints_pass_where_eagle_goes_by_remaining_work
     assert counter(phoenix_reorders(), "reordered_tasks") > 0
 
 
+TWO_FOR_ONE = case([0, 0], [[SECOND], [SECOND, SECOND]], [0, 0])
+"""Three tasks of two jobs on two machines."""
+
+
+def two_schedulers(conflicts: str, gang: bool) -> str:
+    """Both schedulers begin on the same, empty cell; the one with fewer tasks has decided first."""
+    title = "Schwarzkopf et al. 2013, sections 3.4 and 5.2: two transactions on the same state; the later one conflicts"
+    parameters = {"batch_schedulers": 2, "conflicts": conflicts, "gang": gang}
+    return transcript(title, "omega", TWO_FOR_ONE, parameters=parameters)
+
+
+@script
+def omega_incremental() -> str:
+    """Of two claims the one that is in conflict comes again after 1 s; the other stands."""
+    return two_schedulers("fine", gang=False)
+
+
+@script
+def omega_gang() -> str:
+    """All or nothing: both claims come again."""
+    return two_schedulers("fine", gang=True)
+
+
+def test_a_conflict_costs_an_incremental_job_one_claim_and_a_gang_all() -> None:
+    assert len(re.findall(r"refused=\[[12]\]", omega_incremental())) == 1
+    assert "refused=[1 2]" in omega_gang()
+    assert max(responses(omega_incremental())) < max(responses(omega_gang())) + 0.1
+
+
+@script
+def mesos_locks() -> str:
+    """While one framework decides on all that is free, the other gets no offer."""
+    title = "Schwarzkopf et al. 2013, section 4.2: an offer locks what is free while its framework decides"
+    parameters = {"service": "estimate:1", "service_job_s": 5.0}
+    jobs = case([0, 1_200 * MILLISECOND], [[2 * SECOND], [SECOND]], [0, 0])
+    return transcript(title, "mesos", jobs, parameters=parameters)
+
+
+def test_the_batch_job_waits_for_the_long_decision_on_a_machine_that_nobody_uses() -> None:
+    assert responses(mesos_locks())[1] > 5
+
+
 def fair_queue(weight: int, weight_counting: str, title: str) -> str:
     """Six short and four long tasks wait for one worker."""
     jobs = [[SECOND], *([[LONG]] * 4), *([[SECOND]] * 6)]

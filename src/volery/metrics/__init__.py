@@ -10,6 +10,7 @@ from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
+from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
@@ -28,7 +29,9 @@ __all__ = [
     "RunSummary",
     "Slowdown",
     "TotalLoad",
+    "TransactionSummary",
     "WorkflowSummary",
+    "WorkloadWaits",
     "allocation",
     "busy_time_us",
     "conflicts_per_second",
@@ -42,6 +45,7 @@ __all__ = [
     "slowdown",
     "summarise",
     "total_load",
+    "transaction_summary",
     "user_shares",
     "utilisation",
     "utilisation_by_resource",

@@ -19,6 +19,7 @@ from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
+from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 MISSES_MAX = 3
@@ -69,7 +70,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         workers, slots: size of the cluster.
         cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
         jobs, tasks: in the trace.
-        unsatisfiable_tasks: tasks that fit no machine and never ran.
+        unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
         delay_s: JRT - ideal JRT of the jobs that ran a task and were answered (the count may be below `jobs`).
         short, long: the same and more by class; None without a cutoff or without such a job.
         jrt_s: submission to answer.
@@ -83,6 +84,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.
+        transactions: how busy schedulers were, conflicts and waits; None where no scheduler reports its attempts.
         workflows: what became of workflows; None where no task waits for another.
         locality: how near to their input tasks ran; None where it lies nowhere.
         ignores: features of the workload that the design does not decide by.
@@ -131,6 +133,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: dict[str, float] = {}
     misses: tuple[str, ...] = ()
     preemption: PreemptionSummary | None = None
+    transactions: TransactionSummary | None = None
     workflows: WorkflowSummary | None = None
     locality: LocalitySummary | None = None
     ignores: tuple[str, ...] = ()
@@ -190,6 +193,7 @@ def summarise(
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         preemption=preemption_summary(records, cluster),
+        transactions=transaction_summary(records),
         workflows=workflow_summary(records, table.ideal_us, table.measured),
         locality=locality_summary(records, cluster),
         makespan_s=_makespan_s(table),

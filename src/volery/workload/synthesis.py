@@ -18,6 +18,7 @@ from volery.core.model import SECOND
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
+from volery.workload.cell import cell
 from volery.workload.columns import Integers, Reals, column, generator, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.hdfs import hdfs
@@ -37,7 +38,8 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
     """Make the workload that a spec describes; its first job arrives at 0.
 
     Args:
-        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `workflow:SHAPE,...`, `hdfs:...`;
+        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `cell:...`,
+            `workflow:SHAPE,...`, `hdfs:...`;
             docs/reference/workloads.md lists the keys.
         seed: of the run; the streams are `workload/...`.
 
@@ -194,6 +196,7 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "poisson": _poisson,
     "mix": _mix,
     "alibaba": _alibaba,
+    "cell": cell,
     "hdfs": hdfs,
     "workflow": _workflow,
 }
