@@ -13,11 +13,12 @@ from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.sparrow import SPARROW
+from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, ALSCHED, TETRISCHED)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

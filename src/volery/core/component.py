@@ -125,6 +125,9 @@ class Architecture(msgspec.Struct, frozen=True):
             with the parameters of `bearing`.
         bearing: those parameters.
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
+        prompt: parameters under which it decides as soon as it can: no decision times, no cycles, and long pauses
+            before it tries again. Conformance judges it under these: only then does a task cost its hops alone, and
+            waiting for hours, which small overloaded clusters ask for, does not mean hundreds of thousands of attempts.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
     """
@@ -140,6 +143,7 @@ class Architecture(msgspec.Struct, frozen=True):
     tolerates: frozenset[str] = frozenset()
     bearing: Mapping[str, Any] = {}
     vectors: bool = False
+    prompt: Mapping[str, Any] = {}
     graphs: bool = False
 
 

@@ -65,6 +65,25 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     request: Amounts = ()
 
 
+class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Soft constraints of a job: where its tasks take as long as is said of them; elsewhere they run too, but longer.
+
+    Args:
+        constraints: bit set of the machine constraints that a preferred machine has, as GPUs.
+        together: bit set of which a preferred machine shares a bit with the machine on which the first task of its job
+            has started, as a bit per rack; 0: tasks may lie apart.
+        elsewhere_percent: the duration on other machines, of that on preferred ones; at least 100.
+    """
+
+    constraints: int = 0
+    together: int = 0
+    elsewhere_percent: int = 100
+
+
+INDIFFERENT: Final = Preference()
+"""The job is as fast anywhere."""
+
+
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages.
 
@@ -78,6 +97,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         deadline_us: when it should be done, in absolute time; NEVER: none.
         parents: of each task of this chunk, the tasks that must finish before; nothing: all may start. Only designs
             that take workflows whole (`Architecture.graphs`) are told.
+        preference: machines on which its tasks are faster.
     """
 
     id: JobId
@@ -88,6 +108,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     priority: int = 0
     deadline_us: Time = NEVER
     parents: tuple[tuple[TaskId, ...], ...] = ()
+    preference: Preference = INDIFFERENT
 
 
 class Cluster(msgspec.Struct, frozen=True):

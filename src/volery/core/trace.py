@@ -10,7 +10,18 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, NEVER, Amounts, Job, JobId, Message, Task, TaskId
+from volery.core.model import (
+    CHUNK_TASKS,
+    INDIFFERENT,
+    NEVER,
+    Amounts,
+    Job,
+    JobId,
+    Message,
+    Preference,
+    Task,
+    TaskId,
+)
 
 DIGEST_ITEMS = 1 << 16
 
@@ -39,6 +50,8 @@ class Trace(msgspec.Struct, frozen=True):
         parents: numbers of the tasks that must finish before: of the same job, and smaller than the task's own.
         priority: per job, larger is more urgent; empty where all are alike.
         deadline_us: per job, when it should be done, on the clock of `arrival_us`, or NEVER; empty where none has one.
+        preferences: the distinct preferences of jobs; durations hold on preferred machines.
+        preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
     """
 
     name: str
@@ -55,6 +68,8 @@ class Trace(msgspec.Struct, frozen=True):
     parents: array[int] = array("q")
     priority: array[int] = array("q")
     deadline_us: array[int] = array("q")
+    preferences: tuple[Preference, ...] = ()
+    preference: array[int] = array("H")
 
     @property
     def job_count(self) -> int:
@@ -131,6 +146,7 @@ class Trace(msgspec.Struct, frozen=True):
             self.priority[job] if self.priority else 0,
             self.deadline_us[job] if self.deadline_us else NEVER,
             waits[:CHUNK_TASKS],
+            self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
         )
         messages: list[Message] = [Submit(first)]
         messages += [
@@ -153,6 +169,8 @@ class Trace(msgspec.Struct, frozen=True):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))
+        if self.preference:
+            sha.update(repr(self.preferences).encode() + little_endian(array("q", self.preference)))
         return sha.hexdigest()
 
 

@@ -30,7 +30,7 @@ from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.flows import Flow
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
-from volery.sim.ports import role_port_class
+from volery.sim.ports import Preferred, role_port_class
 from volery.sim.submitter import FAR, Submitter
 
 PROGRESS_S = 0.2
@@ -112,6 +112,7 @@ class Kernel:
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
+        self.preferred = Preferred(trace, cluster.constraints) if trace.preference else None
         self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
         self.submitter = Submitter(self, deployment.entry_for)
         self.unreliable = Unreliable(self, options.plan, deployment) if options.plan is not None else None
@@ -396,7 +397,8 @@ class Kernel:
         )
         if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
             before = msgspec.structs.replace(before, kept_us=at - before.start_us)
-            self.left_us[number] -= self._cluster.done_us(before.kept_us, before.worker)
+            done_us = self._cluster.done_us(before.kept_us, before.worker)
+            self.left_us[number] -= done_us if self.preferred is None else self.preferred.done_us(done_us, number)
         faulty = self.unreliable
         ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
         if not ended or attempt <= before.attempt:

@@ -18,7 +18,7 @@ from volery.core.errors import InputError, suggestion
 Value = str | int | float | bool
 Durations = Literal["exact", "whole-seconds"]
 Arrivals = Literal["exact", "dephased"]
-ConstraintModel = Literal["none", "sharma2011"]
+ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]

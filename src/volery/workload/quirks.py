@@ -92,4 +92,6 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         constraints=trace.constraints[:tasks],
         user=trace.user[:job_count],
         request=trace.request[:tasks],
+        deadline_us=trace.deadline_us[:job_count],
+        preference=trace.preference[:job_count],
     )

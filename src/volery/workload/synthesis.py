@@ -18,6 +18,7 @@ from volery.core.model import SECOND
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
+from volery.workload.gangs import gangs
 from volery.workload.presets import ALIBABA, PRESETS, Preset
 from volery.workload.requests import ask
 from volery.workload.spec import Spec
@@ -186,4 +187,5 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "poisson": _poisson,
     "mix": _mix,
     "alibaba": _alibaba,
+    "gangs": gangs,
 }

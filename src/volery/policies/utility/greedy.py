@@ -55,6 +55,21 @@ class Greedy:
             self.take(leaf, amounts)
         return [Chosen(request, number, amounts) for number, _, amounts in taken]
 
+    def again(self, one: Chosen, leaf: NCk | LnCk) -> Chosen:
+        """Give a leaf as many machines again as it has, of the groups that fewest ask for."""
+        self.take(leaf, one.amounts, -1)
+        left, amounts = sum(count for _, count in one.amounts), []
+        for part in self._by_need(leaf):
+            some = min(left, self._free(leaf, part))
+            if some:
+                amounts.append((part, some))
+                left -= some
+        self.take(leaf, amounts)
+        return Chosen(one.request, one.leaf, tuple(amounts))
+
+    def _by_need(self, leaf: NCk | LnCk) -> list[int]:
+        return sorted(self._parts.of(leaf.where), key=self._parts.precious.__getitem__)
+
     def _pick(self, node: Expression, first: int) -> Picked:
         """What the node would take; nothing is taken yet. `first`: number of its first leaf."""
         match node:
@@ -72,14 +87,13 @@ class Greedy:
                 return (node.value, taken, end) if worth >= node.value else (0.0, [], end)
 
     def _leaf(self, node: NCk | LnCk, number: int) -> Picked:
-        parts = self._parts.of(node.where)
-        free = {part: self._free(node, part) for part in parts}
+        free = {part: self._free(node, part) for part in self._by_need(node)}
         count = min(node.k, sum(free.values()))
         if not count or (isinstance(node, NCk) and count < node.k):
             return 0.0, [], number + 1
         left, amounts = count, []
-        for part in sorted(parts, key=self._parts.precious.__getitem__):
-            some = min(left, free[part])
+        for part, count_free in free.items():
+            some = min(left, count_free)
             if some:
                 amounts.append((part, some))
                 left -= some
@@ -107,6 +121,19 @@ class Greedy:
             self.take(leaf, amounts, -1)
         worth = min(worths) if isinstance(node, Min) else sum(worths)
         return (worth, total, first) if worth > 0 else (0.0, [], first)
+
+
+def most(node: Expression) -> float:
+    """What an expression is worth at most, on a cluster without end."""
+    match node:
+        case NCk() | LnCk():
+            return node.value
+        case Scale():
+            return node.factor * most(node.of)
+        case Barrier():
+            return node.value if most(node.of) >= node.value else 0.0
+    worths = [most(each) for each in node.of]
+    return max(worths) if isinstance(node, Max) else min(worths) if isinstance(node, Min) else sum(worths)
 
 
 def earned(node: Expression, given: Mapping[int, int], first: int = 0) -> tuple[float, int]:

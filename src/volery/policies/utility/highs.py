@@ -6,6 +6,7 @@ has the same answer again. HiGHS comes with the extra `solve`.
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any, Final
 
 import msgspec
@@ -13,11 +14,6 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.policies.utility.milp import Program, Reals
-
-try:
-    import highspy
-except ImportError:  # the extra is not installed; `check_solver` says so
-    highspy = None  # type: ignore[assignment]  # it is a module or nothing
 
 SEED: Final = 0
 
@@ -59,7 +55,7 @@ def check_solver(place: str) -> None:
     Raises:
         InputError: it is not installed.
     """
-    if highspy is None:
+    if importlib.util.find_spec("highspy") is None:
         raise InputError(place, "needs the solver HiGHS: pip install 'volery[solve]'; solver=greedy goes without")
 
 
@@ -75,6 +71,8 @@ def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> So
         InputError: HiGHS is not installed.
     """
     check_solver("solver")
+    import highspy  # here, because runs on other designs shall not pay for loading it
+
     solver = highspy.Highs()  # type: ignore[no-untyped-call]  # the package has few annotations
     settings: dict[str, Any] = {
         "output_flag": False, "threads": 1, "parallel": "off", "random_seed": SEED, "mip_rel_gap": limits.gap,
@@ -96,6 +94,8 @@ def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> So
 
 
 def _model(program: Program) -> Any:
+    import highspy
+
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = len(program.worth), len(program.row_low)
     model.sense_ = highspy.ObjSense.kMaximize

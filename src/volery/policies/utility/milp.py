@@ -10,7 +10,9 @@ gen(barrier, I)  v I <= gen(e, I); worth v I
 for each part x and time t: what leaves use of x at t <= what is available of x at t
 
 Three things are left out that change no optimum: the indicator of a job at the root (1), the P_x of an nCk over one
-part (k I), and times t at which no leaf starts: what is available only grows, and use only grows at starts.
+part (k I), and times t at which no leaf starts: what is available only grows, and use only grows at starts. For the
+same reason a leaf is impossible for which there is too little when it starts, and is left out of its max. What is used
+of x at t is a column of its own, what was used before with what starts and without what ends: that is sparser.
 
 The program is arrays; who solves it does not matter here (`policies/utility/highs.py`).
 """
@@ -86,6 +88,7 @@ class Generator:
         self._rows: list[tuple[float, float, Linear]] = []
         self._use: dict[tuple[int, int], Linear] = {}
         self._indicators: list[tuple[int, int, int]] = []
+        self._levels: list[tuple[int, int, Linear]] = []
         self._minima: list[tuple[int, list[Linear]]] = []
         self._amounts: list[tuple[int, int, float, int]] = []  # leaf over all, part, machines per unit, column
         self._owner: list[tuple[int, int]] = []
@@ -94,10 +97,7 @@ class Generator:
             for column, coefficient in self._generate(request, ALWAYS):
                 self._worth[column] = self._worth.get(column, 0.0) + coefficient
             self._owner[before:] = [(number, leaf) for leaf in range(len(self._owner) - before)]
-        for (part, time), use in self._use.items():
-            room = float(parts.available[part, time])
-            if sum(factor * self._upper[column] for column, factor in use) > room:
-                self._row(-math.inf, room, use)
+        self._supply()
 
     @property
     def columns(self) -> int:
@@ -116,6 +116,20 @@ class Generator:
 
     def _indicator(self) -> int:
         return self._column(1.0)
+
+    def _supply(self) -> None:
+        """What is used of each part at each time: what was, and what starts, without what ends."""
+        for part, room in enumerate(self._parts.available.tolist()):
+            before = ALWAYS
+            for time, available in enumerate(room):
+                change = self._use.get((part, time), [])
+                if not change and before == ALWAYS:
+                    continue
+                used = self._column(float(available), integer=False)
+                self._levels.append((used, before, change))
+                last = [] if before == ALWAYS else [(before, -1.0)]
+                self._row(0.0, 0.0, [(used, 1.0), *last, *((column, -factor) for column, factor in change)])
+                before = used
 
     def _row(self, low: float, high: float, entries: Linear) -> None:
         """Their sum is from `low` to `high`; a column may come twice: some nodes are worth their own indicator."""
@@ -156,6 +170,9 @@ class Generator:
         own: Linear = []
         for each in node.of:
             first = len(self._owner)
+            if isinstance(each, NCk) and not self._possible(each):
+                self._owner.append((0, 0))
+                continue
             chosen = self._indicator()
             found += self._generate(each, chosen)
             self._indicators.append((chosen, first, len(self._owner)))
@@ -166,6 +183,10 @@ class Generator:
             for one in own:
                 self._at_most([one], indicator, 1.0)
         return found
+
+    def _possible(self, leaf: NCk) -> bool:
+        """Whether there will be that many machines when it starts, whoever else takes some."""
+        return sum(self._parts.at_start(leaf).values()) >= leaf.k
 
     def _all(self, node: Min, indicator: int) -> Linear:
         found = [self._generate(each, indicator) for each in node.of]
@@ -190,12 +211,12 @@ class Generator:
             self._indicators.append((indicator, leaf, leaf + 1))
         if exact and len(parts) == 1:
             self._takes(node, leaf, parts[0], indicator, float(node.k))
-            if node.k > self._parts.sizes[parts[0]]:
+            if not self._possible(node):
                 self._upper[indicator] = 0.0
             return [(indicator, node.value)]
         taken: Linear = []
-        for part in parts:
-            column = self._column(float(min(node.k, self._parts.sizes[part])))
+        for part, available in self._parts.at_start(node).items():
+            column = self._column(float(min(node.k, available)))
             self._takes(node, leaf, part, column, 1.0)
             taken.append((column, 1.0))
         if exact:
@@ -206,8 +227,10 @@ class Generator:
 
     def _takes(self, node: NCk | LnCk, leaf: int, part: int, column: int, machines: float) -> None:
         self._amounts.append((leaf, part, machines, column))
-        for time in self._parts.during(node):
-            self._use.setdefault((part, time), []).append((column, machines))
+        during = self._parts.during(node)
+        self._use.setdefault((part, during.start), []).append((column, machines))
+        if during.stop < len(self._parts.times):
+            self._use.setdefault((part, during.stop), []).append((column, -machines))
 
     def program(self) -> Program:
         """The program."""
@@ -247,6 +270,9 @@ class Generator:
             found[column] = float(any(active[first:end]))
         for column, each in self._minima:
             found[column] = min(sum(factor * found[of] for of, factor in linear) for linear in each)
+        for column, before, change in self._levels:
+            level = 0.0 if before == ALWAYS else found[before]
+            found[column] = level + sum(factor * found[of] for of, factor in change)
         return found
 
     def worth_of(self, values: Reals) -> float:

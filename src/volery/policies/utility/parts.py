@@ -60,7 +60,6 @@ class Parts:
 
     Attributes:
         groups: the machines of each group, as a bit vector.
-        sizes: how many machines each has that are, or will be, available.
         times: the quanta at which some leaf starts, in order.
         available: per group and time, how many machines are free.
         precious: per group, in how many of the sets that were asked for it is.
@@ -89,11 +88,16 @@ class Parts:
             self.available[part, :] = (group & supply.idle).bit_count()
             for since, machines in supply.held:
                 self.available[part, bisect.bisect_left(self.times, since) :] += (group & machines).bit_count()
-        self.sizes: list[int] = self.available[:, -1].tolist() if self.groups else []
+        self._counts: list[list[int]] = self.available.tolist()
 
     def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
         """The groups whose union a leaf's set is."""
         return self._of[where]
+
+    def at_start(self, leaf: NCk | LnCk) -> dict[int, int]:
+        """Of each group of a leaf's set, how many machines there are when it starts: the fewest that there will be."""
+        time = bisect.bisect_left(self.times, leaf.start)
+        return {part: self._counts[part][time] for part in self._of[leaf.where]}
 
     def during(self, leaf: NCk | LnCk) -> range:
         """The places of the times at which the leaf holds what it was given."""

@@ -2,9 +2,11 @@
 
 1. Greedy: one job after the other takes its best branch, first what the plan before had for it. This is the warm start,
    what is left when the solver's limits are reached, and all of it without a solver.
-2. The solver: all expressions under one sum, from there, to a gap.
+2. The solver: all expressions under one sum, from there, to a gap; not asked where the greedy plan is within the gap of
+   what the jobs would be worth on a cluster without end.
 3. Filling: a gap leaves room. Jobs without machines, or with machines later, in order, take the best branch that what
-   the plan leaves allows; no job loses by it. (Ours: neither paper says how idle machines within the gap are used.)
+   the plan leaves allows; no job loses by it. To the solver all machines of a set are alike: who starts now is given
+   those that fewest ask for. (Ours: neither paper says how idle machines within the gap are used.)
 
 Machines within a group are taken from the lowest number.
 """
@@ -17,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from volery.policies.utility.expressions import NOW, Expression, LnCk, Max, NCk, leaves
-from volery.policies.utility.greedy import Greedy, earned
+from volery.policies.utility.greedy import Greedy, earned, most
 from volery.policies.utility.highs import Limits, maximise
 from volery.policies.utility.milp import Chosen, Generator
 from volery.policies.utility.parts import Parts, Supply
@@ -138,6 +140,7 @@ class _Planner:
         for request, node in enumerate(self.requests):
             had = of[request]
             if had and all(self.leaf(one).start == NOW for one in had):
+                of[request] = [left.again(one, self.leaf(one)) for one in had]
                 continue
             for one in had:
                 left.take(self.leaf(one), one.amounts, -1)
@@ -178,16 +181,26 @@ def solve(planning: Planning) -> Plan:
     if planning.solver == "optimal" and planning.requests:
         if planning.before:
             chosen = max(chosen, planner.renewed(), key=planner.worth)
-        generator = Generator(planning.requests, planner.parts)
-        solved = maximise(generator.program(), planning.limits, generator.values(chosen))
-        if solved.values is not None:
-            chosen = max(chosen, generator.chosen(solved.values), key=planner.worth)
+        bound = sum(map(most, planning.requests))
+        gap = 1 - planner.worth(chosen) / bound if bound else 0.0
+        if gap > planning.limits.gap:
+            chosen, cost = _improved(planner, chosen, planning.limits)
+        else:
+            cost = Cost(gap_per_mille=round(PER_MILLE * gap))
         chosen = planner.filled(chosen)
-        gap = round(PER_MILLE * solved.gap)
-        cost = Cost(generator.columns, generator.rows, gap, solved.nodes, solved.iterations)
     now = _machines(planner, chosen, planning.supply.idle)
     later = [(one.request, planner.branch(one)) for one in chosen if planner.leaf(one).start != NOW]
     return Plan(now, tuple(dict.fromkeys(later)), planner.worth(chosen), cost)
+
+
+def _improved(planner: _Planner, chosen: list[Chosen], limits: Limits) -> tuple[list[Chosen], Cost]:
+    """The solver's answer, or the plan that it began with where that is better."""
+    generator = Generator(planner.requests, planner.parts)
+    solved = maximise(generator.program(), limits, generator.values(chosen))
+    if solved.values is not None:
+        chosen = max(chosen, generator.chosen(solved.values), key=planner.worth)
+    gap = round(PER_MILLE * min(1.0, solved.gap))
+    return chosen, Cost(generator.columns, generator.rows, gap, solved.nodes, solved.iterations)
 
 
 def _machines(planner: _Planner, chosen: Sequence[Chosen], idle: int) -> tuple[Placed, ...]:

@@ -14,16 +14,13 @@ falling linearly from submission to `horizon_us` later, and never below a hundre
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from volery.core.model import NEVER, Time
-from volery.policies.utility.expressions import Expression, LnCk, Max, Min, NCk
+from volery.policies.utility.expressions import NOW, Expression, LnCk, Max, Min, NCk
 
-VALUE_WITH_DEADLINE: Final = 25.0
-VALUE_RESERVED: Final = 1000.0
-"""Values of a job with a deadline, and with one that was promised, where one without is worth 1 (TetriSched)."""
 FLOOR: Final = 0.01
 """What is left of the value of a best-effort job that comes late."""
 
@@ -52,6 +49,13 @@ class Grid(msgspec.Struct, frozen=True):
         return self.now_us + quantum * self.quantum_us
 
 
+class Option(NamedTuple):
+    """Machines that a job may be given, all of one set, and how long it runs there."""
+
+    where: str
+    length_us: Time
+
+
 class Wishes(msgspec.Struct, frozen=True):
     """What a job wants.
 
@@ -63,7 +67,8 @@ class Wishes(msgspec.Struct, frozen=True):
         everywhere: the name of the set of all machines that it may use; empty: nowhere but on fast ones.
         partial: fewer machines are worth their share, as of storage nodes for tasks that read from them; they are
             taken now or not at all.
-        apart: sets of which each must give `k` machines, so that no failure takes all.
+        apart: (name of a set, machines): all of these at once instead of `k` of one set, as one of each rack so that
+            no failure takes all.
         deadline_us: in absolute time; NEVER: best effort.
         submitted_us: from which best effort loses value.
         value: of a timely end.
@@ -75,10 +80,27 @@ class Wishes(msgspec.Struct, frozen=True):
     slower: float = 1.0
     everywhere: str = "all"
     partial: bool = False
-    apart: tuple[str, ...] = ()
+    apart: tuple[tuple[str, int], ...] = ()
     deadline_us: Time = NEVER
     submitted_us: Time = 0
     value: float = 1.0
+
+    def options(self) -> list[Option]:
+        """Where it may run, and for how long."""
+        found = [Option(name, self.estimate_us) for name in self.fast]
+        if self.everywhere:
+            found.append(
+                Option(self.everywhere, round(self.estimate_us * self.slower) if self.fast else self.estimate_us)
+            )
+        return found
+
+
+class Branch(NamedTuple):
+    """An alternative: an option and the quantum with which it starts."""
+
+    where: str
+    start: int
+    expression: Expression
 
 
 def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
@@ -89,38 +111,39 @@ def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
     return wishes.value * max(FLOOR, left)
 
 
-def options(wishes: Wishes) -> list[tuple[tuple[str, ...], Time]]:
-    """The sets of which one must give all machines, and how long the job runs there."""
-    slow_us = round(wishes.estimate_us * wishes.slower)
-    found: list[tuple[tuple[str, ...], Time]] = [((name,), wishes.estimate_us) for name in wishes.fast]
-    if wishes.everywhere:
-        found.append(((wishes.everywhere,), slow_us if wishes.fast else wishes.estimate_us))
+def branches(wishes: Wishes, options: list[Option], grid: Grid) -> list[Branch]:
+    """All alternatives that are worth anything.
+
+    Args:
+        wishes: of the job.
+        options: `wishes.options()`, or what else is known of where it may run; one where machines are taken apart.
+        grid: of the planner.
+    """
+    starts = range(NOW, 1 if wishes.partial else grid.ahead + 1)
+    found = []
+    for where, length_us in options:
+        for start in starts:
+            value = value_at(wishes, grid.start_us(start) + length_us, grid.horizon_us)
+            if value > 0:
+                quanta = grid.quanta(length_us)
+                found.append(Branch(where, start, _machines(wishes, where, value, start, quanta)))
     return found
+
+
+def _machines(wishes: Wishes, where: str, value: float, start: int, quanta: int) -> Expression:
+    if wishes.apart:
+        return Min(tuple([NCk((name,), k, value, start, quanta) for name, k in wishes.apart]))
+    return (LnCk if wishes.partial else NCk)((where,), wishes.k, value, start, quanta)
 
 
 def wizard(wishes: Wishes, grid: Grid) -> Expression | None:
     """The expression; None where nothing is worth anything any more, as of a deadline that cannot be met."""
-    found: list[Expression] = []
-    if wishes.apart:
-        found = _apart(wishes, grid)
-    else:
-        kind = LnCk if wishes.partial else NCk
-        starts = range(1 if wishes.partial else grid.ahead + 1)
-        for where, length_us in options(wishes):
-            for start in starts:
-                value = value_at(wishes, grid.start_us(start) + length_us, grid.horizon_us)
-                if value > 0:
-                    found.append(kind(where, wishes.k, value, start, grid.quanta(length_us)))
-    if not found:
+    options = [Option("", wishes.estimate_us)] if wishes.apart else wishes.options()
+    return joined([branch.expression for branch in branches(wishes, options, grid)])
+
+
+def joined(alternatives: list[Expression]) -> Expression | None:
+    """Their max; None where there are none."""
+    if not alternatives:
         return None
-    return found[0] if len(found) == 1 else Max(tuple(found))
-
-
-def _apart(wishes: Wishes, grid: Grid) -> list[Expression]:
-    found: list[Expression] = []
-    for start in range(grid.ahead + 1):
-        value = value_at(wishes, grid.start_us(start) + wishes.estimate_us, grid.horizon_us)
-        if value > 0:
-            quanta = grid.quanta(wishes.estimate_us)
-            found.append(Min(tuple([NCk((name,), wishes.k, value, start, quanta) for name in wishes.apart])))
-    return found
+    return alternatives[0] if len(alternatives) == 1 else Max(tuple(alternatives))

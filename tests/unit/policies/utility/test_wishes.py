@@ -34,7 +34,7 @@ def test_presets() -> None:
     assert wizard(Wishes(3, MINUTE, deadline_us=late), now) == ncks("all", 3, 1.0)
     hard = wizard(Wishes(3, MINUTE, ("gpu",), everywhere="", deadline_us=late), now)
     assert hard == ncks("gpu", 3, 1.0), "a hard constraint"
-    apart = wizard(Wishes(1, MINUTE, apart=("rack0", "rack1"), deadline_us=late), GRID)
+    apart = wizard(Wishes(1, MINUTE, apart=(("rack0", 1), ("rack1", 1)), deadline_us=late), GRID)
     assert isinstance(apart, Max)
     assert len(apart.of) == 3
     assert apart.of[0] == Min((ncks("rack0", 1, 1.0), ncks("rack1", 1, 1.0)))
