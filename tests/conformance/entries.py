@@ -48,6 +48,9 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "eagle:reliable=true": {"cutoff_s": "0.2"},
     "phoenix:heartbeat_s=0.02": {"crv_threshold": "0.02", "wait_load": "0", "cutoff_s": "0.2", "schedulers": "2"},
     "phoenix:reorder_max=1": {"crv_threshold": "0", "wait_load": "0.1", "heartbeat_s": "0.1", "order": "fifo"},
+    "tetrisched:solver=greedy": {"plan_ahead_s": "8", "jobs_max": "5"},
+    "tetrisched:heterogeneity=false": {"gangs": "false"},
+    "alsched:solver=greedy": {"constraints": "hard"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
 }
 
@@ -66,7 +69,8 @@ def variant(name: str) -> Architecture:
     key, equals, value = first.partition("=")
     given = {**({key: value} if equals else {}), **VARIANTS[name]}
     entry = lookup(base)
-    return msgspec.structs.replace(entry, name=name, defaults=configure(entry, given))
+    prompt = {parameter: value for parameter, value in entry.prompt.items() if parameter not in given}
+    return msgspec.structs.replace(entry, name=name, defaults=configure(entry, given), prompt=prompt)
 
 
 def entries() -> dict[str, Architecture]:

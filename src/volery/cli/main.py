@@ -24,6 +24,7 @@ from volery.cli.run import run
 from volery.cli.show import report, show
 from volery.cli.stages import show_stages
 from volery.cli.storm import storm
+from volery.cli.strl import strl
 from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
@@ -48,6 +49,7 @@ app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
 app.command("stages", rich_help_panel=LAB)(show_stages)
 app.command("theory", rich_help_panel=LAB)(show_theory)
+app.command("strl", rich_help_panel=LAB)(strl)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.command("serve", rich_help_panel=FEDERATION)(serve)

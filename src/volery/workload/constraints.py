@@ -107,7 +107,7 @@ def machine_constraints(machine_count: int, seed: int) -> array[int]:
 
 
 def gpu_racks(machine_count: int) -> list[int]:
-    """Constraint bit sets of machines in 8 racks of equal size, the first 2 of them with GPUs; our choice of numbers."""
+    """Constraint bit sets of machines in 8 racks of equal size, the first 2 with GPUs; our choice of numbers."""
     racks = [machine * RACK_COUNT // machine_count for machine in range(machine_count)]
     return [2 << rack | (GPU if rack < GPU_RACKS else 0) for rack in racks]
 

@@ -2,8 +2,8 @@
 
 Published are the shares of jobs with a deadline and of GPU and MPI jobs (as recalled). Everything else is ours: gangs
 of 1 to 24 tasks, run times of 20 s to 5 min where a job prefers to run, twice that elsewhere, and deadlines of 1.2 to 4
-run times after the arrival. GPU jobs prefer machines with GPUs; MPI jobs prefer to have all tasks in one rack, any rack.
-The machines are those of the constraint model `gpu-racks`.
+run times after the arrival. GPU jobs prefer machines with GPUs, MPI jobs to have all tasks in a rack, whichever. The
+machines are those of the constraint model `gpu-racks`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
-from volery.core.model import NEVER, SECOND, Preference
+from volery.core.model import NEVER, Preference
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, Reals, column, generator, microseconds
 from volery.workload.constraints import GPU, RACKS

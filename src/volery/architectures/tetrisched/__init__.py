@@ -154,7 +154,7 @@ STAGES = {
     Stage.R4: Realisation("Scheduler._plan", "full", "slots that are idle now, or will be"),
     Stage.R5: Realisation("Scheduler._plan", "full", "utility is maximised"),
 }
-PROMPT: dict[str, Any] = {"cycle_s": 0.0, "jobs_max": 5}
+PROMPT: dict[str, Any] = {"cycle_s": 0.0, "jobs_max": 2}
 
 TETRISCHED = Architecture(
     name="tetrisched",
@@ -166,7 +166,7 @@ TETRISCHED = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
-    prompt={**PROMPT, "plan_ahead_s": 8.0},
+    prompt={**PROMPT, "plan_ahead_s": 0.0},
 )
 
 ALSCHED = Architecture(

@@ -2,14 +2,15 @@
 
 A job takes the branch of its expression that is worth most of what others have left; of equal ones that which starts
 first, then the leftmost. Machines come from the groups that fewest expressions ask for. The parts of a min take one
-after the other, so that the first may take what only it could have left to the second: greedy, not optimal.
+after the other, who has the least choice first; one may still take what another could not do without: not optimal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
-from volery.policies.utility.expressions import Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum
+from volery.policies.utility.expressions import Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum, leaves
 from volery.policies.utility.milp import Chosen
 from volery.policies.utility.parts import Counts, Parts
 
@@ -86,6 +87,10 @@ class Greedy:
                 worth, taken, end = self._pick(node.of, first)
                 return (node.value, taken, end) if worth >= node.value else (0.0, [], end)
 
+    def _choice(self, node: Expression) -> int:
+        """How many machines the least of its leaves may choose among."""
+        return min(sum(self._parts.at_start(leaf).values()) for leaf in leaves(node))
+
     def _leaf(self, node: NCk | LnCk, number: int) -> Picked:
         free = {part: self._free(node, part) for part in self._by_need(node)}
         count = min(node.k, sum(free.values()))
@@ -111,8 +116,12 @@ class Greedy:
     def _several(self, node: Min | Sum, first: int) -> Picked:
         total: Taken = []
         worths = []
+        parts = []
         for each in node.of:
-            worth, taken, first = self._pick(each, first)
+            parts.append((self._choice(each), first, each))
+            first += sum(1 for _ in leaves(each))
+        for _, number, each in sorted(parts, key=itemgetter(0)):
+            worth, taken, _ = self._pick(each, number)
             for _, leaf, amounts in taken:
                 self.take(leaf, amounts)
             total += taken
@@ -120,19 +129,26 @@ class Greedy:
         for _, leaf, amounts in total:
             self.take(leaf, amounts, -1)
         worth = min(worths) if isinstance(node, Min) else sum(worths)
+        total.sort(key=itemgetter(0))
         return (worth, total, first) if worth > 0 else (0.0, [], first)
 
 
-def most(node: Expression) -> float:
-    """What an expression is worth at most, on a cluster without end."""
+def most(node: Expression, parts: Parts) -> float:
+    """What an expression is worth at most: on its own, with each of its leaves on its own.
+
+    Args:
+        node: the expression.
+        parts: the groups of machines.
+    """
     match node:
         case NCk() | LnCk():
-            return node.value
+            count = min(node.k, sum(parts.at_start(node).values()))
+            return node.value * count / node.k if count == node.k or isinstance(node, LnCk) else 0.0
         case Scale():
-            return node.factor * most(node.of)
+            return node.factor * most(node.of, parts)
         case Barrier():
-            return node.value if most(node.of) >= node.value else 0.0
-    worths = [most(each) for each in node.of]
+            return node.value if most(node.of, parts) >= node.value else 0.0
+    worths = [most(each, parts) for each in node.of]
     return max(worths) if isinstance(node, Max) else min(worths) if isinstance(node, Min) else sum(worths)
 
 

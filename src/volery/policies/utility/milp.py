@@ -184,7 +184,7 @@ class Generator:
                 self._at_most([one], indicator, 1.0)
         return found
 
-    def _possible(self, leaf: NCk) -> bool:
+    def _possible(self, leaf: NCk | LnCk) -> bool:
         """Whether there will be that many machines when it starts, whoever else takes some."""
         return sum(self._parts.at_start(leaf).values()) >= leaf.k
 

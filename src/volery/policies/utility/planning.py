@@ -3,7 +3,7 @@
 1. Greedy: one job after the other takes its best branch, first what the plan before had for it. This is the warm start,
    what is left when the solver's limits are reached, and all of it without a solver.
 2. The solver: all expressions under one sum, from there, to a gap; not asked where the greedy plan is within the gap of
-   what the jobs would be worth on a cluster without end.
+   what the jobs would be worth if each had the cluster to itself.
 3. Filling: a gap leaves room. Jobs without machines, or with machines later, in order, take the best branch that what
    the plan leaves allows; no job loses by it. To the solver all machines of a set are alike: who starts now is given
    those that fewest ask for. (Ours: neither paper says how idle machines within the gap are used.)
@@ -181,7 +181,7 @@ def solve(planning: Planning) -> Plan:
     if planning.solver == "optimal" and planning.requests:
         if planning.before:
             chosen = max(chosen, planner.renewed(), key=planner.worth)
-        bound = sum(map(most, planning.requests))
+        bound = sum(most(request, planner.parts) for request in planning.requests)
         gap = 1 - planner.worth(chosen) / bound if bound else 0.0
         if gap > planning.limits.gap:
             chosen, cost = _improved(planner, chosen, planning.limits)
