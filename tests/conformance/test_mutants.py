@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.conformance import (
     mutants_cancelling,
+    mutants_features,
     mutants_flock,
+    mutants_flows,
     mutants_order,
     mutants_protocol,
     mutants_results,
@@ -19,7 +21,9 @@ from volery.conformance import CHECKS, NonconformanceError
 
 ROOMS = (
     mutants_cancelling,
+    mutants_features,
     mutants_flock,
+    mutants_flows,
     mutants_order,
     mutants_protocol,
     mutants_results,

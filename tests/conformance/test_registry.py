@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 from tests.conformance.entries import EXCUSED, VARIANTS, entries, variant
+from tests.conformance.mutants_flows import build_whole
 
 from volery.architectures import configure, lookup
 from volery.conformance import CHECKS, NonconformanceError
-from volery.conformance.cases import all_cases, mixed_cases
+from volery.conformance.cases import all_cases, flow_cases, mixed_cases
 from volery.conformance.outcomes import demand_all_finished
 from volery.conformance.verdict import run
 from volery.conformance.watching import Echo
@@ -35,12 +36,19 @@ def test_the_design_keeps_the_contract_under_other_parameters(name: str, check: 
     CHECKS[check](variant(name))
 
 
+@pytest.mark.parametrize("check", ["check_workflows", "check_cancel", "check_every_task_finishes_once"])
+def test_a_design_may_take_workflows_whole(check: str) -> None:
+    """docs/decisions/0012: it is told parents, and holds tasks back itself."""
+    whole = msgspec.structs.replace(lookup("oracle"), name="whole", build=build_whole, vectors=False, graphs=True)
+    CHECKS[check](whole)
+
+
 def test_a_rejected_job_comes_again_and_is_finally_done() -> None:
     """`queue_max` is a role's decision; the submitter hears JobRejected and retries (DESIGN section 2)."""
     megha = lookup("megha")
     design = msgspec.structs.replace(megha, defaults=configure(megha, {"queue_max": 100, "gms": 2, "lms": 2}))
     rejections = 0
-    for case in mixed_cases(seed=30):
+    for case in mixed_cases(seed=30) + flow_cases(seed=30):
         for watch in (None, Echo((Submit, MoreTasks))):
             records = run(design, case, options=Options(check=True), watch=watch)
             demand_all_finished(case, records)

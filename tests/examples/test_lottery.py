@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
+from tests.examples.installed import EXAMPLES, install
 
 from volery.architectures import lookup, names
 from volery.cli.main import main
 from volery.conformance import CHECKS
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "lottery"
+EXAMPLE = EXAMPLES / "lottery"
 
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `pip install ./examples/lottery` leaves behind, on the path of this test alone."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    record = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    record.mkdir()
-    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in found.items()) for group, found in points(project)]
-    (record / "entry_points.txt").write_text("\n".join(lines))
-    monkeypatch.syspath_prepend(EXAMPLE)
-    monkeypatch.syspath_prepend(tmp_path)
-
-
-def points(project: dict[str, dict[str, dict[str, str]]]) -> list[tuple[str, dict[str, str]]]:
-    return sorted(project["entry-points"].items())
+    install("lottery", tmp_path, monkeypatch)
 
 
 def test_it_is_found_by_its_entry_point() -> None:

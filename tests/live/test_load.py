@@ -11,6 +11,7 @@ from tests.live.serving import serving
 
 from volery import workload
 from volery.cli.loading import federation_of, load_here, report_of
+from volery.core.errors import InputError
 from volery.core.model import Task
 from volery.live.load import Loaded, Progress, sped_up
 from volery.live.replay import journals
@@ -62,6 +63,12 @@ def test_speed_divides_all_times() -> None:
     ):  # fmt: skip
         assert list(fast_column) == [round(value / 4) for value in slow_column]
     assert sped_up(trace, 1).arrival_us is not trace.arrival_us
+
+
+def test_workflows_are_refused() -> None:
+    """Nobody holds tasks back here."""
+    with pytest.raises(InputError, match=r"workflows run in the lab alone; .* --without-parents"):
+        sped_up(workload.load_trace("workflow:chain,jobs=2"), 1)
 
 
 def test_a_component_that_raises_ends_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ Flow     Submit > Launch > Completed, all without delay.
 Deviates No published system; the "central FIFO" and "ideal" of the papers' comparisons. First come first served among
          the tasks that fit; minimum constraints first, and where tasks ask for several resources, best fit first. Small
          tasks may overtake large ones for ever. With `order`, users take turns by Dominant Resource Fairness (Ghodsi
-         et al., NSDI 2011; Bhattacharya et al., SoCC 2013), without preemption.
+         et al., NSDI 2011; Bhattacharya et al., SoCC 2013), without preemption; with `patience_s`, too, a machine is
+         reserved for a task that is passed over for so long on its user's turn (as YARN and Volcano do).
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ import msgspec
 
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Measured, MoreTasks, Submit, TaskFinished
-from volery.core.model import Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.events import Cancel, Counted, Event, Measured, MoreTasks, Submit, TaskFinished
+from volery.core.model import SECOND, Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.resources import SLOT
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.fairness import (
+    DrfTurns,
     FairLines,
     FairOrder,
     FairQueue,
     FairVectorQueue,
+    HdrfTurns,
     HierarchicalDrf,
+    PatientVectorQueue,
+    Reservation,
     WeightedDrf,
     parse_shares_text,
 )
@@ -68,6 +74,12 @@ class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         msgspec.Meta(description="weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)"),
     ] = ""
+    patience_s: Annotated[
+        float,
+        msgspec.Meta(
+            ge=0, description="with drf or hdrf: passed over for so long, a task has a machine reserved; 0: never"
+        ),
+    ] = 0.0
 
 
 class Scheduler(Component):
@@ -210,6 +222,9 @@ class VectorScheduler(Scheduler):
 
     def _reuse(self, ended: Task, unit: int) -> None:
         self._index.put(unit, self._index.free[unit] + self._ladders.packing[ended.request])
+        self._offer(unit)
+
+    def _offer(self, unit: int) -> None:
         while self._waiting.length:
             task = self._waiting.pop_fitting(self._constraints[unit], self._index.free[unit])
             if task is None:
@@ -274,6 +289,87 @@ class FairVectorScheduler(TakingTurns, VectorScheduler):
         self._fair = self._waiting = FairVectorQueue(order, self._ladders.packing)
 
 
+class PatientScheduler(FairVectorScheduler):
+    """Over amounts or slots: at most one machine at a time is reserved for a task that was passed over for too long."""
+
+    __slots__ = ("_lifted", "_patient", "_reservation")
+
+    def __init__(self, cluster: Cluster, order: FairOrder, turns: FairOrder, patience_us: Time) -> None:
+        super().__init__(cluster, order)
+        self._patient = PatientVectorQueue(order, turns, self._ladders.packing, patience_us)
+        self._fair = self._waiting = self._patient
+        self._reservation: Reservation | None = None
+        self._lifted = -1
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Reserve what is overdue before anybody else takes more; afterwards see who has been passed over."""
+        if self._reservation is None and self._patient.length:
+            overdue = self._patient.overdue(now)
+            if overdue is not None:
+                self._reserve(overdue)
+        super().handle(event, source, now)
+        if self._lifted >= 0:
+            machine, self._lifted = self._lifted, -1
+            self._offer(machine)
+        if self._patient.length:
+            self._patient.note(now)
+
+    def _reserve(self, task: Task) -> None:
+        self._port.observe(Counted("reservations"))
+        self._reservation = Reservation(task, self._roomiest(task))
+        self._set_aside(self._reservation)
+
+    def _roomiest(self, task: Task) -> int:
+        """A machine with half of what the task needs free, else a quarter, and so on; the first that can hold it."""
+        suitable = self._whole.fitting(self._ladders[task.request], self._matches[task.constraints])
+        part, machine = task.request or SLOT, -1
+        while machine < 0:
+            part = tuple([amount // 2 for amount in part])
+            machine = self._index.pick(self._ladders[part], suitable, "first")
+        return machine
+
+    def _set_aside(self, reservation: Reservation) -> None:
+        packing, machine = self._ladders.packing, reservation.machine
+        rest = reservation.set_aside(self._free_on(reservation))
+        self._index.put(machine, packing.free(rest))
+
+    def _free_on(self, reservation: Reservation) -> Amounts:
+        pairs = zip(self._ladders.packing.amounts(self._index.free[reservation.machine]), reservation.kept, strict=True)
+        return tuple([free + kept for free, kept in pairs])
+
+    def _offer(self, unit: int) -> None:
+        reservation = self._reservation
+        if reservation is not None and reservation.machine == unit:
+            self._set_aside(reservation)
+            if reservation.complete:
+                self._patient.take(reservation.task)
+                self._launch(reservation.task, unit)
+        super()._offer(unit)
+
+    def _launch(self, task: Task, unit: int) -> None:
+        if self._reservation is not None and self._reservation.task.id == task.id:
+            self._lift(self._reservation)  # it may have found a place on another machine
+        super()._launch(task, unit)
+
+    def _lift(self, reservation: Reservation) -> None:
+        self._index.put(reservation.machine, self._ladders.packing.free(self._free_on(reservation)))
+        self._reservation, self._lifted = None, reservation.machine
+
+    def _drop(self, job: JobId) -> list[Task]:
+        if self._reservation is not None and self._reservation.task.job == job:
+            self._lift(self._reservation)
+        return super()._drop(job)
+
+    def check(self) -> None:
+        """As without; a reservation is for a task that waits, and does not suffice yet."""
+        super().check()
+        reservation = self._reservation
+        if reservation is not None:
+            task = reservation.task
+            assert not reservation.complete, f"task {task.id} could start on machine {reservation.machine}"
+            assert (task.constraints, task.request) in self._patient.kinds(), f"task {task.id} does not wait"
+
+
 class Node(Component):
     """One worker machine."""
 
@@ -303,29 +399,40 @@ def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
     if config.order == "fifo":
         if config.shares:
             raise InputError("oracle:shares", "first come first served knows no shares; give order=drf or order=hdrf")
+        if config.patience_s:
+            raise InputError("oracle:patience_s", "first come first served knows no turns; give order=drf or hdrf")
         return VectorScheduler(cluster) if cluster.resources else Scheduler(cluster)
-    order = _order(cluster, config)
-    return FairVectorScheduler(cluster, order) if cluster.resources else FairScheduler(cluster, order)
+    if not config.patience_s:
+        order = _order(cluster, config, WeightedDrf, HierarchicalDrf)
+        return FairVectorScheduler(cluster, order) if cluster.resources else FairScheduler(cluster, order)
+    if not cluster.resources:
+        capacities = tuple([(count,) for count in cluster.slots])
+        cluster = msgspec.structs.replace(cluster, resources=("slots",), capacities=capacities)
+    order, turns = _order(cluster, config, WeightedDrf, HierarchicalDrf), _order(cluster, config, DrfTurns, HdrfTurns)
+    return PatientScheduler(cluster, order, turns, round(config.patience_s * SECOND))
 
 
-def _order(cluster: Cluster, config: OracleConfig) -> FairOrder:
+def _order(
+    cluster: Cluster, config: OracleConfig, flat: type[WeightedDrf], hierarchical: type[HierarchicalDrf]
+) -> FairOrder:
     capacity: tuple[int, ...] = (cluster.slot_count,)
     if cluster.resources:
         capacity = tuple([max(1, sum(column)) for column in zip(*cluster.capacities, strict=True)])
     tree = parse_shares_text(config.shares, "oracle:shares") if config.shares else None
     if config.order == "hdrf":
-        return HierarchicalDrf(capacity, tree)
+        return hierarchical(capacity, tree)
     members = tree.members if tree is not None else ()
     if any(member.members for member in members):
         raise InputError("oracle:shares", "drf shares between users alone; give order=hdrf for a tree")
-    return WeightedDrf(capacity, {member.name: member.weight for member in members})
+    return flat(capacity, {member.name: member.weight for member in members})
 
 
 def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     """Components for a cluster.
 
     Raises:
-        InputError: when the shares are not a list of weights, or not one that the order knows how to use.
+        InputError: when the shares are not a list of weights, or not one that the order knows how to use, or patience
+            is asked of an order without turns.
     """
     components: dict[Address, Component] = {"oracle/0": _scheduler(cluster, config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
@@ -358,4 +465,5 @@ ORACLE = Architecture(
     hops=0,
     tolerates=frozenset({"duplication"}),
     vectors=True,
+    heeds={"constraints": "", "users": "order=drf|hdrf"},
 )

@@ -29,7 +29,7 @@ def show_architectures(
     if name is None:
         entries = [architectures.lookup(known) for known in architectures.names()]
         if as_json:
-            fields = ("name", "summary", "source", "vectors")
+            fields = ("name", "summary", "source", "vectors", "graphs")
             print_json([{field: getattr(entry, field) for field in fields} for entry in entries])
         else:
             _print_list(entries)
@@ -50,6 +50,7 @@ def _described(entry: Architecture) -> dict[str, Any]:
         "tolerates": sorted(entry.tolerates),
         "bearing": dict(entry.bearing),
         "vectors": entry.vectors,
+        "graphs": entry.graphs,
         "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
         "stages": {
             stage.value: {"method": found.method, "extent": found.extent, "how": found.how}
@@ -85,6 +86,7 @@ def _print_one(entry: Architecture) -> None:
     if entry.bearing:
         console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
     console.print(Text(f"places:    {PLACES[entry.vectors]}"))
+    console.print(Text(f"workflows: {'whole' if entry.graphs else 'sent task by task as they may start'}"))
     table = Table("parameter", "values", "default", "meaning")
     for parameter in architectures.parameters(entry):
         default = "none" if parameter.default is None else str(parameter.default)

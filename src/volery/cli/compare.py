@@ -28,6 +28,8 @@ from volery.cli.options import (
     PopulationSeed,
     Processes,
     Profile,
+    Racks,
+    ReferenceMhz,
     Requests,
     Seeds,
     SlotRequest,
@@ -50,6 +52,8 @@ _OPTIONS = {
     "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "users": "--users",
     "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
     "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
+    "racks": "--racks",
+    "reference_mhz": "--reference-mhz",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -76,6 +80,8 @@ def compare(
     requests: Requests = "none",
     capacity: Capacity = "",
     slot_request: SlotRequest = "",
+    racks: Racks = 1,
+    reference_mhz: ReferenceMhz = 0,
     processes: Processes = 1,
     dask: Dask = None,
     output: KeepIn = None,
@@ -95,7 +101,7 @@ def compare(
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
             "users": users, "jitter_us": jitter_us, "requests": requests, "capacity": capacity,
-            "slot_request": slot_request, **network,
+            "slot_request": slot_request, "reference_mhz": reference_mhz, "racks": racks, **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
@@ -128,7 +134,7 @@ def run_and_print(
 ) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
-    from volery.study.stagetime import profile_stages
+    from volery.study.stagetime import keep_stage_times, profile_stages
     from volery.study.why import explaining
 
     if why:
@@ -139,4 +145,6 @@ def run_and_print(
             study, folder=output, processes=processes, dask=dask, force=force, watcher=watcher, command=command
         )
     stage_times = profile_stages(study) if profile and not results.interrupted else []
+    if stage_times and results.folder is not None:
+        keep_stage_times(results.folder, stage_times)
     print_results(results, as_json, stage_times)

@@ -19,6 +19,7 @@ from volery.cli.jobs import cancel, job, jobs, logs, nodes, submit
 from volery.cli.load import load
 from volery.cli.output import print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
+from volery.cli.policy import policy_app
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
@@ -26,6 +27,7 @@ from volery.cli.stages import show_stages
 from volery.cli.storm import storm
 from volery.cli.strl import strl
 from volery.cli.theory import show_theory
+from volery.cli.timeline import timeline
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
 from volery.cli.why import why
@@ -44,10 +46,12 @@ app.command("compare", rich_help_panel=LAB)(compare)
 app.command("run", rich_help_panel=LAB)(run)
 app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
+app.command("timeline", rich_help_panel=LAB)(timeline)
 app.command("why", rich_help_panel=LAB)(why)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
 app.command("stages", rich_help_panel=LAB)(show_stages)
+app.add_typer(policy_app, name="policy", rich_help_panel=LAB)
 app.command("theory", rich_help_panel=LAB)(show_theory)
 app.command("strl", rich_help_panel=LAB)(strl)
 app.command("demo", rich_help_panel=LAB)(demo)

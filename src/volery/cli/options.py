@@ -83,6 +83,16 @@ SlotRequest = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+Racks = Annotated[
+    int, typer.Option(metavar="R", help="Racks of neighbouring machines, for work whose input lies somewhere.")
+]
+ReferenceMhz = Annotated[
+    int,
+    typer.Option(
+        metavar="MHZ", help="Durations hold at this speed; the file of machines has theirs in speed_mhz.",
+        show_default=False,
+    ),
+]  # fmt: skip
 PopulationSeed = Annotated[
     int | None,
     typer.Option(metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False),

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TABLE_WIDTH = 132
 """Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
+STAGE_HEADS = (
+    "calls", "cycles", "CPU us/\ncycle", "wall us/\ncycle", "median\nus/call", "p99\nus/call", "CPU s", "share",
+)  # fmt: skip
 
 
 def print_json(content: Any) -> None:
@@ -71,21 +74,27 @@ def print_tables(results: Results) -> None:
 
 
 def print_stage_times(profiles: Sequence[StageProfile]) -> None:
-    """Time per stage and cycle, a table per run."""
+    """Time per stage: per cycle, per call, and as a share of all declared methods; a table per run."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = Console(width=table_width())
     for profile in profiles:
-        table = Table("stages", "method", title=f"{profile.label}: time per stage", title_justify="left")
-        for head in ("calls", "cycles", "CPU us/cycle", "wall us/cycle", "CPU s"):
+        table = Table(
+            "stages", Column("method", overflow="fold"), title=f"{profile.label}: time per stage", title_justify="left"
+        )
+        for head in STAGE_HEADS:
             table.add_column(head, justify="right")
+        whole = sum(found.cpu_s for found in profile.times)
         for found in profile.times:
             each = (
                 f"{1e6 * spent / found.cycles:.2f}" if found.cycles else "-" for spent in (found.cpu_s, found.wall_s)
             )
+            at = dict(zip(profile.percentiles, found.call_s, strict=False))
+            calls = (f"{1e6 * at[percentile]:.2f}" if percentile in at else "-" for percentile in (50, 99))
             counts = (f"{found.calls:,}", f"{found.cycles:,}")
-            table.add_row(" ".join(found.stages), found.method, *counts, *each, f"{found.cpu_s:.3f}")
+            share = f"{100 * found.cpu_s / whole:.1f} %" if whole else "-"
+            table.add_row(" ".join(found.stages), found.method, *counts, *each, *calls, f"{found.cpu_s:.3f}", share)
         console.print(table)
         to_call, to_caller = (f"{1e6 * cost:.1f} us" for cost in profile.own_costs_s)
         console.print(

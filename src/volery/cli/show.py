@@ -11,8 +11,9 @@ from volery.cli.output import print_json, print_results
 def show(folder: Folder, as_json: AsJson = False) -> None:
     """Print the table of a results folder again."""
     from volery.study import load_results
+    from volery.study.stagetime import kept_stage_times
 
-    print_results(load_results(folder), as_json)
+    print_results(load_results(folder), as_json, kept_stage_times(folder))
 
 
 def report(folder: Folder, as_json: AsJson = False) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from volery.cli.options import AsJson
@@ -15,6 +16,7 @@ from volery.core.stages import BY_GROUP, GROUPS, MODE_IN_TEXT, POLICIES, STAGES,
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from volery.core.component import Architecture
     from volery.report.mappings import Row
 
 LEGEND = "F full match   ~ partial match   . no match   ? undetermined (the text to be had has lost the columns)"
@@ -23,7 +25,7 @@ LEGEND = "F full match   ~ partial match   . no match   ? undetermined (the text
 def show_stages(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARCH ...]", help="These alone, with their methods.", show_default=False),
+        typer.Argument(metavar="[ARCH[:PARAMETER=VALUE,...] ...]", help="These, with methods.", show_default=False),
     ] = None,
     with_paper: Annotated[
         bool, typer.Option("--paper", help="Put the fourteen mappings of Andreadis et al., SC18, beside ours.")
@@ -37,7 +39,7 @@ def show_stages(
     from volery import architectures
     from volery.report import mappings
 
-    entries = [architectures.lookup(name) for name in dict.fromkeys(names or architectures.names())]
+    entries = [_configured(name) for name in dict.fromkeys(names or architectures.names())]
     ours = [mappings.declared(entry) for entry in entries]
     theirs = mappings.from_paper() if with_paper else []
     if html is not None:
@@ -57,6 +59,17 @@ def show_stages(
         console.print("volery stages ARCH ... names the methods and the policies.")
     if html is not None:
         console.print(f"heat map: {html}", soft_wrap=True)
+
+
+def _configured(text: str) -> Architecture:
+    """The architecture that `NAME[:parameter=value,...]` means, with the stages of that configuration."""
+    from volery import architectures
+    from volery.study.spec import parse_architecture
+
+    choice = parse_architecture(text, "ARCH")
+    entry = architectures.lookup(choice.name)
+    config = architectures.configure(entry, choice.parameters)
+    return msgspec.structs.replace(entry, name=text, stages=architectures.realised(entry, config))
 
 
 def _content(ours: Sequence[Row], theirs: Sequence[Row], with_paper: bool) -> dict[str, Any]:

@@ -29,7 +29,7 @@ RepairChoice = Annotated[
 @trace_app.command("describe")
 def describe_trace(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|SPEC", help="A trace of any known format, or syn:/poisson:/mix:...")
+        str, typer.Argument(metavar="FILE|SPEC", help="A trace of any known format, or syn:/poisson:/workflow:...")
     ],
     workers: Annotated[int, typer.Option(help="Workers that the load is taken over.")] = 10_000,
     cutoff: Annotated[
@@ -54,9 +54,7 @@ def describe_trace(
     from volery.workload.picture import draw_load_curve
 
     cluster = load_cluster(workers, constraints=constraints, machines=machines, seed=seed)
-    trace, reading = load_workload(
-        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, workflows=True
-    )
+    trace, reading = load_workload(source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs)
     described = describe(trace, workers, cutoff, reading)
     use = describe_constraints(constrain(trace, constraints, seed), cluster)
     if picture is not None:
@@ -170,7 +168,8 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
     table = Table(title=described.name, show_header=False, title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
-    sections = [_size_rows(described), _class_rows(described), _oddity_rows(described), _constraint_rows(use)]
+    about = (_size_rows, _workflow_rows, _class_rows, _oddity_rows)
+    sections = [*(rows(described) for rows in about), _constraint_rows(use)]
     for rows in filter(None, sections):
         table.add_section()
         for name, shown in rows:
@@ -210,6 +209,21 @@ def _size_rows(described: TraceDescription) -> list[tuple[str, str]]:
     ]
 
 
+def _workflow_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    shape = described.workflows
+    if shape is None:
+        return []
+    return [
+        ("workflows", f"{shape.jobs:,} of {shape.tasks:,} tasks that wait {shape.waits:,} times"),
+        ("their depth (tasks), mean, max", f"{shape.depth_mean:,.2f}, {shape.depth_max:,}"),
+        ("their width (tasks), mean, max", f"{shape.width_mean:,.2f}, {shape.width_max:,}"),
+        (
+            "their critical path (s), mean, max",
+            f"{_rounded(shape.critical_path_mean_s)}, {_exact(shape.critical_path_max_s)}",
+        ),
+    ]
+
+
 def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
     if described.short is None or described.long is None:
         return []
@@ -229,7 +243,7 @@ def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("means that disagree with the durations", odd.wrong_means),
         ("rows not in order of arrival (sorted)", odd.unsorted_rows),
         ("lines without a word, or of what cannot be run", odd.blank_lines),
-        ("tasks that wait for others (not heeded)", odd.dependent_tasks),
+        ("ids to wait for that are not in the file (not heeded)", odd.unknown_parents),
     ]
     rows = [(name, f"{count:,}") for name, count in counts if count]
     if odd.first_arrival_s:

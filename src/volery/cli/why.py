@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CHOSEN = {
     "placed": "placed", "queued": "no place found", "refused": "refused", "unsatisfiable": "fits no machine",
-    "preempted": "preempted",
+    "preempted": "preempted", "lost": "lost",
 }  # fmt: skip
 
 

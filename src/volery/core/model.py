@@ -97,6 +97,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         deadline_us: when it should be done, in absolute time; NEVER: none.
         parents: of each task of this chunk, the tasks that must finish before; nothing: all may start. Only designs
             that take workflows whole (`Architecture.graphs`) are told.
+        replicas: of each task of this chunk, the numbers of the machines that hold its input; nothing: no task has a
+            preference.
         preference: machines on which its tasks are faster.
     """
 
@@ -108,6 +110,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     priority: int = 0
     deadline_us: Time = NEVER
     parents: tuple[tuple[TaskId, ...], ...] = ()
+    replicas: tuple[tuple[int, ...], ...] = ()
     preference: Preference = INDIFFERENT
 
 
@@ -123,6 +126,7 @@ class Cluster(msgspec.Struct, frozen=True):
         speeds: per machine, in the unit of `reference_speed`, for example MHz; nothing: durations hold everywhere. An
             attempt on a machine takes duration * reference_speed // speed microseconds, rounded down.
         reference_speed: of the machine for which durations and estimates hold; 0 where no speeds are given.
+        racks: per machine, the number of its rack; nothing: all stand in one.
     """
 
     constraints: tuple[int, ...]
@@ -132,6 +136,7 @@ class Cluster(msgspec.Struct, frozen=True):
     capacities: tuple[Amounts, ...] = ()
     speeds: tuple[int, ...] = ()
     reference_speed: int = 0
+    racks: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a cluster that nothing could run on."""
@@ -147,6 +152,8 @@ class Cluster(msgspec.Struct, frozen=True):
             self._check_capacities()
         if self.speeds or self.reference_speed:
             self._check_speeds()
+        if self.racks and len(self.racks) != len(self.constraints):
+            raise ValueError(f"{len(self.constraints)} machine constraint sets but {len(self.racks)} racks")
 
     def _check_capacities(self) -> None:
         if len(self.capacities) != len(self.constraints):

@@ -50,6 +50,11 @@ class Trace(msgspec.Struct, frozen=True):
         parents: numbers of the tasks that must finish before: of the same job, and smaller than the task's own.
         priority: per job, larger is more urgent; empty where all are alike.
         deadline_us: per job, when it should be done, on the clock of `arrival_us`, or NEVER; empty where none has one.
+        replica_first: per task the place of its first replica in `replicas`, and the count of all at the end; empty
+            where no task has a preference.
+        replicas: numbers of the machines that hold the input of a task.
+        far_permille: how long a task lasts in a rack that holds its input, and elsewhere, in thousandths of its
+            duration; only drivers may read it.
         preferences: the distinct preferences of jobs; durations hold on preferred machines.
         preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
     """
@@ -68,6 +73,9 @@ class Trace(msgspec.Struct, frozen=True):
     parents: array[int] = array("q")
     priority: array[int] = array("q")
     deadline_us: array[int] = array("q")
+    replica_first: array[int] = array("q")
+    replicas: array[int] = array("i")
+    far_permille: tuple[int, int] = (1000, 1000)
     preferences: tuple[Preference, ...] = ()
     preference: array[int] = array("H")
 
@@ -94,13 +102,22 @@ class Trace(msgspec.Struct, frozen=True):
             return ()
         return tuple(self.parents[self.parent_first[task] : self.parent_first[task + 1]])
 
+    def replicas_of(self, numbers: Sequence[TaskId]) -> tuple[tuple[int, ...], ...]:
+        """Per task, the machines that hold its input; nothing where none of the tasks has a preference."""
+        first = self.replica_first
+        if not first:
+            return ()
+        held = tuple([tuple(self.replicas[first[task] : first[task + 1]]) for task in numbers])
+        return held if any(held) else ()
+
     def submission(self, job: JobId) -> list[Message]:
         """The messages that submit a job whole: one Submit, and MoreTasks where it exceeds a chunk."""
         low, high = self.first[job], self.first[job + 1]
         waits: tuple[tuple[TaskId, ...], ...] = ()
         if self.parent_first and self.parent_first[low] < self.parent_first[high]:
             waits = tuple([self.parents_of(task) for task in range(low, high)])
-        return self.messages(job, self.tasks_of(job, range(low, high)), high - low, waits)
+        numbers = range(low, high)
+        return self.messages(job, self.tasks_of(job, numbers), high - low, waits, self.replicas_of(numbers))
 
     def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job as schedulers see them.
@@ -127,7 +144,12 @@ class Trace(msgspec.Struct, frozen=True):
         return [values[number] for number in numbers]
 
     def messages(
-        self, job: JobId, tasks: tuple[Task, ...], task_count: int, waits: tuple[tuple[TaskId, ...], ...] = ()
+        self,
+        job: JobId,
+        tasks: tuple[Task, ...],
+        task_count: int,
+        waits: tuple[tuple[TaskId, ...], ...] = (),
+        held: tuple[tuple[int, ...], ...] = (),
     ) -> list[Message]:
         """Submit with tasks of a job, and MoreTasks where they exceed a chunk.
 
@@ -136,6 +158,7 @@ class Trace(msgspec.Struct, frozen=True):
             tasks: that are sent now.
             task_count: of those and all that will follow.
             waits: per task its parents, or nothing.
+            held: per task the machines that hold its input, or nothing.
         """
         first = Job(
             job,
@@ -146,11 +169,18 @@ class Trace(msgspec.Struct, frozen=True):
             self.priority[job] if self.priority else 0,
             self.deadline_us[job] if self.deadline_us else NEVER,
             waits[:CHUNK_TASKS],
+            held[:CHUNK_TASKS],
             self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
         )
         messages: list[Message] = [Submit(first)]
         messages += [
-            MoreTasks(job, at, tasks[at : at + CHUNK_TASKS], waits[at : at + CHUNK_TASKS])
+            MoreTasks(
+                job,
+                at,
+                tasks[at : at + CHUNK_TASKS],
+                waits[at : at + CHUNK_TASKS],
+                held[at : at + CHUNK_TASKS],
+            )
             for at in range(CHUNK_TASKS, len(tasks), CHUNK_TASKS)
         ]
         return messages
@@ -169,6 +199,9 @@ class Trace(msgspec.Struct, frozen=True):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))
+        if self.replicas:
+            sha.update(f"replicas:{len(self.replicas)}:{self.far_permille}".encode())
+            sha.update(little_endian(array("q", self.replica_first)) + little_endian(array("q", self.replicas)))
         if self.preference:
             sha.update(repr(self.preferences).encode() + little_endian(array("q", self.preference)))
         return sha.hexdigest()

@@ -32,7 +32,7 @@ class Reason(StrEnum):
 
 
 Scope = Literal["internal", "external"]
-Chosen = Literal["placed", "queued", "refused", "unsatisfiable", "preempted"]
+Chosen = Literal["placed", "queued", "refused", "unsatisfiable", "preempted", "lost"]
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -49,7 +49,8 @@ class Decision(msgspec.Struct, frozen=True):
     Args:
         task: which.
         job: its job.
-        chosen: what was decided; "refused" is what the scheduler was told of an earlier placement.
+        chosen: what was decided; "refused", "preempted" and "lost" are what the scheduler was told of an
+            earlier placement; what is lost has died with a machine, or was never heard of again.
         partition: of the machine that was chosen, or that refused; -1: none.
         machine: its number; -1: none.
         asked: who has to confirm it, or has refused it; "": nobody.

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, Deployment
+from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Outcome, Submit, TimerFired
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, Records
@@ -60,7 +61,14 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def sped_up(trace: Trace, speedup: float) -> Trace:
-    """The same work in less time: arrivals, durations and estimates divided, so that the load stays what it was."""
+    """The same work in less time: arrivals, durations and estimates divided, so that the load stays what it was.
+
+    Raises:
+        InputError: tasks wait for others, which nobody holds back here.
+    """
+    if trace.parents:
+        problem = "its tasks wait for others, and workflows run in the lab alone; make a table of independent ones with"
+        raise InputError(trace.name, f"{problem} `volery trace convert --without-parents`")
 
     def divided(column: array[int]) -> array[int]:
         return column[:] if speedup == 1 else array("q", [round(value / speedup) for value in column])

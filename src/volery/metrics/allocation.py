@@ -1,4 +1,7 @@
-"""Allocation time of every task, and where it went (Thiyyakat et al., arXiv 2103.08413)."""
+"""Allocation time of every task, and where it went (Thiyyakat et al., arXiv 2103.08413).
+
+A task of a workflow arrives when the last of its parents has finished.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from volery.core.model import NEVER
 from volery.core.records import Records
-from volery.metrics.columns import Flags, Longs, arrival_of_task_us, halves, view
+from volery.metrics.columns import Flags, Longs, halves, ready_us, view
 
 
 class AllocationTimes(msgspec.Struct, frozen=True, eq=False):
@@ -35,7 +38,7 @@ def allocation_parts(records: Records) -> Iterator[tuple[str, Longs]]:
     the task arrived (a worker that was already on its way to idle), so a part takes no more than what is left.
     """
     started = view(records.start_us) != NEVER
-    left = view(records.start_us) - arrival_of_task_us(records.trace)
+    left = view(records.start_us) - ready_us(records)
     left = left if started.all() else left[started]
     yield "total", left.copy()
     on_the_wire, in_service = halves(records.path)

@@ -8,6 +8,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from volery.core.records import Records
 from volery.core.trace import Trace
 
 Longs = npt.NDArray[np.int64]
@@ -36,6 +37,11 @@ def tasks_per_job(trace: Trace) -> Longs:
 def arrival_of_task_us(trace: Trace) -> Longs:
     """Per task, when its job was submitted."""
     return np.repeat(view(trace.arrival_us), tasks_per_job(trace))
+
+
+def ready_us(records: Records) -> Longs:
+    """Per task, when it could have been started: at its job's submission, or when the last of its parents ended."""
+    return view(records.ready_us) if records.ready_us else arrival_of_task_us(records.trace)
 
 
 def largest_per_job(values: Longs, trace: Trace, otherwise: int) -> Longs:

@@ -1,8 +1,9 @@
 """How much a workload asks of a cluster, before any scheduler has a say (Thiyyakat et al., IoT 2023, section 2.3).
 
-Tasks are taken to start when they arrive and to run without any delay. Tasks that no machine can run are left out:
-they never use a resource. The load of a second is the average over that second, exactly integrated, and the seconds
-counted are those from the one with the first arrival to the last in which a task is active.
+Tasks are taken to start when they arrive, or when those that they wait for end, and to run without any delay. Tasks
+that no machine can run are left out: they never use a resource. The load of a second is the average over that second,
+exactly integrated, and the seconds counted are those from the one with the first arrival to the last in which a task
+is active.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
+from volery.core.workflows import ends_us, has_workflows
 from volery.metrics.columns import Flags, Floats, Longs, arrival_of_task_us, view
 from volery.metrics.occupancy import busy_time_us
 
@@ -66,8 +68,8 @@ def _statistics(load: Floats) -> tuple[float, float, float, float]:
 
 def runnable_tasks(trace: Trace, cluster: Cluster) -> tuple[Longs, Longs, Longs]:
     """Begin, end (in microseconds, without any delay) and constraints of the tasks that some machine can run."""
-    begin = arrival_of_task_us(trace)
-    end = begin + view(trace.duration_us)
+    end = arrival_of_task_us(trace) + view(ends_us(trace) if has_workflows(trace) else trace.duration_us)
+    begin = end - view(trace.duration_us)
     needs = view(trace.constraints) if trace.constraints else np.zeros(trace.task_count, dtype=np.int64)
     fits = satisfiable(needs, cluster)
     return (begin, end, needs) if fits.all() else (begin[fits], end[fits], needs[fits])

@@ -7,7 +7,9 @@ import numpy as np
 
 from volery.core.model import NEVER
 from volery.core.records import Records
+from volery.core.workflows import has_workflows
 from volery.metrics.columns import Flags, Longs, largest_per_job, tasks_per_job, view
+from volery.metrics.workflows import ideal_of_workflows_us
 
 
 class JobTable(msgspec.Struct, frozen=True, eq=False):
@@ -18,7 +20,8 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
         submit_us: when it was submitted.
         tasks: how many tasks it has.
         unsatisfiable: how many of them fit no machine, as the submitter was told.
-        ideal_us: the ideal JRT: its longest task that ran; `NEVER` when none did.
+        ideal_us: the ideal JRT: its longest task that ran, or the critical path of those that ran where the trace has
+            workflows; `NEVER` when none did.
         jrt_us: job response time as the submitter sees it: answer - submission; `NEVER` where not measured.
         delay_us: jrt_us - ideal_us; `NEVER` where not measured.
         worker_jrt_us: last finish at a worker - submission, the completion time of Sparrow's and Eagle's simulators.
@@ -38,20 +41,25 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
     measured: Flags
 
 
-def job_table(records: Records, cutoff_us: int | None = None) -> JobTable:
+def job_table(records: Records, cutoff_us: int | None = None, *, paced: bool = False) -> JobTable:
     """Work out the job table of a run.
 
     Args:
         records: of the run.
         cutoff_us: jobs with a larger estimate are long; None when short and long are not told apart.
+        paced: how long a task lasts depends on its machine, so that ideals are those of the trace: at the reference
+            speed, and where the input lies.
     """
     trace = records.trace
     submit, answered = view(trace.arrival_us), view(records.answered_us)
     finish = view(records.finish_us)
-    run_us = finish - view(records.start_us)
-    run_us[finish < 0] = NEVER
-    ideal = largest_per_job(run_us, trace, NEVER)
-    del run_us
+    if has_workflows(trace):
+        ideal = ideal_of_workflows_us(trace, finish >= 0)
+    else:
+        run_us = view(trace.duration_us).copy() if paced else finish - view(records.start_us)
+        run_us[finish < 0] = NEVER
+        ideal = largest_per_job(run_us, trace, NEVER)
+        del run_us
     last = largest_per_job(finish, trace, NEVER)
     measured = (ideal >= 0) & (answered >= 0)
     jrt = np.where(measured, answered - submit, NEVER)

@@ -17,8 +17,11 @@ from volery.metrics.columns import Flags, view
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
+from volery.metrics.transactions import TransactionSummary, transaction_summary
+from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 MISSES_MAX = 3
 """Kinds of tasks that fit no machine, of which it is told why."""
@@ -33,7 +36,7 @@ class ClassSummary(msgspec.Struct, frozen=True):
         jobs: how many of them were measured (ran a task and were answered).
         delay_s: JRT - ideal JRT.
         jrt_s: submission to answer.
-        ideal_s: the longest task.
+        ideal_s: the longest task, or the critical path.
         slowdown: ratio of percentiles, JRT over ideal (no unit).
         slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
     """
@@ -68,20 +71,26 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         workers, slots: size of the cluster.
         cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
         jobs, tasks: in the trace.
-        unsatisfiable_tasks: tasks that fit no machine and never ran.
+        unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
         delay_s: JRT - ideal JRT of the jobs that ran a task and were answered (the count may be below `jobs`).
         short, long: the same and more by class; None without a cutoff or without such a job.
         jrt_s: submission to answer.
         worker_jrt_s: submission to the last finish at a worker.
-        ideal_s: the longest task of a job.
+        ideal_s: the longest task of a job, or its critical path where the trace has workflows.
         slowdown: ratio of percentiles, JRT over ideal (no unit).
         slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
-        allocation_s: task arrival to task start, and where it went.
+        allocation_s: task arrival (or the end of the last task that it waits for) to task start, and where it went.
         utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1); of the resource that is used
             most where machines offer several.
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.
+        transactions: how busy schedulers were, conflicts and waits; None where no scheduler reports its attempts.
+        workflows: what became of workflows; None where no task waits for another.
+        locality: how near to their input tasks ran; None where it lies nowhere.
+        ignores: features of the workload that the design does not decide by.
+        kept_by_driver: features that the driver sees to, because the design does not.
+        declares: whether the design says which features it heeds.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -127,6 +136,12 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: dict[str, float] = {}
     misses: tuple[str, ...] = ()
     preemption: PreemptionSummary | None = None
+    transactions: TransactionSummary | None = None
+    workflows: WorkflowSummary | None = None
+    locality: LocalitySummary | None = None
+    ignores: tuple[str, ...] = ()
+    kept_by_driver: tuple[str, ...] = ()
+    declares: bool = True
     deadlines: DeadlineSummary | None = None
     compute_s: Distribution | None = None
 
@@ -152,7 +167,7 @@ def summarise(
         cutoff_us: the largest estimate of a short job; None when classes are not told apart.
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
     """
-    table = job_table(records, cutoff_us)
+    table = job_table(records, cutoff_us, paced=bool(cluster.speeds or records.trace.replicas))
     everything = _class_summary(table, table.measured)
     classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster)
     tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
@@ -183,6 +198,9 @@ def summarise(
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         preemption=preemption_summary(records, cluster),
+        transactions=transaction_summary(records),
+        workflows=workflow_summary(records, table.ideal_us, table.measured),
+        locality=locality_summary(records, cluster),
         deadlines=deadline_summary(records),
         compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
         makespan_s=_makespan_s(table),

@@ -58,22 +58,23 @@ class Ladders(dict[Amounts, Need]):
         capacities: of all machines that any index of the build holds.
 
     Attributes:
+        largest: per resource, what the largest machine has.
         packing: of vectors.
         rungs: per resource, the thresholds.
     """
 
     def __init__(self, capacities: Sequence[Amounts]) -> None:
         super().__init__()
-        self._largest = [max(column) for column in zip(*capacities, strict=True)]
-        self.packing = Packing(len(self._largest))
-        self.rungs = [ladder(largest) for largest in self._largest]
+        self.largest = [max(column) for column in zip(*capacities, strict=True)]
+        self.packing = Packing(len(self.largest))
+        self.rungs = [ladder(largest) for largest in self.largest]
 
     def __missing__(self, request: Amounts) -> Need:
         asked = [(k, amount) for k, amount in enumerate(request or SLOT) if amount]
         above = tuple([(k, bisect_left(self.rungs[k], amount)) for k, amount in asked])
         below = tuple([(k, bisect_right(self.rungs[k], amount) - 1) for k, amount in asked])
         possible = all(rung < len(self.rungs[k]) for k, rung in above)
-        tight = max(asked, key=lambda one: one[1] / (self._largest[one[0]] or 1), default=(0, 0))[0]
+        tight = max(asked, key=lambda one: one[1] / (self.largest[one[0]] or 1), default=(0, 0))[0]
         need = Need(
             self.packing[request],
             above if possible else None,
@@ -97,7 +98,7 @@ class CapacityIndex:
         free: per position, what is free, packed; change it through `put` alone.
     """
 
-    __slots__ = ("_columns", "_guards", "_vectors", "free")
+    __slots__ = ("_columns", "_guards", "_topped", "_vectors", "free")
 
     def __init__(self, capacities: Sequence[Amounts], ladders: Ladders) -> None:
         self._guards = ladders.packing.guards
@@ -106,11 +107,14 @@ class CapacityIndex:
         table = np.array(capacities, dtype=np.int64)
         self._vectors = [_at_least(table[:, k], rungs) for k, rungs in enumerate(ladders.rungs)]
         self._columns = _columns(ladders.rungs, self._vectors)
+        self._topped = [
+            bool(rungs) and rungs[-1] == largest for rungs, largest in zip(ladders.rungs, ladders.largest, strict=True)
+        ]
 
     def copy(self) -> CapacityIndex:
         """Another index that begins with the same state; the integers are shared."""
         twin = CapacityIndex.__new__(CapacityIndex)
-        twin._guards = self._guards
+        twin._guards, twin._topped = self._guards, self._topped
         twin.free = list(self.free)
         twin._vectors = [list(vectors) for vectors in self._vectors]
         twin._columns = _columns([rungs for _, rungs, _ in self._columns], twin._vectors)
@@ -157,6 +161,39 @@ class CapacityIndex:
             if (free[position] - packed) & guards == guards:
                 sure |= 1 << position
         return sure
+
+    def least(self, resource: int, candidates: int) -> tuple[int, bool]:
+        """Those of the candidates that have least free of a resource, up to a step of the ladder.
+
+        Returns:
+            Their vector, and whether the step is so small that all of them have the same.
+        """
+        _, rungs, vectors = self._columns[resource]
+        low, high = 0, len(vectors)
+        while low < high:  # each vector contains the next
+            middle = (low + high) // 2
+            if candidates & ~vectors[middle]:
+                high = middle
+            else:
+                low = middle + 1
+        if low == len(vectors):
+            return candidates, self._topped[resource]
+        return candidates & ~vectors[low], rungs[low] - (rungs[low - 1] if low else 0) == 1
+
+    def most(self, resource: int, candidates: int) -> tuple[int, bool]:
+        """As `least`, those that have most free."""
+        _, rungs, vectors = self._columns[resource]
+        low, high = -1, len(vectors) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if candidates & vectors[middle]:
+                low = middle
+            else:
+                high = middle - 1
+        if low < 0:
+            return candidates, True
+        alike = rungs[low + 1] - rungs[low] == 1 if low + 1 < len(rungs) else self._topped[resource]
+        return candidates & vectors[low], alike
 
     def pick(self, need: Need, candidates: int, choice: Choice, start: int = 0) -> int:
         """The position of a candidate that fits, or -1.

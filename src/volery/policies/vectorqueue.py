@@ -80,9 +80,18 @@ class VectorQueue:
         slot = self._place(offered, free)
         return None if slot < 0 else self._take(slot)
 
+    def first_fitting(self, offered: int, free: int) -> Task | None:
+        """The task that `pop_fitting` would take. It stays."""
+        slot = self._place(offered, free)
+        return None if slot < 0 else self._lines[slot][0][1]
+
     def pop_kind(self, kind: Kind) -> Task:
         """Take the task that has waited longest among those of a kind, of which there has to be one."""
         return self._take(self._slots[kind])
+
+    def first(self) -> Task:
+        """The task that is next of all; there has to be one. It stays."""
+        return self._lines[int(self._heads[: len(self._lines)].argmin())][0][1]
 
     def any_fitting(self, offered: int, free: int) -> bool:
         """Whether `pop_fitting` would find a task."""

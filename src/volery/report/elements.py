@@ -10,9 +10,11 @@ from typing import Final
 
 import msgspec
 
-from volery.report.plots import GRID, INK, PALETTE
+from volery.report.plots import GRID, INK, PAGE, PALETTE
 
-THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)"} | {c: f"var(--c{i})" for i, c in enumerate(PALETTE)}
+THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)", PAGE: "var(--page)"} | {
+    c: f"var(--c{i})" for i, c in enumerate(PALETTE)
+}
 _COLOUR: Final = re.compile(r"#[0-9a-f]{6}\b")
 _STYLED: Final = re.compile(r' (?:style|fill|stroke)="[^"]*"')
 _ID: Final = re.compile(r' id="([^"]*)"')

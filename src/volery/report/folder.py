@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,12 @@ from volery.report.plots import Curve, Series
 
 MANIFEST, SUMMARY, JOBS, UTILISATION = "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet"
 CONSTRAINT_LOAD = "constraint_load.parquet"
+STAGE_TIMES = "stage_times.json"
+TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
+COLUMNS = {
+    TASK_RUNS: ("task", "job", "machine", "lane", "lanes", "start_us", "finish_us", "attempt", "killed", "share"),
+    HEAT: ("machine", "machines", "begin_us", "end_us", "percent"),
+}
 AGAIN = "run the study again with the same output folder: finished runs are kept"
 
 Kind = TypeVar("Kind")
@@ -60,12 +67,78 @@ class LoadTable(msgspec.Struct, frozen=True):
     loads: list[ConstraintLoad]
 
 
+class KeptTimeline(msgspec.Struct, frozen=True):
+    """That a folder tells what ran where and when in a run; `read_timeline` reads it.
+
+    Args:
+        machines: how many there are.
+        is_small: whether it has a row per task run, else a heat map.
+    """
+
+    label: str
+    seed: int
+    machines: int
+    is_small: bool
+
+
+class Timeline(msgspec.Struct, frozen=True, eq=False):
+    """What ran where and when in one run (`volery.metrics.timeline`).
+
+    Args:
+        machines, is_small: as in `KeptTimeline`; the columns are those of task runs, or those of a heat map.
+        submit_s: per job.
+        curve: times (seconds) and utilisation.
+    """
+
+    label: str
+    seed: int
+    machines: int
+    is_small: bool
+    columns: dict[str, Any]
+    submit_s: Floats
+    curve: tuple[Floats, Floats]
+
+
+class MethodTime(msgspec.Struct, frozen=True):
+    """What a method took that realises stages; seconds of CPU time.
+
+    Args:
+        call_s: of single calls, at the percentiles of its profile; empty where it was never called.
+    """
+
+    stages: tuple[str, ...]
+    method: str
+    calls: int
+    cpu_s: float
+    call_s: tuple[float, ...] = ()
+
+
+class StageProfile(msgspec.Struct, frozen=True):
+    """Time per stage of one run (`--profile stages`).
+
+    Args:
+        own_costs_s: what measuring adds to a call, and to the declared method that makes it.
+    """
+
+    key: str
+    label: str
+    own_costs_s: tuple[float, float]
+    times: tuple[MethodTime, ...]
+    percentiles: tuple[int, ...]
+
+
+class _StageTimes(msgspec.Struct, frozen=True):
+    profiles: tuple[StageProfile, ...]
+
+
 class Results(msgspec.Struct, frozen=True):
     """A results folder in memory.
 
     Args:
         delays_s: class of jobs ("all", "short", "long") -> label -> delays per seed.
         curves: label -> utilisation over time per seed.
+        timelines: which runs have kept one, in the order of the summary; runs kept by an earlier version have none.
+        profiles: time per stage, where it was measured.
     """
 
     path: Path
@@ -74,6 +147,8 @@ class Results(msgspec.Struct, frozen=True):
     delays_s: dict[str, dict[str, Series]]
     curves: dict[str, Curve]
     loads: list[LoadTable]
+    timelines: list[KeptTimeline] = []
+    profiles: list[StageProfile] = []
 
 
 def read_results(folder: Path) -> Results:
@@ -88,7 +163,8 @@ def read_results(folder: Path) -> Results:
     summary = _json(folder / SUMMARY, Summary)
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
-    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder))
+    timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
+    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder), timelines, profiles)
 
 
 def _json(path: Path, kind: type[Kind]) -> Kind:
@@ -102,8 +178,8 @@ def _json(path: Path, kind: type[Kind]) -> Kind:
         raise InputError(str(path), f"is damaged or of another version of volery ({error}); {AGAIN}") from None
 
 
-def _columns(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    """Columns of a Parquet file: numpy arrays, and lists for text."""
+def _columns(path: Path, names: tuple[str, ...], only: tuple[str, int] | None = None) -> dict[str, Any]:
+    """Columns of a Parquet file: numpy arrays, and lists for text; of one run alone, by label and seed."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -112,7 +188,8 @@ def _columns(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
             missing = [name for name in names if name not in file.schema_arrow.names]
             if missing:
                 raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-            table = file.read(columns=list(names))
+        matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
+        table = parquet.read_table(path, columns=list(names), filters=matching)
     except FileNotFoundError:
         raise InputError(str(path), f"is missing; {AGAIN}") from None
     except (OSError, pa.ArrowException) as error:
@@ -151,6 +228,50 @@ def _curves(folder: Path) -> dict[str, Curve]:
         label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
         for label, masks in _by_label_and_seed(columns).items()
     }
+
+
+def _profiles(folder: Path, manifest: Manifest) -> list[StageProfile]:
+    """Those of the manifest's runs: others were measured before the study or the code changed."""
+    if not (folder / STAGE_TIMES).exists():
+        return []
+    known = {line.key for line in manifest.runs}
+    return [profile for profile in _json(folder / STAGE_TIMES, _StageTimes).profiles if profile.key in known]
+
+
+def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kept: dict[tuple[str, int], bool] = {}
+    for name in COLUMNS:
+        path = folder / name
+        if path.exists():
+            try:
+                rows = parquet.read_table(path, columns=["label", "seed"], read_dictionary=["label"])
+            except (OSError, pa.ArrowException) as error:
+                raise InputError(str(path), f"is damaged ({error}); delete it, then {AGAIN}") from None
+            of = rows.unify_dictionaries().group_by(["label", "seed"]).aggregate([])
+            kept |= {(one["label"], one["seed"]): name == TASK_RUNS for one in of.to_pylist()}
+    found = ((run, kept.get((run.label, run.seed))) for run in runs)
+    return [KeptTimeline(run.label, run.seed, run.workers, small) for run, small in found if small is not None]
+
+
+def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
+    """What ran where and when in one of the runs that a results folder has kept that of.
+
+    Raises:
+        InputError: when a file of the folder is missing or damaged.
+    """
+    only, name = (kept.label, kept.seed), TASK_RUNS if kept.is_small else HEAT
+    curve = _columns(folder / UTILISATION, ("time_s", "utilisation"), only)
+    return Timeline(
+        *only,
+        kept.machines,
+        kept.is_small,
+        _columns(folder / name, COLUMNS[name], only),
+        _columns(folder / JOBS, ("submit_s",), only)["submit_s"],
+        (curve["time_s"], curve["utilisation"]),
+    )
 
 
 def _loads(folder: Path) -> list[LoadTable]:

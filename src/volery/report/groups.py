@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal, Protocol
 
@@ -91,6 +92,19 @@ def label_of(run: RunSummary) -> str:
     """What a run is called: its label, or architecture and parameters."""
     given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
     return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
+
+
+def broken_label(label: str, width: int) -> list[str]:
+    """A label in lines of at most so many characters, broken where it reads well."""
+    lines = [""]
+    for piece in re.findall(r"[^:,=\s]*[:,=\s]*", label):
+        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        for at in range(0, len(piece), width):
+            lines[-1] += piece[at : at + width]
+            if at + width < len(piece):
+                lines.append("")
+    return lines
 
 
 def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from volery.metrics import AllocationSummary, RunSummary
-from volery.report import best, plots
+from volery.report import best, gantt, plots, stageplot
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
-from volery.report.folder import Manifest, Results, read_results
+from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
+from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
+from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
 from volery.report.work import HEADS, NOTE, is_counted, work
+from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 REPORT = "report.html"
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
@@ -29,6 +32,12 @@ PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
 FIGURES_MAX = 12
 """Settings with pictures of their own; the tables hold all."""
 SENTENCES_MAX = 8
+TIMELINES_MAX = 6
+"""Pictures of single runs, each of up to 2,000 bars."""
+STAGE_CAPTION: Final = (
+    "Left, single calls without the declared methods that they call: the middle half as a box, the median as a mark, "
+    "90 % of them as a line, the longest as a dot; dashed: what measuring adds to each. Right: each method's share."
+)
 CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
 
 
@@ -57,8 +66,13 @@ def render(results: Results) -> str:
         section("Paired differences", _differences(results.summary.differences)),
         section("Slowdown", _slowdown_table(groups)),
         section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
+        section("What ran where and when", *_timeline_figures(results)),
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
+        section("Decisions of the schedulers", _transaction_table(groups)),
+        section("Time per stage", *_stage_figures(results)),
         section("Preempted tasks", _preemption_table(groups)),
+        section("Workflows", _workflow_table(groups)),
+        section("Locality", _locality_table(groups)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -278,6 +292,26 @@ def _utilisation_figures(results: Results, groups: Sequence[RunGroup]) -> Iterat
             yield figure(plots.utilisation_curves(curves), f"utilisation-{place}", caption)
 
 
+def _timeline_figures(results: Results) -> Iterator[str]:
+    """A picture of the first seed of each architecture and setting, as many as a page bears."""
+    first = {one.label: one for one in reversed(results.timelines)}
+    shown = [one for one in results.timelines if first[one.label] is one]
+    for place, kept in enumerate(shown[:TIMELINES_MAX]):
+        one = read_timeline(results.path, kept)
+        killed = one.is_small and bool(one.columns["killed"].any())
+        what = (
+            "every task run is a bar in the colour of its job; nine colours return"
+            + ("; dashed frames were killed" if killed else "")
+            if one.is_small
+            else "how busy the machines were; the deeper the colour, the busier"
+        )
+        yield figure(gantt.picture(one), f"timeline-{place}", f"{one.label}, seed {one.seed}: {what}.")
+    rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
+    if rest:
+        name = shlex.quote(results.path.resolve().name)
+        yield paragraph_note(f"{rest} more runs: volery timeline {name} --run NAME --seed N -o FILE.svg")
+
+
 def _allocation_table(groups: Sequence[RunGroup]) -> str:
     def rows() -> Iterator[Row]:
         for group in groups:
@@ -304,12 +338,43 @@ def _allocation_figures(groups: Sequence[RunGroup]) -> Iterator[str]:
         yield figure(plots.allocation_bars(parts, labels), f"allocation-{place}", caption)
 
 
+def _stage_figures(results: Results) -> Iterator[str]:
+    """A picture per setting, of as many settings as a page bears."""
+    settings: dict[str, list[StageProfile]] = {}
+    for profile in results.profiles:
+        _, bracket, rest = profile.label.rpartition(" [")
+        settings.setdefault(rest.removesuffix("]") if bracket else "", []).append(profile)
+    for place, (setting, profiles) in enumerate(list(settings.items())[:FIGURES_MAX]):
+        picture = stageplot.stage_times(profiles)
+        if picture:
+            caption = "CPU time in the methods that realise stages" + (f", {setting}" if setting else "")
+            yield figure(picture, f"stages-{place}", f"{caption}. {STAGE_CAPTION}")
+
+
 def _preemption_table(groups: Sequence[RunGroup]) -> str:
     rows = preemption_rows(groups)
     if not rows:
         return ""
     found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
     return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
+
+
+def _transaction_table(groups: Sequence[RunGroup]) -> str:
+    rows = transaction_rows(groups)
+    if not rows:
+        return ""
+    found = table(["architecture", *TRANSACTION_HEADS], map(Row, rows), text_columns=2)
+    return found + paragraph_note(TRANSACTION_NOTE)
+
+
+def _locality_table(groups: Sequence[RunGroup]) -> str:
+    rows = locality_rows(groups)
+    return table(["architecture", *LOCALITY_HEADS], map(Row, rows)) + paragraph_note(LOCALITY_NOTE) if rows else ""
+
+
+def _workflow_table(groups: Sequence[RunGroup]) -> str:
+    rows = workflow_rows(groups)
+    return table(["architecture", *WORKFLOW_HEADS], map(Row, rows)) + paragraph_note(WORKFLOW_NOTE) if rows else ""
 
 
 def _counter_table(groups: Sequence[RunGroup]) -> str:

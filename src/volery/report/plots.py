@@ -19,6 +19,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
+from volery.report.groups import broken_label
 from volery.report.units import duration
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ FEW = 4
 """So many lines are told apart by colour and dashes alone; more get markers, or a strip each."""
 INK: Final = "#1f2328"
 GRID: Final = "#d0d7de"
+PAGE: Final = "#fefefe"
+"""Stands for the colour of the page behind a picture."""
 WIDTH_INCHES, HEIGHT_INCHES = 6.2, 3.8
 LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.26, 0.85, 0.095
+LEGEND_LETTERS = 54
+"""A longer label takes several lines of the legend; a legend wider than the picture would leave no room for that."""
 STRIP_INCHES = 0.85
 UNDATED: Final[Mapping[str, dict[str, Any]]] = {
     ".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}
@@ -62,9 +67,9 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 
 def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
     """Which fraction of jobs is delayed by at most so much: a bold line over all seeds, a thin one per seed."""
-    with _style():
-        columns = _legend_columns([one.label for one in series])
-        figure, axes = _figure(-(-len(series) // columns), title)
+    with style():
+        columns, lines = _legend_size([one.label for one in series])
+        figure, axes = _figure(lines, title)
         pooled = [np.sort(np.concatenate(one.per_seed)) if one.per_seed else np.zeros(0) for one in series]
         _delay_axis(axes, [delays for delays in pooled if delays.size])
         for place, (one, delays) in enumerate(zip(series, pooled, strict=True)):
@@ -73,31 +78,31 @@ def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
                     axes.step(*_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6, alpha=0.45)
             x, y = _cdf(delays)
             axes.step(
-                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9, label=literal(one.label),
-                **(_marks(place) if len(series) > FEW else {}),
+                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9,
+                label=_in_legend(one.label), **(_marks(place) if len(series) > FEW else {}),
             )  # fmt: skip
         axes.set_ylim(0, 1.02)
         axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
         axes.set_ylabel("share of jobs")
         axes.set_xlabel("delay of a job is at most (log scale)")
-        return _svg(figure, columns)
+        return svg_text(figure, columns)
 
 
 def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
     """Utilisation over time: the mean over seeds as a line, the range over seeds as a band."""
-    with _style():
+    with style():
         last = max((float(times[-1]) for one in curves for times in one.times_s if times.size), default=1.0)
         divisor, unit = (1.0, "s") if last < 600 else (60.0, "min") if last < 36_000 else (3600.0, "h")
         if len(curves) > FEW:
             return _strips(curves, divisor, unit, title)
-        columns = _legend_columns([one.label for one in curves])
-        figure, axes = _figure(-(-len(curves) // columns), title)
+        columns, lines = _legend_size([one.label for one in curves])
+        figure, axes = _figure(lines, title)
         for place, one in enumerate(curves):
-            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=literal(one.label))
+            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=_in_legend(one.label))
         _share_axes(axes)
         axes.set_xlabel(f"time since the first job was submitted ({unit})")
         axes.set_ylabel("busy slots / slots")
-        return _svg(figure, columns)
+        return svg_text(figure, columns)
 
 
 def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> str:
@@ -119,7 +124,7 @@ def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> s
     _share_axes(strips[0])
     strips[-1].set_xlabel(f"time since the first job was submitted ({unit})")
     figure.supylabel("busy slots / slots", fontsize=11.5)
-    return _svg(figure, 0)
+    return svg_text(figure, 0)
 
 
 def _draw_curve(axes: Axes, one: Curve, divisor: float, **style: Any) -> None:
@@ -142,7 +147,7 @@ def _share_axes(axes: Axes) -> None:
 
 def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") -> str:
     """Load per constraint: the mean as a bar, median, 95th and 99th percentile as marks."""
-    with _style():
+    with style():
         figure, axes = _figure(2, title)
         places = np.arange(len(loads))
         axes.bar(places, [load.mean for load in loads], color=PALETTE[5], width=0.7, label="mean")
@@ -162,7 +167,7 @@ def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") ->
         axes.set_xlabel("placement constraint")
         axes.set_ylabel("slots needed / slots that have it")
         _legend(axes, columns=2, handlelength=1.6)
-        return _svg(figure, 0)
+        return svg_text(figure, 0)
 
 
 def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str], *, title: str = "") -> str:
@@ -172,7 +177,7 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         parts: name of the part -> its mean in seconds, per label.
         labels: one per bar.
     """
-    with _style():
+    with style():
         figure, axes = _figure(1, title, height=0.9 + 0.68 * len(labels))
         places = np.arange(len(labels))
         whole = np.sum([np.asarray(values) for values in parts.values()], axis=0)
@@ -192,7 +197,7 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         axes.set_xlabel("share of the mean allocation time of a task")
         axes.grid(visible=False)
         _legend(axes, columns=2, handlelength=1.6)
-        return _svg(figure, 0)
+        return svg_text(figure, 0)
 
 
 def write_svg(picture: str, path: Path) -> None:
@@ -226,7 +231,7 @@ def draw_analysis(panels: Mapping[str, Sequence[Line]], path: Path, *, title: st
     """
     if path.suffix not in UNDATED:
         raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
-    with _style():
+    with style():
         figure = _analysis_figure(panels, title, x_label)
         try:
             figure.savefig(path, dpi=120, metadata=UNDATED[path.suffix])
@@ -236,8 +241,8 @@ def draw_analysis(panels: Mapping[str, Sequence[Line]], path: Path, *, title: st
 
 def analysis_curves(panels: Mapping[str, Sequence[Line]], *, title: str = "", x_label: str = "load") -> str:
     """The picture of `draw_analysis` as SVG text."""
-    with _style():
-        return _svg(_analysis_figure(panels, title, x_label), 0)
+    with style():
+        return svg_text(_analysis_figure(panels, title, x_label), 0)
 
 
 def _analysis_figure(panels: Mapping[str, Sequence[Line]], title: str, x_label: str) -> Figure:
@@ -278,10 +283,16 @@ def _marks(place: int) -> dict[str, Any]:
     return {"marker": MARKERS[place % len(MARKERS)], "markersize": 5.5, "markevery": (0.02 * (place + 1), 0.22)}
 
 
-def _legend_columns(labels: Sequence[str]) -> int:
-    """As many as the labels leave room for, at most four."""
-    inches = LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * max(map(len, labels), default=0)
-    return max(1, min(4, len(labels), int((WIDTH_INCHES - 0.7) / inches)))
+def _legend_size(labels: Sequence[str]) -> tuple[int, int]:
+    """Columns, as many as the labels leave room for, at most four; and lines, those of broken labels included."""
+    broken = [broken_label(label, LEGEND_LETTERS) for label in labels]
+    inches = LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * max((len(line) for one in broken for line in one), default=0)
+    columns = max(1, min(4, len(labels), int((WIDTH_INCHES - 0.7) / inches)))
+    return columns, -(-sum(map(len, broken)) // columns)
+
+
+def _in_legend(label: str) -> str:
+    return literal("\n".join(line.rstrip() for line in broken_label(label, LEGEND_LETTERS)))
 
 
 def _cdf(ordered: Floats) -> tuple[Floats, Floats]:
@@ -320,10 +331,10 @@ def _delay_axis(axes: Axes, samples: Iterable[Floats]) -> None:
     left, right = axes.get_xlim()
     axes.set_xticks([tick for tick in ticks if left <= tick <= right])
     axes.set_xticks([], minor=True)
-    axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
+    axes.xaxis.set_major_formatter(lambda value, _: tick(value))
 
 
-def _tick(seconds: float) -> str:
+def tick(seconds: float) -> str:
     """A power of ten of seconds, short: 1 ms, 10 s, 1,000 s."""
     if seconds == 0:
         return "0"
@@ -346,7 +357,8 @@ def _over_seeds(curve: Curve) -> tuple[Floats, Floats, Floats, Floats]:
     return longest, table.min(axis=0), table.mean(axis=0), table.max(axis=0)
 
 
-def _style() -> Any:
+def style() -> Any:
+    """The look of every picture, while the context lasts."""
     import matplotlib as mpl
 
     return mpl.rc_context(
@@ -400,7 +412,7 @@ def _legend(axes: Axes, columns: int, handlelength: float = 3.2) -> None:
     )
 
 
-def _svg(figure: Figure, legend_columns: int) -> str:
+def svg_text(figure: Figure, legend_columns: int) -> str:
     """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -14,11 +13,14 @@ from rich.text import Text
 
 from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
-from volery.report.groups import Compared, JobClass, RunGroup, group_runs
+from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs
+from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
+from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
+from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 WIDE = 118
 """From this width on, delays and costs stand in one table."""
@@ -53,9 +55,18 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     if is_counted(counted):
         parts += ["", _work_table(counted, width)]
         told.append(NOTE)
+    if decided := transaction_rows(groups):
+        parts += ["", _row_table("Decisions of the schedulers", TRANSACTION_HEADS, 1, decided, width)]
+        told.append(TRANSACTION_NOTE)
+    if near := locality_rows(groups):
+        parts += ["", _plain_table("Locality", LOCALITY_HEADS, near, width)]
+        told.append(LOCALITY_NOTE)
     if lost := preemption_rows(groups):
-        parts += ["", _loss_table(lost, width)]
+        parts += ["", _row_table("Preempted tasks", PREEMPTION_HEADS, 2, lost, width)]
         told += [PREEMPTION_NOTE, *return_notes(groups)]
+    if flowing := workflow_rows(groups):
+        parts += ["", _plain_table("Workflows", WORKFLOW_HEADS, flowing, width)]
+        told.append(WORKFLOW_NOTE)
     parts += ["", *(Text(note, style="dim") for note in told)]
     for setting, ranking in itertools.groupby(best(groups), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]
@@ -87,12 +98,16 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         count = "One seed."
     else:
         count = f"Every number is a mean over {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} seeds."
-    found = [f"Delay = job response time {MINUS} longest task. {count}"]
     runs = [run for group in groups for run in group.runs]
-    if unsatisfiable := {run.unsatisfiable_tasks for run in runs} - {0}:
+    ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
+    found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
+    if abandoned := max(map(abandoned_tasks, runs)):
+        found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
+    if unsatisfiable := {run.unsatisfiable_tasks - abandoned_tasks(run) for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
+    found += ignorance_lines(groups)
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
@@ -160,21 +175,9 @@ def _costs(group: RunGroup) -> list[str]:
 
 def _label_rows(label: str, count: int, width: int) -> list[str]:
     """A label spread over the rows of its group; in a narrow terminal broken after its marks, where it reads well."""
-    lines = [label] if width >= WIDE else _broken(label)
+    lines = [label] if width >= WIDE else broken_label(label, LABEL_WIDTH)
     lines += [""] * (count - len(lines))
     return [*lines[: count - 1], "\n".join(lines[count - 1 :])]
-
-
-def _broken(label: str, width: int = LABEL_WIDTH) -> list[str]:
-    lines = [""]
-    for piece in re.findall(r"[^:,=\s]*[:,=\s]*", label):
-        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
-        for at in range(0, len(piece), width):
-            lines[-1] += piece[at : at + width]
-            if at + width < len(piece):
-                lines.append("")
-    return lines
 
 
 def _work_table(counted: Sequence[Work], width: int) -> Table:
@@ -183,17 +186,28 @@ def _work_table(counted: Sequence[Work], width: int) -> Table:
     for head in HEADS:
         table.add_column(head, justify="right", no_wrap=True)
     for one in counted:
-        table.add_row(Text(one.label if width >= WIDE else "\n".join(_broken(one.label))), *one.cells)
+        table.add_row(Text(one.label if width >= WIDE else "\n".join(broken_label(one.label, LABEL_WIDTH))), *one.cells)
     return table
 
 
-def _loss_table(rows: Sequence[Sequence[str]], width: int) -> Table:
-    table = _new_table("Preempted tasks")
+def _row_table(title: str, heads: Sequence[str], words: int, rows: Sequence[Sequence[str]], width: int) -> Table:
+    """`rows`: label and cells; the first `words` of these are words, the others numbers."""
+    table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
-    for place, head in enumerate(PREEMPTION_HEADS):
-        table.add_column(head, justify="left" if place < 2 else "right")
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="left" if place < words else "right")
     for label, *cells in rows:
-        table.add_row(Text(label if width >= WIDE else "\n".join(_broken(label))), *map(Text, cells))
+        table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
+    return table
+
+
+def _plain_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    table = _new_table(title)
+    table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
+    for head in heads:
+        table.add_column(head, justify="right")
+    for label, *cells in rows:
+        table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
     return table
 
 
@@ -210,7 +224,7 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     room = LABEL_WIDTH if width < WIDE else (width - BEST_COLUMNS) // 2
 
     def listed(labels: Sequence[str], sign: str = "") -> str:
-        broken = (_broken(label, room - len(sign)) for label in labels)
+        broken = (broken_label(label, room - len(sign)) for label in labels)
         lines = [(sign if not place else " " * len(sign), line) for b in broken for place, line in enumerate(b)]
         return "\n".join(before + line for before, line in lines)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from volery.core.component import Component, UnknownMessageError, unknown
 from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Cluster, Key, Message, Task, TaskId, Time
-from volery.core.records import PATH_SHIFT
+from volery.core.records import with_processing
 from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
 
@@ -198,7 +198,7 @@ class LabPort:
         began = time.thread_time_ns()
         answer = Computed(key, problem.solve(problem.argument))
         self.kernel.records.compute_us.append((time.thread_time_ns() - began) // 1000)
-        path = self.kernel.path + (problem.decision_us << PATH_SHIFT)
+        path = with_processing(self.kernel.path, problem.decision_us)
         self.kernel.schedule(self.kernel.now + problem.decision_us, self._answer, answer, path)
 
     def _answer(self, event: Computed, path: int, now: Time) -> None:

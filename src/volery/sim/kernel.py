@@ -19,6 +19,7 @@ import msgspec
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.costs import HostCosts
 from volery.core.events import Event, TaskFinished
+from volery.core.locality import Pace, check_locality
 from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.resources import check_resources
@@ -112,6 +113,7 @@ class Kernel:
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
+        self.pace = Pace(trace, cluster)
         self.preferred = Preferred(trace, cluster.constraints) if trace.preference else None
         self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
         self.submitter = Submitter(self, deployment.entry_for)
@@ -397,7 +399,7 @@ class Kernel:
         )
         if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
             before = msgspec.structs.replace(before, kept_us=at - before.start_us)
-            done_us = self._cluster.done_us(before.kept_us, before.worker)
+            done_us = self.pace.done_us(number, before.kept_us, before.worker)
             self.left_us[number] -= done_us if self.preferred is None else self.preferred.done_us(done_us, number)
         faulty = self.unreliable
         ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
@@ -483,11 +485,12 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: the tasks ask for other resources than the machines offer, or the workflows are none.
+        InputError: tasks ask for other resources than machines offer, workflows are none, or replicas lie nowhere.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
     check_workflows(trace)
+    check_locality(trace, cluster)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster

@@ -1,10 +1,11 @@
-"""The ports of a role: the plain ones of the lab, and what runs with capacities, speeds or workflows put on top."""
+"""The ports of a role: the plain ones of the lab, and what runs with capacities, speeds, replicas or workflows add."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from volery.core.locality import Pace
 from volery.core.model import Cluster, JobId, Task, TaskId, Time
 from volery.core.trace import Trace
 from volery.sim.execution import LabPort, Routes, port_class
@@ -50,14 +51,14 @@ class Paced:
     """True durations on the machine on which the next attempt starts.
 
     Args:
-        left_us: per task, at the reference speed and where its job prefers to run.
-        cluster: the machines.
+        left_us: per task, at the reference speed, on a machine that holds its input and that its job prefers.
+        pace: of the run.
         preferred: what the preferences of jobs make of it; None: all are indifferent.
     """
 
-    def __init__(self, left_us: Sequence[Time], cluster: Cluster, preferred: Preferred | None) -> None:
+    def __init__(self, left_us: Sequence[Time], pace: Pace, preferred: Preferred | None) -> None:
         self._left_us = left_us
-        self._cluster = cluster
+        self._attempt_us = pace.attempt_us
         self._preferred = preferred
         self._machine = 0
 
@@ -69,12 +70,12 @@ class Paced:
 
     def __getitem__(self, task: TaskId) -> Time:
         """How long it takes."""
-        at_best_us = self._cluster.attempt_us(self._left_us[task], self._machine)
+        at_best_us = self._attempt_us(task, self._left_us[task], self._machine)
         return at_best_us if self._preferred is None else self._preferred.attempt_us(at_best_us, task)
 
 
 class PacedPort(LabPort):
-    """A port of a machine on which tasks take as long as they do there; the rest is up to the class that follows.
+    """A port of a machine that is not like all others for every task; the rest is up to the class that follows in line.
 
     Attributes:
         durations: of the run.
@@ -97,8 +98,8 @@ def role_port_class(kernel: Kernel, routes: Routes, cluster: Cluster) -> type[La
         routes: of the role.
         cluster: its machines.
     """
-    if cluster.speeds or kernel.preferred is not None:
-        durations = Paced(kernel.left_us, cluster, kernel.preferred)
+    if cluster.speeds or kernel.trace.replicas or kernel.preferred is not None:
+        durations = Paced(kernel.left_us, kernel.pace, kernel.preferred)
         plain = port_class(kernel, routes, durations)
         made: type[LabPort] = type("PacedRolePort", (PacedPort, plain), {"__slots__": (), "durations": durations})
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from operator import le
 
 import msgspec
 
@@ -16,9 +17,11 @@ from volery.core.component import Architecture
 from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.workflows import below
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
 from volery.storm.scenario import Scenario
+from volery.storm.sharing import losses_below_due
 
 
 class Failure(AssertionError):  # noqa: N818 - it is a verdict
@@ -71,6 +74,8 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario)
+    for problem in losses_below_due(records, scenario, deployment.due, attempts_of(records)) if deployment.due else ():
+        raise Failure("within its share", problem)
     assert kernel.unreliable is not None, "the run has a plan"
     kernel.unreliable.demand_rest(scenario.slots)
     plan = scenario.plan
@@ -114,16 +119,22 @@ def _demand_order(records: Records) -> None:
 
 
 def _demand_capacity(records: Records, scenario: Scenario) -> None:
-    changes: dict[int, list[tuple[Time, int]]] = defaultdict(list)
-    for attempts in attempts_of(records).values():
+    """No machine runs more than it has slots, or amounts, for."""
+    trace = records.trace
+    offered = scenario.capacities or tuple([(count,) for count in scenario.slots])
+    what = [f"{name} of tasks" for name in trace.resources] or ["tasks"]
+    changes: dict[int, list[tuple[Time, int, TaskId]]] = defaultdict(list)
+    for task, attempts in attempts_of(records).items():
         for start, end, worker, _ in attempts:
             if end > start:
-                changes[worker] += [(start, 1), (end, -1)]
+                changes[worker] += [(start, 1, task), (end, -1, task)]
     for worker, events in changes.items():
-        running = 0
-        for at, change in sorted(events):
-            running += change
-            _demand(running <= scenario.slots[worker], "capacity", f"machine {worker} runs {running} tasks at {at} us")
+        running = [0] * len(what)
+        for at, change, task in sorted(events):
+            for place, amount in enumerate(scenario.request_of(trace, task)):
+                running[place] += change * amount
+                problem = f"machine {worker} runs {running[place]} {what[place]} at {at} us"
+                _demand(running[place] <= offered[worker][place], "capacity", problem)
 
 
 def _demand_results(records: Records, scenario: Scenario) -> None:
@@ -131,12 +142,17 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
 
     It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
     """
-    trace, offered, attempts = records.trace, set(scenario.constraints), attempts_of(records)
+    trace, attempts, ended = records.trace, attempts_of(records), dict[TaskId, Time]()
+    machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
+    alone = [
+        any(needs & ~offers == 0 and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
+        for task, needs in enumerate(trace.constraints)
+    ]
+    barred = below(trace, [not fit for fit in alone])
     for job in range(trace.job_count):
         answered, lacking = records.answered_us[job], 0
         for task in range(trace.first[job], trace.first[job + 1]):
-            needs = trace.constraints[task]
-            if any(needs & ~machine == 0 for machine in offered):
+            if alone[task] and not barred[task]:
                 whole = [
                     end
                     for start, end, _, number in attempts[task]
@@ -145,6 +161,10 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
                 what = f"task {task} of job {job}, answered at {answered} us,"
                 _demand(bool(whole), "lost", f"{what} never finished")
                 _demand(min(whole) <= answered, "early", f"{what} finished at {min(whole)} us")
+                ended[task] = min(whole)
+                ready = max([ended[parent] for parent in trace.parents_of(task)], default=0)
+                begun = attempts[task][0][0]
+                _demand(begun >= ready, "too soon", f"{what} began at {begun} us, a parent finished at {ready} us")
             else:
                 lacking += 1
         told = records.unsatisfiable[job]

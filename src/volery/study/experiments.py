@@ -73,6 +73,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     requests: Name = "none"
     capacity: str = ""
     users: Name | None = None
+    slots: AtLeastOne = 1
+    racks: AtLeastOne = 1
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -126,7 +126,9 @@ def value(measures: Any, path: str) -> float | None:
 
 def unit(path: str) -> str:
     """The unit of a metric: "s", "%" for a fraction, or nothing."""
-    root = path.partition(".")[0]
+    root, _, part = path.partition(".")
     if root in ("load", "constraint_load", "utilisation_mean") or path in _SHARES:
+        return "%"
+    if root == "locality" and part != "tasks":
         return "%"
     return "s" if any(part.endswith("_s") and not part.endswith("per_cpu_s") for part in path.split(".")) else ""

@@ -126,7 +126,10 @@ def inputs_key(run: RunSpec) -> str:
     names = ("seed", "jobs", "durations", "arrivals", "constraints", "workers", "slots")
     if run.requests != "none":
         content["requests"] = content_digest(run.requests) if run.requests.endswith(".toml") else run.requests
-    content |= {name: getattr(run, name) for name in ("capacity", "slot_request") if getattr(run, name)}
+    content |= {"racks": run.racks} if run.racks > 1 else {}
+    content |= {
+        name: getattr(run, name) for name in ("capacity", "slot_request", "reference_mhz") if getattr(run, name)
+    }
     return _digest(content | {name: getattr(run, name) for name in names})
 
 

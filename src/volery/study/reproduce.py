@@ -32,7 +32,7 @@ from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.settled import Settled, settle
-from volery.study.spec import ArchitectureChoice, make_study, parse_architecture
+from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
 
 IDLE = "oracle"
 """Stands for the architecture where only the input is measured."""
@@ -109,8 +109,7 @@ def _axes(workload: Workload, population: Population, traces: Path) -> dict[str,
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
-    fields = ("workers", "constraints", "cutoff_s", "jobs", "durations", "arrivals", "requests", "capacity", "users")
-    given = {name: getattr(workload, name) for name in fields}
+    given = {name: getattr(workload, name) for name in Workload.__struct_fields__ if name in SETTING_FIELDS}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:
         machines = find_input(population.machines, traces)

@@ -4,6 +4,9 @@ manifest.json        what was run: code, study, trace, cluster, one line per fin
 summary.json         measures of every finished run, and paired differences
 jobs.parquet         one row per job and run
 utilisation.parquet  one row per instant and run
+task_runs.parquet    one row per task run of small runs
+heat.parquet         one row per group of machines and interval of larger runs
+stage_times.json     what --profile stages measured
 constraint_load.parquet  demand and load per constraint, where constraints are used
 report.html          all of it to read
 runs/KEY.json        one finished run; its columns beside it in KEY.npz; KEY.load: of an input, load per constraint
@@ -28,6 +31,7 @@ from volery.study.runs import Outcome, TraceFacts
 from volery.study.spec import StudySpec
 
 MANIFEST, SUMMARY, REPORT, RUNS, LOCK = "manifest.json", "summary.json", "report.html", "runs", ".lock"
+STAGE_TIMES = "stage_times.json"
 FORMAT = 1
 
 
@@ -198,7 +202,7 @@ class ResultsFolder:
         stored = StoredRun(key, outcome.summary, outcome.trace)
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
-        for part, found in outcome.explained.items():
+        for part, found in (outcome.explained | outcome.timeline).items():
             columns |= {f"{part}_{name}": column for name, column in found.items()}
         with replacing(self._run_path(key).with_suffix(".npz")) as unfinished, unfinished.open("wb") as stream:
             np.savez_compressed(stream, **columns)
@@ -206,7 +210,7 @@ class ResultsFolder:
         return stored
 
     def columns(self, key: str, part: str) -> dict[str, Any]:
-        """The columns "jobs", "curve", or a part of `metrics.why.explained` of a finished run.
+        """The columns "jobs", "curve", or a part of `metrics.why` or `metrics.timeline`, of a finished run.
 
         Raises:
             InputError: when they are missing or damaged.

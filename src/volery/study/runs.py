@@ -16,12 +16,14 @@ import msgspec
 from volery import architectures, metrics, sim, workload
 from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
+from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, heeded
 from volery.core.model import SECOND, SUBMITTER, Cluster
 from volery.core.records import Records
 from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
+from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.study.plan import inputs_key
 from volery.study.settled import longest_wait_us
@@ -57,6 +59,7 @@ class Outcome(msgspec.Struct):
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
         curve: columns time_s, utilisation.
         explained: what schedulers that explain themselves decided, as the parts of `metrics.why.explained`; else empty.
+        timeline: what ran where and when, as the parts of `metrics.timeline.timeline`.
     """
 
     summary: RunSummary
@@ -64,6 +67,7 @@ class Outcome(msgspec.Struct):
     jobs: dict[str, Any]
     curve: dict[str, Any]
     explained: dict[str, dict[str, Any]] = {}
+    timeline: dict[str, dict[str, Any]] = {}
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -106,6 +110,8 @@ def read_inputs(run: RunSpec) -> Inputs:
         seed=run.seed if run.population is None else run.population,
         resources=trace.resources,
         capacity=run.capacity,
+        racks=run.racks,
+        reference_mhz=run.reference_mhz,
     )
     if run.slot_request:
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
@@ -196,7 +202,8 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
-    table = metrics.job_table(records, cutoff_us)
+    summary = msgspec.structs.replace(summary, **_unheeded(run, inputs.trace))
+    table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(
         summary,
@@ -204,7 +211,21 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
         {"time_s": times / SECOND, "utilisation": fractions},
         explained(records),
+        timeline(records, inputs.cluster),
     )
+
+
+def _unheeded(run: RunSpec, trace: Trace) -> dict[str, Any]:
+    """What of the workload the run's architecture ignores, leaves to the driver, or keeps silent about."""
+    architecture = architectures.lookup(run.architecture)
+    present = [*features_of(trace), *([AMOUNTS] if run.slot_request else [])]  # slots are all that is left of amounts
+    if not architecture.heeds:
+        return {"declares": False}
+    known = heeded(architecture, architectures.configure(architecture, run.parameters))
+    known -= {AMOUNTS} if run.slot_request else set()
+    ignored = [feature for feature in present if feature not in known]
+    kept = tuple(feature for feature in ignored if feature == DEPENDENCIES)
+    return {"ignores": tuple(feature for feature in ignored if feature not in kept), "kept_by_driver": kept}
 
 
 def job_columns(table: metrics.JobTable) -> dict[str, Any]:

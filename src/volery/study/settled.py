@@ -16,7 +16,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.core.model import NEVER
 from volery.core.records import Records
-from volery.metrics.columns import Longs, arrival_of_task_us, largest_per_job, view
+from volery.metrics.columns import Longs, largest_per_job, ready_us, view
 
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
 ROUNDING_S = 1e-9
@@ -24,9 +24,9 @@ ROUNDING_S = 1e-9
 
 
 def longest_wait_us(records: Records) -> Longs:
-    """Per job, the longest time from its submission to the start of one of its tasks; `NEVER` where none started."""
+    """Per job, the longest time for which one of its tasks was ready and had not started; `NEVER` where none did."""
     start_us = view(records.start_us)
-    waits_us = np.where(start_us == NEVER, NEVER, start_us - arrival_of_task_us(records.trace))
+    waits_us = np.where(start_us == NEVER, NEVER, start_us - ready_us(records))
     return largest_per_job(waits_us, records.trace, NEVER)
 
 

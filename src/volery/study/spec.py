@@ -49,6 +49,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         capacity: what each machine offers, as "cpu_milli=64000,memory_mb=16384"; empty: what the file of machines says,
             or else slots.
         slot_request: turns machines into slots, each of this size; every task then takes one.
+        racks: of equal size, of neighbouring machines.
+        reference_mhz: durations are those of a machine of this speed, and the file of machines says in the column
+            `speed_mhz` how fast each is; 0: all are alike.
     """
 
     trace: Annotated[str, msgspec.Meta(min_length=1)]
@@ -70,6 +73,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     requests: Annotated[str, msgspec.Meta(min_length=1)] = "none"
     capacity: str = ""
     slot_request: str = ""
+    racks: AtLeastOne = 1
+    reference_mhz: AtLeastZero = 0
 
 
 class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):

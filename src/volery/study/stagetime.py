@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from volery import architectures
 from volery.core.component import Architecture, Component
-from volery.sim.stagetime import StageClock, StageTime, own_costs_s
-from volery.study.plan import plan
+from volery.core.errors import InputError
+from volery.sim.stagetime import PERCENTILES, StageClock, StageTime, own_costs_s
+from volery.study.keeper import write_results_report
+from volery.study.plan import PlannedRun, plan
+from volery.study.results import STAGE_TIMES, ResultsFolder, sole_writer, write_json
 from volery.study.runs import build, drive, read_inputs
 from volery.study.spec import RunSpec, StudySpec
 
@@ -22,12 +27,22 @@ class StageProfile(msgspec.Struct, frozen=True):
         cpu_s: all of it, measuring included.
         own_costs_s: what measuring adds to a call, and to the declared method that makes it, CPU seconds.
         times: per declared method.
+        key: of the run.
+        percentiles: of single calls, that `times` tell.
     """
 
     label: str
     cpu_s: float
     own_costs_s: tuple[float, float]
     times: list[StageTime]
+    key: str = ""
+    percentiles: tuple[int, ...] = PERCENTILES
+
+
+class StoredStageTimes(msgspec.Struct, frozen=True):
+    """What stage_times.json holds."""
+
+    profiles: list[StageProfile]
 
 
 def profile_stages(study: StudySpec) -> list[StageProfile]:
@@ -36,13 +51,41 @@ def profile_stages(study: StudySpec) -> list[StageProfile]:
     Raises:
         InputError: as a run of the study does.
     """
-    first: dict[tuple[str, int], RunSpec] = {}
+    first: dict[tuple[str, int], PlannedRun] = {}
     for run in plan(study):
-        first.setdefault((run.choice.label, run.point), run.spec)
-    return [profile_run(run) for run in first.values()]
+        first.setdefault((run.choice.label, run.point), run)
+    return [profile_run(run.spec, run.key) for run in first.values()]
 
 
-def profile_run(run: RunSpec) -> StageProfile:
+def keep_stage_times(folder: Path, profiles: Sequence[StageProfile]) -> None:
+    """Write stage_times.json into the results folder of the same study, and its report anew.
+
+    Raises:
+        InputError: when another study is being written there, or it cannot be written.
+    """
+    with sole_writer(folder):
+        write_json(folder / STAGE_TIMES, StoredStageTimes(list(profiles)))
+        write_results_report(folder)
+
+
+def kept_stage_times(folder: Path) -> list[StageProfile]:
+    """What was kept there of the runs that the folder holds: those that were run again since have no times.
+
+    Raises:
+        InputError: when it is no results folder, or its file is damaged.
+    """
+    keys = {line.key for line in ResultsFolder(folder).manifest().runs}
+    path = folder / STAGE_TIMES
+    if not path.exists():
+        return []
+    try:
+        stored = msgspec.json.decode(path.read_bytes(), type=StoredStageTimes)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputError(str(path), f"cannot be read ({error}); delete it") from None
+    return [profile for profile in stored.profiles if profile.key in keys]
+
+
+def profile_run(run: RunSpec, key: str = "") -> StageProfile:
     """One run with its declared methods measured; its results are those of the same run without."""
     entry = architectures.lookup(run.architecture)
     inputs = read_inputs(run)
@@ -50,7 +93,7 @@ def profile_run(run: RunSpec) -> StageProfile:
     clock = StageClock(entry.stages, roles(entry))
     clock.watch(deployment)
     driven = drive(run, inputs, deployment)
-    return StageProfile(run.label or run.architecture, driven.cpu_s, own_costs_s(), clock.times())
+    return StageProfile(run.label or run.architecture, driven.cpu_s, own_costs_s(), clock.times(), key)
 
 
 def roles(architecture: Architecture) -> dict[str, type[Component]]:

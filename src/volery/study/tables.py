@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from volery.metrics import constraint_load
+from volery.metrics.timeline import HEAT, TASK_RUNS
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.results import RUNS, ResultsFolder, replacing, write_json
 from volery.study.runs import read_inputs
 
 JOBS, UTILISATION, CONSTRAINT_LOAD = "jobs.parquet", "utilisation.parquet", "constraint_load.parquet"
+TIMELINES = {TASK_RUNS: "task_runs.parquet", HEAT: "heat.parquet"}
 
 
 def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
-    """Write jobs.parquet and utilisation.parquet of these finished runs.
+    """Write jobs.parquet and utilisation.parquet of these finished runs, and what ran where and when.
+
+    Runs that an earlier version has kept have no part of the last; a table without rows is not written.
 
     Raises:
         InputError: when the columns of a run are missing or damaged.
     """
     _write(folder, JOBS, (_labelled(run, folder.columns(run.key, "jobs")) for run in runs))
     _write(folder, UTILISATION, (_labelled(run, folder.columns(run.key, "curve")) for run in runs))
+    for part, name in TIMELINES.items():
+        blocks = (_labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part)))
+        first = next(blocks, None)
+        if first is not None:
+            _write(folder, name, itertools.chain([first], blocks))
+        else:
+            (folder.path / name).unlink(missing_ok=True)
 
 
 def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:

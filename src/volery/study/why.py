@@ -25,7 +25,7 @@ class Step(msgspec.Struct, frozen=True):
     Args:
         at_s: when, seconds since the run began.
         by: who decided.
-        chosen: placed, queued, refused, unsatisfiable or preempted.
+        chosen: placed, queued, refused, unsatisfiable, preempted or lost.
         machine: number, or -1.
         asked: who had to confirm it, or refused it.
         view_age_s: how old the view was.

@@ -68,11 +68,8 @@ def load_workload(
     durations: str = "exact",
     arrivals: str = "exact",
     job_count: int | None = None,
-    workflows: bool = False,
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with what the reader noticed where there was a file to read.
-
-    With `workflows`, tasks that wait for others are taken as if they did not, rather than refused.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -101,7 +98,7 @@ def load_workload(
     if form is None and path.name.removesuffix(".gz").endswith(SUFFIXES):
         form = format_of(path)  # which says what is known
     if form is not None and form is not TR:
-        read, passed = read_tasks(path, form, job_count, workflows=workflows)
+        read, passed = read_tasks(path, form, job_count)
         trace = apply_quirks(read, durations, arrivals)
-        return trace, Reading(0.0, passed.unsorted_rows, passed.rows, passed.dependent_rows)
+        return trace, Reading(0.0, passed.unsorted_rows, passed.rows, passed.unknown_parents)
     return scan_tr(path, durations, arrivals, job_count)

@@ -73,4 +73,5 @@ def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> t
         for capacity in cluster.capacities
     ]
     plain = msgspec.structs.replace(trace, resources=(), requests=(), request=trace.request[:0])
-    return plain, Cluster(cluster.constraints, tuple(slots), f"{cluster.name}, slots of {slot_request}")
+    name = f"{cluster.name}, slots of {slot_request}"
+    return plain, msgspec.structs.replace(cluster, slots=tuple(slots), name=name, resources=(), capacities=())

@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
 from volery.workload.capacity import in_order_of, offering, parse_amounts
 from volery.workload.constraints import check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
+from volery.workload.hdfs import machine_racks
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
 BITS = frozenset("01")
+SPEED = "speed_mhz"
+"""The column of a machine file."""
 
 
 def load_cluster(
@@ -25,6 +30,8 @@ def load_cluster(
     seed: int = 0,
     resources: tuple[str, ...] = (),
     capacity: str = "",
+    racks: int = 1,
+    reference_mhz: int = 0,
 ) -> Cluster:
     """A cluster of `workers` machines.
 
@@ -37,24 +44,48 @@ def load_cluster(
         seed: of the run; the stream is `constraints/machines`.
         resources: what tasks ask for; the file's columns of these names say what each machine offers.
         capacity: what every machine offers, as `cpu_milli=64000,memory_mb=16384`, instead.
+        racks: of equal size, of neighbouring machines.
+        reference_mhz: of the machine for which durations hold; the file's column `speed_mhz` says how fast each is. 0:
+            all are alike.
 
     Raises:
         InputError: a number is out of range, the model is unknown, the file is wrong or too short, or nothing says
-            what machines offer of a resource that tasks ask for.
+            what machines offer of a resource that tasks ask for, or how fast they are.
     """
+    if reference_mhz and machines is None:
+        raise InputError("reference_mhz", f"no file says how fast machines are; give one with a column {SPEED}")
     if not 1 <= workers <= WORKERS_MAX:
         raise InputError("workers", f"{workers} workers cannot run anything; give from 1 to {WORKERS_MAX}")
     if not 1 <= slots <= SLOTS_MAX:
         raise InputError("slots", f"{slots} slots per worker are impossible; give from 1 to {SLOTS_MAX}")
+    if not 1 <= racks <= workers:
+        raise InputError("racks", f"{racks} racks for {workers} workers are impossible; give from 1 to {workers}")
     check_model(constraints)
+    cluster = _without_racks(workers, slots, constraints, machines, seed, resources, capacity, reference_mhz)
+    return cluster if racks == 1 else msgspec.structs.replace(cluster, racks=machine_racks(workers, racks))
+
+
+def _without_racks(
+    workers: int,
+    slots: int,
+    constraints: str,
+    machines: Path | None,
+    seed: int,
+    resources: tuple[str, ...],
+    capacity: str,
+    reference_mhz: int,
+) -> Cluster:
     columns = resources if machines is not None and not capacity else ()
     if machines is not None:
-        population = read_machines(machines, workers, columns)
+        population = read_machines(machines, workers, columns, speeds=reference_mhz > 0)
         if len(population.constraints) < workers:
             found = len(population.constraints)
             fix = f"give --workers {found} or fewer, or another file"
             raise InputError(str(machines), f"holds {found} machines, fewer than the {workers} workers; {fix}")
-        cluster = Cluster(tuple(population.constraints), (slots,) * workers, f"{workers} workers, {machines.name}")
+        name, speeds = f"{workers} workers, {machines.name}", tuple(population.speeds)
+        cluster = Cluster(
+            tuple(population.constraints), (slots,) * workers, name, speeds=speeds, reference_speed=reference_mhz
+        )
         if columns:
             return offering(cluster, resources, population.capacities)
     elif constraints == "none":
@@ -72,17 +103,21 @@ def load_cluster(
 
 
 class Population(NamedTuple):
-    """Rows of a machine file: constraint bit sets, and amounts of the resources that were asked for."""
+    """Rows of a machine file: constraint bit sets, and what was asked for of resources and speeds."""
 
     constraints: list[int]
     capacities: list[Amounts]
+    speeds: list[int]
 
 
-def read_machines(path: Path, at_most: int | None = None, resources: tuple[str, ...] = ()) -> Population:
+def read_machines(
+    path: Path, at_most: int | None = None, resources: tuple[str, ...] = (), *, speeds: bool = False
+) -> Population:
     """Machines from a CSV file, plain or gzip-compressed, one machine per row.
 
     The header names the columns; `c0` to `cK` hold 1 where the machine satisfies that constraint and 0 where not,
-    columns named as a resource hold whole numbers of units, and other columns are passed over. A file without
+    columns named as a resource hold whole numbers of units, `speed_mhz` holds the speed where speeds are asked for, and
+    other columns are passed over. A file without
     constraint columns is one whose machines satisfy none. Reading stops after `at_most` machines.
 
     Raises:
@@ -91,12 +126,13 @@ def read_machines(path: Path, at_most: int | None = None, resources: tuple[str, 
     places: list[int] = []
     amount_places: list[int] = []
     width = 0
-    found = Population([], [])
+    found = Population([], [], [])
+    wanted = (*resources, SPEED) if speeds else resources
     for number, line in numbered_lines(path):
         words = [word.strip() for word in line.decode("utf-8", "replace").split(",")]
         if not width:
-            amount_places = _resource_columns(words, resources, f"{path}:{number}")
-            places = _constraint_columns(words, f"{path}:{number}", optional=bool(resources))
+            amount_places = _resource_columns(words, wanted, f"{path}:{number}")
+            places = _constraint_columns(words, f"{path}:{number}", optional=bool(wanted))
             width = len(words)
             continue
         if words == [""]:
@@ -104,9 +140,13 @@ def read_machines(path: Path, at_most: int | None = None, resources: tuple[str, 
         if len(words) != width:
             raise InputError(f"{path}:{number}", f"has {len(words)} fields where the header has {width}; mend the row")
         found.constraints.append(_bit_set([words[place] for place in places], f"{path}:{number}"))
-        if resources:
-            pairs = zip(resources, amount_places, strict=True)
-            found.capacities.append(tuple([_amount(words[at], name, f"{path}:{number}") for name, at in pairs]))
+        if wanted:
+            pairs = zip(wanted, amount_places, strict=True)
+            amounts = tuple([_amount(words[at], name, f"{path}:{number}") for name, at in pairs])
+            if speeds:
+                found.speeds.append(_speed(amounts[-1], f"{path}:{number}"))
+            if resources:
+                found.capacities.append(amounts[: len(resources)])
         if len(found.constraints) == at_most:
             break
     if not found.constraints:
@@ -127,10 +167,18 @@ def _amount(word: str, name: str, place: str) -> int:
     return int(word)
 
 
+def _speed(mhz: int, place: str) -> int:
+    if not mhz:
+        raise InputError(place, f"column {SPEED} holds 0; a machine that runs tasks has a speed of at least 1")
+    return mhz
+
+
 def _resource_columns(header: list[str], resources: tuple[str, ...], place: str) -> list[int]:
     """Where resources stand in a header."""
     missing = [name for name in resources if name not in header]
     if missing:
+        if missing[0] == SPEED:
+            raise InputError(place, f"has no column {SPEED}; add it, or leave out the reference speed")
         fix = "add the column, or give --capacity"
         raise InputError(place, f"has no column {missing[0]}, which tasks ask for; {fix}")
     return [header.index(name) for name in resources]

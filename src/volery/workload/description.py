@@ -10,6 +10,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
+from volery.core.workflows import critical_paths_us, ends_us, has_workflows, job_bounds, levels
 from volery.workload.columns import Integers, Reals, job_means, view
 from volery.workload.tr import Reading
 
@@ -37,7 +38,7 @@ class Oddities(msgspec.Struct, frozen=True):
         wrong_means: jobs whose stated mean differs from that of their durations by more than 0.1 %.
         unsorted_rows: rows that arrive before the row above them (they are sorted on reading).
         blank_lines: lines without a word, or rows of a table that cannot be run (they are passed over).
-        dependent_tasks: rows of tasks that wait for others, taken here as if they did not.
+        unknown_parents: ids of tasks to wait for that the file does not hold; nobody waits for them here.
         first_arrival_s: the file's own earliest arrival; here it is 0.
     """
 
@@ -46,7 +47,7 @@ class Oddities(msgspec.Struct, frozen=True):
     wrong_means: int
     unsorted_rows: int | None = None
     blank_lines: int | None = None
-    dependent_tasks: int | None = None
+    unknown_parents: int | None = None
     first_arrival_s: float | None = None
 
 
@@ -68,14 +69,38 @@ class ConstraintUse(msgspec.Struct, frozen=True):
     eligible_share: float
 
 
+class WorkflowShape(msgspec.Struct, frozen=True):
+    """The jobs in which some task waits for another.
+
+    Args:
+        jobs: how many there are.
+        tasks: of theirs.
+        waits: pairs of a task and one that it waits for.
+        depth_mean, depth_max: tasks of the longest chain, by count.
+        width_mean, width_max: the most tasks that stand equally far from the beginning of their job, by count.
+        critical_path_mean_s, critical_path_max_s: duration of the longest chain, by time.
+    """
+
+    jobs: int
+    tasks: int
+    waits: int
+    depth_mean: float
+    depth_max: int
+    width_mean: float
+    width_max: int
+    critical_path_mean_s: float
+    critical_path_max_s: float
+
+
 class TraceDescription(msgspec.Struct, frozen=True):
     """The figures of `volery trace describe`.
 
     Args:
         span_s: last arrival minus first.
         load: task-seconds over what the slots could run during the span; None when all jobs arrive at once.
-        peak_demand: the most tasks that would run at once if each started on arrival.
+        peak_demand: the most tasks that would run at once if each started on arrival, or with the end of its parents.
         short, long: by the estimate, which is long when above the cutoff; None without a cutoff.
+        workflows: None where no task waits for another.
     """
 
     name: str
@@ -97,6 +122,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
     short: JobClass | None
     long: JobClass | None
     oddities: Oddities
+    workflows: WorkflowShape | None = None
 
 
 class LoadCurve(NamedTuple):
@@ -157,6 +183,31 @@ def describe(
         short=None if cutoff_s is None else _job_class(trace, ~is_long),
         long=None if cutoff_s is None else _job_class(trace, is_long),
         oddities=_oddities(trace, reading),
+        workflows=_shape(trace) if has_workflows(trace) else None,
+    )
+
+
+def _shape(trace: Trace) -> WorkflowShape:
+    deep, paths_us = levels(trace), critical_paths_us(trace)
+    depths, widths, lengths_us, tasks = [], [], [], 0
+    for job, (low, high) in enumerate(job_bounds(trace)):
+        if trace.parent_first[low] < trace.parent_first[high]:
+            counts = np.bincount(view(deep)[low:high])
+            depths.append(len(counts))
+            widths.append(int(counts.max()))
+            lengths_us.append(paths_us[job])
+            tasks += high - low
+    count = len(depths)
+    return WorkflowShape(
+        jobs=count,
+        tasks=tasks,
+        waits=len(trace.parents),
+        depth_mean=sum(depths) / count,
+        depth_max=max(depths),
+        width_mean=sum(widths) / count,
+        width_max=max(widths),
+        critical_path_mean_s=sum(lengths_us) / count / SECOND,
+        critical_path_max_s=max(lengths_us) / SECOND,
     )
 
 
@@ -178,7 +229,7 @@ def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
         wrong_means=int(np.count_nonzero(off)),
         unsorted_rows=reading.unsorted_rows if reading else None,
         blank_lines=reading.blank_lines if reading else None,
-        dependent_tasks=reading.dependent_tasks if reading else None,
+        unknown_parents=reading.unknown_parents if reading else None,
         first_arrival_s=reading.first_arrival_s if reading else None,
     )
 
@@ -203,15 +254,26 @@ def describe_constraints(trace: Trace, cluster: Cluster) -> ConstraintUse | None
 
 
 def _ends(trace: Trace) -> Integers:
-    """When tasks would end if each started on arrival, sorted."""
+    """When tasks would end if each started as soon as it may, sorted."""
     ends = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
-    ends += view(trace.duration_us)
+    ends += view(ends_us(trace) if has_workflows(trace) else trace.duration_us)
     ends.sort()
     return ends
 
 
+def _begins(trace: Trace) -> Integers:
+    """When tasks of workflows would start, sorted."""
+    begins = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
+    begins += view(ends_us(trace)) - view(trace.duration_us)
+    begins.sort()
+    return begins
+
+
 def _peak_demand(trace: Trace) -> int:
     """Demand only grows at an arrival, so the largest value after one is the peak."""
+    if has_workflows(trace):
+        begins = _begins(trace)
+        return int((np.arange(1, len(begins) + 1) - np.searchsorted(_ends(trace), begins, side="right")).max())
     arrived = view(trace.first)[1:]
     ended = np.searchsorted(_ends(trace), view(trace.arrival_us), side="right")
     # jobs of one instant: those of zero length have ended before the last of them counts
@@ -233,7 +295,11 @@ def load_curve(trace: Trace, workers: int, points: int = 200) -> LoadCurve:
     tasks = np.diff(view(trace.first)).astype(np.float64)
     work_us = np.add.reduceat(view(trace.duration_us), view(trace.first)[:-1])
     arriving = np.histogram(arrival_us, edges, weights=work_us)[0]
-    done_us = _served_until(edges, arrival_us, tasks) - _served_until(edges, ends.astype(np.float64), None)
+    if has_workflows(trace):
+        begun_us = _served_until(edges, _begins(trace).astype(np.float64), None)
+    else:
+        begun_us = _served_until(edges, arrival_us, tasks)
+    done_us = begun_us - _served_until(edges, ends.astype(np.float64), None)
     capacity_us = np.diff(edges) * workers
     return LoadCurve(edges / SECOND, arriving / capacity_us, np.maximum(np.diff(done_us), 0) / capacity_us)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
+from volery.core.locality import with_replicas
 from volery.core.model import SECOND
-from volery.core.trace import Trace
+from volery.core.trace import Trace, longs
 from volery.workload.columns import Integers, column, view
 
 DEPHASE_US = 10_000
@@ -74,8 +76,33 @@ def in_order(trace: Trace) -> Trace:
         estimate_us=column(view(trace.estimate_us)[order]),
         constraints=column(picked(view(trace.constraints), task_order)),
         user=tuple(trace.user[j] for j in order) if trace.user else (),
+        priority=column(picked(view(trace.priority), order)),
+        deadline_us=column(picked(view(trace.deadline_us), order)),
+        preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
+        **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
+        **_replicas_of(trace, task_order.tolist()),
     )
+
+
+def _replicas_of(trace: Trace, tasks: Sequence[int]) -> dict[str, array[int]]:
+    """The columns of replicas of some tasks, as they will be numbered."""
+    if not trace.replica_first:
+        return {}
+    chosen = with_replicas(trace, trace.replicas_of(tasks) or [()] * len(tasks), trace.far_permille)
+    return {"replica_first": chosen.replica_first, "replicas": chosen.replicas}
+
+
+def _waits_in(trace: Trace, order: Integers, task_order: Integers, starts: Integers) -> dict[str, array[int]]:
+    """The columns of who waits for whom when jobs stand in another order."""
+    if not trace.parents:
+        return {}
+    before, parents = view(trace.parent_first), view(trace.parents)
+    counts = np.diff(before)[task_order]
+    after = np.concatenate(([0], np.cumsum(counts)))
+    edges = np.arange(after[-1]) + np.repeat(before[:-1][task_order] - after[:-1], counts)
+    moved = np.repeat(starts[:-1] - view(trace.first)[:-1][order], np.diff(starts))
+    return {"parent_first": column(after), "parents": column(parents[edges] + np.repeat(moved, counts))}
 
 
 def first_jobs(trace: Trace, job_count: int) -> Trace:
@@ -83,6 +110,7 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
     if job_count >= trace.job_count:
         return trace
     tasks = trace.first[job_count]
+    waits = trace.parent_first[tasks] if trace.parent_first else 0
     return msgspec.structs.replace(
         trace,
         arrival_us=trace.arrival_us[:job_count],
@@ -92,6 +120,10 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         constraints=trace.constraints[:tasks],
         user=trace.user[:job_count],
         request=trace.request[:tasks],
+        **_replicas_of(trace, range(tasks)),
+        parent_first=trace.parent_first[: tasks + 1] if waits else longs(),
+        parents=trace.parents[:waits],
+        priority=trace.priority[:job_count],
         deadline_us=trace.deadline_us[:job_count],
         preference=trace.preference[:job_count],
     )

@@ -1,15 +1,17 @@
 """Tasks of any format as a workload to run: rows of one job that are submitted together become one job.
 
-A row stands for `instances` equal tasks. Where memory or processors are given as shares of the largest machine, that is
-taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B). What cannot be run is passed
-over and counted: rows that do not say when they are submitted or how long they run, that did not end well, that begin
-before the trace does, or that do not ask for what the others ask for. Workflows are not run yet.
+Where some row waits for others, all rows of a job become one job, a workflow perhaps, that is submitted with the first
+of them. A row stands for `instances` equal tasks. Where memory or processors are given as shares of the largest
+machine, that is taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B). What cannot
+be run is passed over and counted: rows that do not say when they are submitted or how long they run, that did not end
+well, that begin before the trace does, or that do not ask for what the others ask for.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +27,7 @@ from volery.workload.formats.source import Format, Noticed
 from volery.workload.quirks import in_order
 from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
+from volery.workload.waits import Arranged, CycleError, Edges
 
 NODE_CPU_MILLI: Final = 64_000
 NODE_MEMORY_MB: Final = 16_384
@@ -34,7 +37,7 @@ RESOURCES: Final = ("cpu_milli", "memory_mb", "gpu_milli")
 TABLES_OF_REQUESTS: Final = frozenset({
     "alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"
 })  # fmt: skip
-"""Read for what independent tasks ask for, without users and parents: runs on them keep their digests."""
+"""Read for what tasks ask for, without users: runs on them keep their digests."""
 SUFFIXES: Final = (".csv", ".parquet", ".swf", ".gwf", ".json")
 
 
@@ -44,50 +47,77 @@ class Passed(msgspec.Struct):
     Args:
         rows: that cannot be run.
         unsorted_rows: that arrive before the row above them.
-        dependent_rows: that wait for others, which nothing here heeds.
+        unknown_parents: ids of tasks to wait for that the file does not hold.
     """
 
     rows: int = 0
     unsorted_rows: int = 0
-    dependent_rows: int = 0
+    unknown_parents: int = 0
 
 
 class _Row(NamedTuple):
-    """A row that can be run; the request holds each of the resources."""
+    """A row that can be run; the request holds each of the resources, and `number` is its place among all rows."""
 
     duration_us: int
     estimate_us: int
     instances: int
     request: Amounts
     user: str | None
+    task: str | None
+    parents: Sequence[str]
+    number: int
 
 
-def read_tasks(
-    path: Path, form: Format, job_count: int | None = None, *, workflows: bool = False
-) -> tuple[Trace, Passed]:
+class _Links:
+    """What is known of a source's graphs.
+
+    Attributes:
+        jobs: of which some row waits.
+        gone: job -> rows that were passed over, with what they wait for.
+        rows: how many were seen.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: set[str] = set()
+        self.gone: dict[str, dict[str, Sequence[str]]] = {}
+        self.rows = 0
+
+
+class _Job(NamedTuple):
+    """A job, or a workflow."""
+
+    name: str
+    arrival_us: int
+    rows: list[_Row]
+
+
+def read_tasks(path: Path, form: Format, job_count: int | None = None) -> tuple[Trace, Passed]:
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
         path: the file, or folder of parts.
         form: its format.
         job_count: how many jobs.
-        workflows: take tasks that wait for others as if they did not, rather than refuse them.
 
     Raises:
-        InputError: the file cannot be read, a row is wrong (the message names the line), or it holds workflows.
+        InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
-    passed, jobs = Passed(), dict[tuple[str, int], list[_Row]]()
+    passed, jobs, links = Passed(), dict[tuple[str, int], list[_Row]](), _Links()
     resources: tuple[str, ...] | None = RESOURCES[:2] if form.name in TABLES_OF_REQUESTS else None
+    taken: set[str] = set()
     last_us = 0
     for batch in read_source(path, form, Noticed()):
-        if form.name not in TABLES_OF_REQUESTS:
-            _refuse_workflows(batch, path, passed, workflows)
         if resources is None:
             resources = _resources(batch)
-        for job, arrival_us, row in _rows(batch, resources, passed):
-            if (job, arrival_us) not in jobs and len(jobs) == job_count:
-                break
+        for job, arrival_us, row in _rows(batch, resources, passed, links):
+            full = job_count is not None and len(taken if links.jobs else jobs) >= job_count
+            if full and (job, arrival_us) not in jobs:
+                if not links.jobs:
+                    break
+                if job not in taken:  # more rows of a workflow that was begun may follow
+                    continue
             jobs.setdefault((job, arrival_us), []).append(row)
+            taken.add(job)
             passed.unsorted_rows += arrival_us < last_us
             last_us = arrival_us
         else:
@@ -95,19 +125,18 @@ def read_tasks(
         break
     if not jobs:
         raise InputError(str(path), f"holds no task that ends well and can be run; {passed.rows} rows were passed over")
-    return _trace(path, form, jobs, resources or ()), passed
+    return _trace(path, form, _whole(jobs, links), resources or (), links, passed), passed
 
 
-def _refuse_workflows(batch: pa.RecordBatch, path: Path, passed: Passed, workflows: bool) -> None:
-    waits = pc.fill_null(pc.greater(pc.list_value_length(batch.column("parents")), 0), False)
-    passed.dependent_rows += pc.sum(waits).as_py() or 0
-    if passed.dependent_rows and not workflows:
-        at = batch.column("line")[pc.index(waits, True).as_py()].as_py()
-        problem = (
-            "the task waits for others, and workflows are not run yet; to run its tasks as independent ones, make a"
-            " table of it with `volery trace convert --without-parents`"
-        )
-        raise InputError(f"{path}:{at}", problem)
+def _whole(jobs: dict[tuple[str, int], list[_Row]], links: _Links) -> list[_Job]:
+    """Jobs with their rows; in a source of workflows all rows of a job, whenever they were submitted."""
+    if not links.jobs:
+        return [_Job(job, arrival_us, rows) for (job, arrival_us), rows in jobs.items()]
+    found: dict[str, _Job] = {}
+    for (job, arrival_us), rows in jobs.items():
+        before = found.setdefault(job, _Job(job, arrival_us, []))
+        found[job] = _Job(job, min(before.arrival_us, arrival_us), before.rows + rows)
+    return list(found.values())
 
 
 def _amounts(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -125,30 +154,62 @@ def _resources(batch: pa.RecordBatch) -> tuple[str, ...]:
     return tuple(name for name in RESOURCES if 2 * amounts[name].null_count <= batch.num_rows)
 
 
-def _rows(batch: pa.RecordBatch, resources: tuple[str, ...], passed: Passed) -> Iterator[tuple[str, int, _Row]]:
+def _rows(
+    batch: pa.RecordBatch, resources: tuple[str, ...], passed: Passed, links: _Links
+) -> Iterator[tuple[str, int, _Row]]:
     amounts = _amounts(batch)
+    graph = batch.column("parents")
+    parents: Iterable[Sequence[str] | None] = repeat(())
+    told = graph.null_count < batch.num_rows
+    if told:
+        waits = pc.fill_null(pc.greater(pc.list_value_length(graph), 0), False)
+        links.jobs.update(set(batch.column("job").filter(waits).to_pylist()) - {None})
+        parents = graph.to_pylist()
+
     asked = zip(*(amounts[name].to_pylist() for name in resources), strict=True) if resources else [()] * batch.num_rows
-    names = ("job", "submit_us", "runtime_us", "estimate_us", "instances", "status", "user")
-    columns = zip(asked, *(batch.column(name).to_pylist() for name in names), strict=True)
-    for request, job, submit_us, runtime_us, estimate_us, instances, status, user in columns:
+    names = ("job", "task", "submit_us", "runtime_us", "estimate_us", "instances", "status", "user")
+    columns = zip(asked, parents, zip(*(batch.column(name).to_pylist() for name in names), strict=True), strict=False)
+    for request, above, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
+        links.rows += 1
         unknown = job is None or submit_us is None or runtime_us is None or instances is None or None in request
-        if unknown or submit_us < 0 or runtime_us < 0 or instances < 1 or status not in (None, "finished"):
+        if (
+            unknown or submit_us < 0 or runtime_us < 0 or instances < 1 or status not in (None, "finished")
+            or not all(0 <= value <= AMOUNT_MAX for value in request)
+        ):  # fmt: skip
             passed.rows += 1
+            if told and job is not None and task is not None:
+                links.gone.setdefault(job, {})[task] = above or ()
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
-        if not all(0 <= value <= AMOUNT_MAX for value in request):
-            passed.rows += 1
-            continue
         units = tuple(
             max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(resources, request, strict=True)
         )  # nothing that runs takes no processor and no memory
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user)
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, above or (), links.rows)
 
 
-def _trace(path: Path, form: Format, jobs: dict[tuple[str, int], list[_Row]], resources: tuple[str, ...]) -> Trace:
-    first, duration_us, places, estimate_us = longs(1), longs(), longs(), longs()
+def _in_order(path: Path, job: _Job, links: _Links, passed: Passed) -> tuple[list[_Row], list[list[int]]]:
+    """A job's rows, parents first, and per row the places of its parents."""
+    if job.name not in links.jobs:
+        return job.rows, [[]] * len(job.rows)
+    rows = sorted(job.rows, key=lambda row: row.number)
+    try:
+        arranged = Arranged([row.task for row in rows], [row.parents for row in rows], links.gone.get(job.name, {}))
+    except CycleError as error:
+        problem = f"job {job.name!r}: {error}; cut them with `volery trace convert --repair cycle=cut`"
+        raise InputError(str(path), problem) from None
+    passed.unknown_parents += arranged.unknown
+    return [rows[place] for place in arranged.order], arranged.parents
+
+
+def _trace(
+    path: Path, form: Format, jobs: list[_Job], resources: tuple[str, ...], links: _Links, passed: Passed
+) -> Trace:
+    first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
     number: dict[Amounts, int] = {}
-    for rows in jobs.values():
+    for job in jobs:
+        rows, parents = _in_order(path, job, links, passed)
+        if links.jobs:
+            edges.add(first[-1], [row.instances for row in rows], parents)
         for row in rows:
             duration_us.extend(longs(row.instances, row.duration_us))
             places.extend(longs(row.instances, number.setdefault(row.request, len(number))))
@@ -156,14 +217,15 @@ def _trace(path: Path, form: Format, jobs: dict[tuple[str, int], list[_Row]], re
         estimate_us.append(round(sum(row.estimate_us * row.instances for row in rows) / (first[-1] - first[-2])))
     if len(number) > REQUESTS_MAX:
         raise InputError(str(path), f"has more than {REQUESTS_MAX} distinct requests; read fewer jobs")
-    begin = min(arrival_us for _, arrival_us in jobs)
+    begin = min(job.arrival_us for job in jobs)
     name = trace_name(path)
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
-    users = [rows[0].user for rows in jobs.values()]
+    users = [job.rows[0].user for job in jobs]
     known = form.name not in TABLES_OF_REQUESTS and all(users)
+    parent_first, flat = edges.columns()
     trace = Trace(
-        name, array("q", [arrival_us - begin for _, arrival_us in jobs]), first, duration_us, estimate_us,
-        user=tuple(user or "" for user in users) if known else (),
+        name, array("q", [job.arrival_us - begin for job in jobs]), first, duration_us, estimate_us,
+        user=tuple(user or "" for user in users) if known else (), parent_first=parent_first, parents=flat,
     )  # fmt: skip
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)

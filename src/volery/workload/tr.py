@@ -37,13 +37,13 @@ class Reading(msgspec.Struct, frozen=True):
         first_arrival_s: the earliest arrival as the file has it; the trace counts from there.
         unsorted_rows: rows that arrive before the row above them.
         blank_lines: lines without a word.
-        dependent_tasks: rows of tasks that wait for others, which is not heeded.
+        unknown_parents: ids of tasks to wait for that the file does not hold, which are not heeded.
     """
 
     first_arrival_s: float
     unsorted_rows: int
     blank_lines: int
-    dependent_tasks: int = 0
+    unknown_parents: int = 0
 
 
 def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact") -> Trace:
@@ -199,11 +199,12 @@ def write_tr(trace: Trace, path: str | Path, *, force: bool = False) -> None:
     bytes.
 
     Raises:
-        InputError: the trace has what the format cannot hold (constraints, users, a job without tasks), the file
-            exists and `force` is off, or it cannot be written.
+        InputError: the trace has what the format cannot hold (constraints, users, workflows, a job without tasks), the
+            file exists and `force` is off, or it cannot be written.
     """
-    if trace.constraints or trace.user or trace.resources:
-        raise InputError(trace.name, "a .tr file holds no constraints, requests or users; write the trace without them")
+    if trace.constraints or trace.user or trace.resources or trace.parents:
+        problem = "a .tr file holds no constraints, requests, users or workflows; write the trace without them"
+        raise InputError(trace.name, problem)
     if not trace.job_count or not np.diff(view(trace.first)).all():
         raise InputError(trace.name, "a .tr file needs at least one job, and at least one task in each")
     with atomic_output(Path(path), force=force) as output:

@@ -90,6 +90,7 @@ def test_cancelled_tasks_give_up_their_turn() -> None:
     ("parameters", "problem"),
     [
         ({"order": "fifo", "shares": "a"}, "knows no shares"),
+        ({"order": "fifo", "patience_s": "1"}, "oracle:patience_s: first come first served knows no turns"),
         ({"order": "drf", "shares": "a+b(c)"}, "give order=hdrf for a tree"),
         ({"order": "hdrf", "shares": "a:0"}, "oracle:shares.a.weight: 0 is not a weight"),
     ],

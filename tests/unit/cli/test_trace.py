@@ -133,3 +133,13 @@ def test_convert_and_doctor_say_what_they_found_and_whether_it_is_answered(tmp_p
     assert (content["rows"], content["left"]) == (3, {"zero-runtime": 1, "unsorted": 1, "clock-origin": 1})
     assert "exists already" in refused("convert", source, "-o", output)
     assert "'gwff' is no format; did you mean 'gwf'" in refused("doctor", source, "--format", "gwff")
+
+
+def test_describe_tells_the_shape_of_workflows() -> None:
+    text = told("describe", "workflow:fork-join,jobs=4,fanout=5", "--workers", "10")
+    assert "4 of 20 tasks that wait 24 times" in text
+    assert "3.00, 3" in text
+    shape = json.loads(told("describe", "workflow:fork-join,jobs=4,fanout=5", "--json"))["workflows"]
+    assert (shape["depth_max"], shape["width_max"], shape["waits"]) == (3, 3, 24)
+    assert "workflows" not in told("describe", "syn:2x3", "--workers", "10")
+    assert json.loads(told("describe", "syn:2x3", "--json"))["workflows"] is None

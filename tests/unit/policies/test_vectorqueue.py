@@ -55,6 +55,7 @@ class AgainstAList(RuleBasedStateMachine):
     @rule(offered=MASKS, free=AMOUNTS)
     def pop(self, offered: int, free: Amounts) -> None:
         expected = next((task for task in self.model if fits(task, offered, free)), None)
+        assert self.queue.first_fitting(offered, PACKING.free(free)) == expected
         assert self.queue.pop_fitting(offered, PACKING.free(free)) == expected
         if expected is not None:
             self.model.remove(expected)
@@ -73,6 +74,7 @@ class AgainstAList(RuleBasedStateMachine):
     def length_and_kinds(self) -> None:
         assert self.queue.length == len(self.model)
         assert set(self.queue.kinds()) == {(task.constraints, task.request) for task in self.model}
+        assert not self.model or self.queue.first() == self.model[0]
 
 
 AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from xml.etree import ElementTree
 
@@ -41,6 +42,7 @@ def strips() -> str:
     return plots.utilisation_curves([plots.Curve(f"a{i}", (X, X / 2), (X / 200, X / 300)) for i in range(6)])
 
 
+LONG = "megha-2021:gms=3,lms=2,shares=q1:10+q2:25+q3:15,queues=0+1+2,preempted=restart"
 PICTURES = [cdf, curves, loads, parts, strips]
 
 
@@ -77,9 +79,19 @@ def test_ten_lines_are_told_apart_without_colour_and_their_legend_keeps_out_of_t
 
 
 def test_a_legend_has_as_many_columns_as_its_labels_leave_room_for() -> None:
-    assert plots._legend_columns(["megha"] * 10) == 4
-    assert plots._legend_columns(["megha"] * 2) == 2
-    assert plots._legend_columns(["megha", "pigeon:weight=100000,weight_counting=published-code"]) == 1
+    assert plots._legend_size(["megha"] * 10) == (4, 3)
+    assert plots._legend_size(["megha"] * 2) == (2, 1)
+    assert plots._legend_size(["megha", "pigeon:weight=100000,weight_counting=published-code"]) == (1, 2)
+    assert plots._legend_size([LONG]) == (1, 2)
+
+
+def test_a_long_label_takes_several_lines_and_leaves_the_picture_its_room() -> None:
+    series = [plots.Series(LONG, (np.array([1.0, 2.0]),))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = plots.delay_cdf(series)
+    assert "queues=0+1+2," in text
+    assert LONG not in text
 
 
 def test_many_utilisation_curves_get_a_strip_each() -> None:

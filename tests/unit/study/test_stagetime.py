@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from volery import architectures
 from volery.cli.main import main
+from volery.core.errors import InputError
 from volery.sim.stagetime import StageClock
 from volery.study.runs import build, drive, execute, read_inputs
 from volery.study.spec import RunSpec
-from volery.study.stagetime import profile_run, roles
+from volery.study.stagetime import kept_stage_times, profile_run, roles
 
 SOFT = {"phoenix": {"soft_constraints": tuple(range(21))}}
 """Without soft constraints there is nothing to negotiate."""
@@ -82,3 +84,26 @@ def test_json_holds_the_times_and_without_the_option_there_are_none(capsys: pyte
     (profile,) = answers[1]["stage_times"]
     launches = next(time for time in profile["times"] if time["method"] == "Scheduler._launch")
     assert (profile["label"], launches["stages"], launches["calls"]) == ("oracle", ["T4"], 40)
+
+
+def test_a_results_folder_keeps_the_times_of_the_runs_that_it_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "kept"
+    words = ["compare", "oracle", "sparrow", "--trace", "syn:4x10", "--workers", "20", "-o", str(folder)]
+    with pytest.raises(SystemExit) as left:
+        main([*words, "--profile", "stages"])
+    assert left.value.code == 0
+    assert "Time per stage" in (folder / "report.html").read_text()
+    with pytest.raises(SystemExit):
+        main(["show", str(folder), "--json"])
+    shown = json.loads(capsys.readouterr().out.partition("\n{")[2].join(["{", ""]))
+    assert [profile["label"] for profile in shown["stage_times"]] == ["oracle", "sparrow"]
+    times = [time for profile in shown["stage_times"] for time in profile["times"]]
+    assert all(len(time["call_s"]) == 7 * bool(time["calls"]) for time in times)
+    stored = folder / "stage_times.json"
+    stored.write_bytes(stored.read_bytes().replace(shown["stage_times"][0]["key"].encode(), b"0" * 64))
+    assert [profile.label for profile in kept_stage_times(folder)] == ["sparrow"], "another run's times are not told"
+    stored.write_text("{")
+    with pytest.raises(InputError, match="delete it"):
+        kept_stage_times(folder)

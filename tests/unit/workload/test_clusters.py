@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload import load_cluster
+from volery.core.trace import Trace, longs
+from volery.workload import as_slots, load_cluster
 from volery.workload.clusters import read_machines
 
 
@@ -95,3 +96,34 @@ def test_impossible_numbers_of_workers_are_refused(workers: int) -> None:
 def test_impossible_numbers_of_slots_are_refused() -> None:
     with pytest.raises(InputError, match="slots: 0 slots per worker"):
         load_cluster(1, slots=0)
+
+
+def test_a_file_says_how_fast_machines_are_where_a_reference_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "machines.csv"
+    path.write_text("cpu_milli,speed_mhz\n4000,4100\n2000,3500\n")
+    cluster = load_cluster(2, machines=path, resources=("cpu_milli",), reference_mhz=4000)
+    assert (cluster.capacities, cluster.speeds, cluster.reference_speed) == (((4000,), (2000,)), (4100, 3500), 4000)
+    plain = load_cluster(2, machines=path, resources=("cpu_milli",))
+    assert (plain.speeds, plain.reference_speed) == ((), 0)
+    slots = load_cluster(2, machines=path, slots=3, reference_mhz=4000)
+    assert (slots.slots, slots.constraints, slots.speeds) == ((3, 3), (0, 0), (4100, 3500))
+    trace = Trace("t", longs(1), longs(2), longs(1), longs(1), resources=("cpu_milli",), requests=((1000,),))
+    _, made = as_slots(trace, cluster, "cpu_milli=1000", "slot_request")
+    assert (made.slots, made.resources, made.speeds, made.reference_speed) == ((4, 2), (), (4100, 3500), 4000)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("c0\n1\n", r"machines.csv:1: has no column speed_mhz; add it"),
+        ("c0,speed_mhz\n1,0\n", r"machines.csv:2: column speed_mhz holds 0"),
+        ("c0,speed_mhz\n1,fast\n", r"machines.csv:2: column speed_mhz holds 'fast'"),
+    ],
+)
+def test_wrong_speeds_are_refused_by_line(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "machines.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=complaint):
+        load_cluster(1, machines=path, reference_mhz=4000)
+    with pytest.raises(InputError, match="no file says how fast machines are"):
+        load_cluster(1, reference_mhz=4000)

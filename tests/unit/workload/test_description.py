@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
+from volery.core.workflows import with_parents
 from volery.workload import constrain, describe, load_curve, synthesize
-from volery.workload.description import describe_constraints
+from volery.workload.description import WorkflowShape, describe_constraints
 from volery.workload.tr import scan_tr
 
 SHAPES = st.lists(
@@ -145,3 +147,21 @@ def test_impossible_questions_are_refused() -> None:
     for cutoff_s in (-1.0, float("nan"), float("inf")):
         with pytest.raises(InputError, match="cutoff"):
             describe(trace, 1, cutoff_s)
+
+
+def test_workflows_have_depth_width_and_a_critical_path() -> None:
+    trace = trace_of("t", [0, 1_000_000, 2_000_000], [[1_000_000] * 4, [2_000_000, 500_000], [9]])
+    trace = with_parents(trace, [(), (0,), (0,), (1, 2), (), (4,), ()])
+    found = describe(trace, 1).workflows
+    assert found == WorkflowShape(
+        jobs=2, tasks=6, waits=5, depth_mean=2.5, depth_max=3, width_mean=1.5, width_max=2, critical_path_mean_s=2.75,
+        critical_path_max_s=3.0,
+    )  # fmt: skip
+    assert describe(trace_of("t", [0], [[1]]), 1).workflows is None
+
+
+def test_tasks_of_workflows_ask_for_slots_when_their_parents_end() -> None:
+    trace = with_parents(trace_of("t", [0, 0], [[10, 10, 10], [15]]), [(), (0,), (0,), ()])
+    assert describe(trace, 1).peak_demand == 3, "two children beside the other job"
+    curve = load_curve(trace, 1, points=2)
+    assert curve.running.tolist() == [2.0, 2.5], "25 us of work in the second 10 us"

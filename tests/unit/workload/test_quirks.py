@@ -5,12 +5,15 @@ from __future__ import annotations
 from array import array
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.trace import Trace
+from volery.core.workflows import check_workflows, with_parents
 from volery.workload.quirks import apply_quirks, first_jobs, in_order
 from volery.workload.tr import read_tr
 
@@ -90,3 +93,19 @@ def test_unknown_switches_are_refused_with_a_suggestion() -> None:
         apply_quirks(trace, "whole-second", "exact")
     with pytest.raises(InputError, match=r"arrivals: .*did you mean 'dephased'"):
         apply_quirks(trace, "exact", "dephase")
+
+
+def test_workflows_priorities_and_deadlines_move_with_their_jobs() -> None:
+    trace = trace_of("t", [9, 5, 7], [[1, 2], [3], [4, 5, 6]])
+    trace = msgspec.structs.replace(trace, priority=array("q", [1, 2, 3]), deadline_us=array("q", [90, -1, 70]))
+    trace = with_parents(trace, [(), (0,), (), (), (3,), (3, 4)])
+    moved = in_order(trace)
+    assert moved.duration_us.tolist() == [3, 4, 5, 6, 1, 2]
+    assert [moved.parents_of(task) for task in range(6)] == [(), (), (1,), (1, 2), (), (4,)]
+    assert (moved.priority.tolist(), moved.deadline_us.tolist()) == ([2, 3, 1], [-1, 70, 90])
+    check_workflows(moved)
+    cut = first_jobs(moved, 2)
+    assert [cut.parents_of(task) for task in range(4)] == [(), (), (1,), (1, 2)]
+    assert (cut.priority.tolist(), cut.deadline_us.tolist()) == ([2, 3], [-1, 70])
+    check_workflows(cut)
+    check_workflows(first_jobs(moved, 1))

@@ -10,6 +10,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.core.trace import Trace
+from volery.core.workflows import levels
 from volery.workload import load_trace, load_workload
 from volery.workload.convert import convert
 from volery.workload.formats import format_of
@@ -142,19 +143,91 @@ def test_a_job_asks_for_its_processors_and_brings_its_user_and_estimate(tmp_path
     assert (passed.rows, passed.unsorted_rows) == (2, 1), "one never ended, one failed"
 
 
-def test_a_workflow_is_refused_unless_its_parents_were_left_out(tmp_path: Path) -> None:
+def test_a_workflow_is_run_as_such_unless_its_parents_were_left_out(tmp_path: Path) -> None:
     source, table, bare = tmp_path / "a.gwf", tmp_path / "t.parquet", tmp_path / "bare.parquet"
     source.write_text(GWF)
     convert(source, table)
     convert(source, bare, parents=False)
     for path in (source, table):
-        with pytest.raises(InputError, match=f"{path.name}:3: the task waits for others.* --without-parents"):
-            load_trace(path)
-        seen, reading = load_workload(path, workflows=True)
-        assert reading is not None
-        assert reading.dependent_tasks == 1
-        assert seen.digest() == load_trace(bare).digest()
+        trace = load_trace(path)
+        assert [trace.parents_of(task) for task in range(2)] == [(), (0,)]
+        assert trace.resources == ("cpu_milli",)
+    assert not load_trace(bare).parents
     assert load_trace(bare).first.tolist() == [0, 2]
+    assert load_trace(source).digest() == load_trace(table).digest() != load_trace(bare).digest()
+
+
+def parents(trace: Trace) -> list[list[tuple[int, ...]]]:
+    """Per job, per task, its parents."""
+    bounds = [(trace.first[job], trace.first[job + 1]) for job in range(trace.job_count)]
+    return [[trace.parents_of(task) for task in range(low, high)] for low, high in bounds]
+
+
+def test_rows_of_a_workflow_are_one_job_parents_first_wherever_they_stand(tmp_path: Path) -> None:
+    """Job 7 comes second by arrival; its rows stand apart, a child before its parent, and are submitted one by one."""
+    head = GWF.splitlines()[0]
+    rows = ["7,3,20,30,1,1,1 2", "8,1,10,11,1,1,", "7,1,15,10,1,1,", "8,2,12,12,1,1,1", "7,2,16,20,1,1,1"]
+    trace, passed = read(tmp_path, "\n".join([head, *rows]) + "\n")
+    assert trace.arrival_us.tolist() == [0, 5_000_000]
+    assert [at // 1_000_000 for at in trace.duration_us] == [11, 12, 10, 20, 30]
+    assert parents(trace) == [[(), (0,)], [(), (2,), (2, 3)]]
+    assert (passed.rows, passed.unknown_parents) == (0, 0)
+    first = read(tmp_path, "\n".join([head, *rows]) + "\n")[0]
+    assert first.digest() == trace.digest()
+    only, _ = tasks_of(tmp_path / "table.csv", 1)
+    assert [at // 1_000_000 for at in only.duration_us] == [10, 20, 30], "all of the first workflow to begin"
+    assert parents(only) == [[(), (0,), (0, 1)]]
+
+
+def test_what_waits_for_a_row_that_is_passed_over_waits_for_its_parents(tmp_path: Path) -> None:
+    rows = "M1,1,j,1,Terminated,10,12,50,25\nR2_1,1,j,1,Failed,12,14,50,25\nR3_2,1,j,1,Terminated,14,19,50,25\n"
+    trace, passed = read(tmp_path, V2018.splitlines()[0] + "\n" + rows)
+    assert parents(trace) == [[(), (0,)]]
+    assert (passed.rows, passed.unknown_parents) == (1, 0)
+    assert trace.arrival_us.tolist() == [0]
+
+
+def test_each_of_many_instances_waits_for_each_of_its_parent(tmp_path: Path) -> None:
+    rows = "M1,2,j,1,Terminated,10,12,50,25\nR2_1,3,j,1,Terminated,12,14,50,25\n"
+    trace, _ = read(tmp_path, V2018.splitlines()[0] + "\n" + rows)
+    assert parents(trace) == [[(), (), (0, 1), (0, 1), (0, 1)]]
+
+
+def test_a_circle_is_refused_and_an_unknown_parent_counted(tmp_path: Path) -> None:
+    head = GWF.splitlines()[0]
+    with pytest.raises(InputError, match=r"job '0': 2 tasks wait for each other in a circle .* --repair cycle=cut"):
+        read(tmp_path, f"{head}\n0,1,5,11,1,1,2\n0,2,5,12,1,1,1\n0,3,5,1,1,1,\n")
+    trace, passed = read(tmp_path, f"{head}\n0,1,5,11,1,1,9\n0,2,5,12,1,1,1\n")
+    assert parents(trace) == [[(), (0,)]]
+    assert passed.unknown_parents == 1
+    _, reading = load_workload(tmp_path / "table.csv")
+    assert reading is not None
+    assert reading.unknown_parents == 1
+
+
+def test_too_many_waits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("volery.workload.waits.EDGES_MAX", 5)
+    rows = "M1,2,j,1,Terminated,10,12,50,25\nR2_1,3,j,1,Terminated,12,14,50,25\n"
+    with pytest.raises(InputError, match=r"more than 5 tasks wait for tasks.*read fewer jobs"):
+        read(tmp_path, V2018.splitlines()[0] + "\n" + rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("gwf/askalon_workload_ee.gwf.gz", (758, 30_746, 41_939, 5)),
+        ("gwf/chronos_from_wta_with_dependencies.gwf.gz", (3_403, 10_208, 6_805, 3)),
+        ("wta/askalon_simrepo", (50, 4_550, 8_800, 5)),
+        ("wta/shell", (3_403, 10_208, 6_805, 3)),
+    ],
+)
+def test_published_workflows_are_read_whole(name: str, shape: tuple[int, int, int, int]) -> None:
+    """Jobs, tasks, edges and depth as counted when they were collected (Askalon: 758, 30,746, 41,939 and 5)."""
+    path = TRACES / name
+    if not path.exists():
+        pytest.skip("the public traces are not beside this repository")
+    trace, _ = tasks_of(path / "tasks.parquet" if path.is_dir() else path)
+    assert (trace.job_count, trace.task_count, len(trace.parents), max(levels(trace)) + 1) == shape
 
 
 @pytest.mark.parametrize("name", ["alibaba-2017", "swf", "tr"])

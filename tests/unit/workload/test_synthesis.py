@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from volery.core.errors import InputError
 from volery.core.trace import Trace
-from volery.workload import synthesize
+from volery.core.workflows import levels
+from volery.workload import synthesize, write_tr
 from volery.workload.columns import view
 from volery.workload.presets import PRESETS
 from volery.workload.synthesis import is_spec
@@ -174,3 +176,55 @@ def test_specs_are_told_from_files() -> None:
     assert not is_spec("syn_250.0.tr.gz")
     assert not is_spec("syn")
     assert not is_spec("C:\\trace.tr")
+
+
+def of_job(trace: Trace, job: int) -> list[tuple[int, ...]]:
+    """Per task of a job, places of its parents."""
+    low, high = trace.first[job], trace.first[job + 1]
+    return [tuple(parent - low for parent in trace.parents_of(task)) for task in range(low, high)]
+
+
+def test_workflows_are_chains_forks_and_layers() -> None:
+    chained = synthesize("workflow:chain,jobs=3,fanout=4")
+    assert of_job(chained, 2) == [(), (0,), (1,), (2,)]
+    forked = synthesize("workflow:fork-join,jobs=3,fanout=5")
+    assert of_job(forked, 2) == [(), (0,), (0,), (0,), (1, 2, 3)]
+    assert of_job(synthesize("workflow:fork-join,jobs=1,fanout=2"), 0) == [(), (0,)]
+    assert not synthesize("workflow:chain,jobs=3,fanout=1").parents
+
+
+@pytest.mark.parametrize(("shape", "depth"), [(0.5, 20), (1.0, 10), (2.0, 5), (100.0, 1)])
+def test_the_shape_makes_layers_deep_or_wide(shape: float, depth: int) -> None:
+    """Topcuoglu, Hariri and Wu (TPDS 2002), section 5.1: the depth is sqrt(tasks) / shape."""
+    trace = synthesize(f"workflow:layered,jobs=4,fanout=100,shape={shape},degree=2", 1)
+    deep = levels(trace).tolist()
+    for job in range(4):
+        low = trace.first[job]
+        assert max(deep[low : low + 100]) + 1 == depth
+        for task, waits in enumerate(of_job(trace, job)):
+            assert len(waits) <= 2
+            assert {deep[low + parent] for parent in waits} <= {deep[low + task] - 1}
+            assert bool(waits) == bool(deep[low + task])
+
+
+def test_a_workflow_keeps_jobs_and_graph_when_the_load_changes() -> None:
+    one, other = (synthesize(f"workflow:layered,jobs=50,fanout=geometric:9,load={load}", 3) for load in (0.5, 1.0))
+    assert one.parents == other.parents
+    assert one.duration_us == other.duration_us
+    assert one.arrival_us != other.arrival_us
+    assert synthesize("workflow:layered,jobs=50", 4).digest() != synthesize("workflow:layered,jobs=50", 5).digest()
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [("workflow:layerd", "did you mean 'layered'"), ("workflow:chain,depth=3", "depth"), ("workflow:", "SHAPE|shape")],
+)
+def test_a_wrong_workflow_is_refused(spec: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        synthesize(spec)
+
+
+def test_a_tr_file_holds_no_workflow(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no constraints, requests, users or workflows"):
+        write_tr(synthesize("workflow:chain,jobs=2"), tmp_path / "a.tr")
+    assert not (tmp_path / "a.tr").exists()

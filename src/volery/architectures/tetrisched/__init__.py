@@ -167,6 +167,7 @@ TETRISCHED = Architecture(
     hops=2,
     tolerates=frozenset({"duplication"}),
     prompt={**PROMPT, "plan_ahead_s": 0.0},
+    heeds={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
 )
 
 ALSCHED = Architecture(
@@ -180,4 +181,5 @@ ALSCHED = Architecture(
     hops=2,
     tolerates=frozenset({"duplication"}),
     prompt=PROMPT,
+    heeds={"constraints": "", "preferences": "constraints=soft|hard"},
 )

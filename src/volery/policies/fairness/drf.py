@@ -43,10 +43,10 @@ class WeightedDrf:
     """
 
     __slots__ = ("_capacity", "_demand", "_free", "_names", "_nothing", "_numbers", "_stops", "_used", "_waiting",
-                 "_weights")  # fmt: skip
+                 "_weights", "_whole")  # fmt: skip
 
     def __init__(self, capacity: Sequence[int], weights: Mapping[str, int] | None = None, stops: bool = False) -> None:
-        self._capacity = self._free = checked_capacity(capacity)
+        self._capacity = self._whole = self._free = checked_capacity(capacity)
         self._nothing: Resources = (0,) * len(self._capacity)
         self._stops = stops
         self._numbers: dict[str, int] = {}
@@ -73,7 +73,10 @@ class WeightedDrf:
         return self._join(user, 1) if number is None else number
 
     def _rank(self, number: int, demand: Resources) -> None:
-        self._waiting[demand].place(number, share_key(self._used[number], self._capacity, self._weights[number]))
+        self._waiting[demand].place(number, self._key(number))
+
+    def _key(self, number: int) -> int:
+        return share_key(self._used[number], self._capacity, self._weights[number])
 
     def wants(self, user: str, demand: Resources | None) -> None:
         """What the user's next task asks for; None: nothing waits."""
@@ -131,8 +134,7 @@ class WeightedDrf:
             total = plus(total, used)
             demand = self._demand[number]
             if demand is not None:
-                key = share_key(used, self._capacity, self._weights[number])
-                assert self._waiting[demand].key(number) == key, self._names[number]
+                assert self._waiting[demand].key(number) == self._key(number), self._names[number]
         waiting = sum(demand is not None for demand in self._demand)
         assert sum(map(len, self._waiting.values())) == waiting, "somebody is ranked twice or who wants nothing"
-        assert total == self._capacity, f"{total} in all, of {self._capacity}"
+        assert total == self._whole, f"{total} in all, of {self._whole}"

@@ -86,14 +86,14 @@ class HierarchicalDrf:
     """
 
     __slots__ = ("_capacity", "_fitting", "_free", "_leaves", "_nodes", "_root", "_saturated", "_seen_free", "_stale",
-                 "_waiting")  # fmt: skip
+                 "_waiting", "_whole")  # fmt: skip
     rescales: ClassVar[bool] = True
     """Children count as if each had as much as the poorest of them."""
     spares_blocked: ClassVar[bool] = True
     """Blocked children are no minimum and are not rescaled; saturated resources do not count for shares."""
 
     def __init__(self, capacity: Sequence[int], tree: Sharer | None = None) -> None:
-        self._capacity = self._free = checked_capacity(capacity)
+        self._capacity = self._whole = self._free = checked_capacity(capacity)
         self._nodes: list[Node] = []
         self._leaves: dict[str, Node] = {}
         self._waiting: dict[Resources, dict[int, None]] = {}
@@ -284,7 +284,10 @@ class HierarchicalDrf:
         if not child.blocked:
             parent.open_count += 1
         if not child.blocked or not self.spares_blocked:
-            parent.rank.place(child.number, (child.share // child.weight + _HALF) >> TIE_BITS)
+            parent.rank.place(child.number, self._key(child))
+
+    def _key(self, node: Node) -> int:
+        return (node.share // node.weight + _HALF) >> TIE_BITS
 
     def _leave(self, parent: Node, child: Node, was_blocked: bool) -> None:
         """Take a child out of its organisation's sums, as it was entered."""
@@ -303,7 +306,7 @@ class HierarchicalDrf:
         for leaf in self._leaves.values():
             assert min(leaf.used) >= 0, f"{leaf.name} uses {leaf.used}"
             total = plus(total, leaf.used)
-        assert total == self._capacity, f"{total} in all, of {self._capacity}"
+        assert total == self._whole, f"{total} in all, of {self._whole}"
         self._count(self._stale)
         self._stale.clear()
         kept = [(node.blocked, node.share, node.amounts, list(node.rank)) for node in self._nodes]

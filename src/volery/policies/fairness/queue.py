@@ -169,9 +169,9 @@ class FairVectorQueue(FairLines[VectorQueue]):
             self._kinds[kind] = 0
             self._examples.push(task)
         self._kinds[kind] += 1
-        waiting = self._waiting.setdefault(user, {})
-        known = waiting.get(task.request, 0)
-        waiting[task.request] = known + 1
+        waiting, request = self._waiting.setdefault(user, {}), task.request or SLOT
+        known = waiting.get(request, 0)
+        waiting[request] = known + 1
         if not known:
             self._tell(user, waiting)
 
@@ -181,14 +181,17 @@ class FairVectorQueue(FairLines[VectorQueue]):
         if not self._kinds[kind]:
             del self._kinds[kind]
             self._examples.remove(lambda example: (example.constraints, example.request) == kind)
-        waiting = self._waiting[user]
-        waiting[task.request] -= 1
-        if not waiting[task.request]:
-            del waiting[task.request]
+        waiting, request = self._waiting[user], task.request or SLOT
+        waiting[request] -= 1
+        if not waiting[request]:
+            del waiting[request]
             self._tell(user, waiting)
 
     def _tell(self, user: str, waiting: dict[Resources, int]) -> None:
-        self._order.wants(user, tuple([min(amounts) for amounts in zip(*waiting, strict=True)]) or None)
+        self._wants(user, tuple([min(amounts) for amounts in zip(*waiting, strict=True)]) or None)
+
+    def _wants(self, user: str, demand: Resources | None) -> None:
+        self._order.wants(user, demand)
 
     def check(self) -> None:
         """Also where the kinds are not those that wait."""

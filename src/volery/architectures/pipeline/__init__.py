@@ -1,0 +1,259 @@
+"""Pipeline: the reference architecture made executable, a scheduler assembled from stage policies by name.
+
+Andreadis, Versluis, Mastenbroek, Iosup: A Reference Architecture for Datacenter Scheduling, SC18 (arXiv 1808.04224).
+
+Roles    Scheduler (one), Node (one per machine); with lrms > 0 GlobalScheduler (one) and LocalManager (many) instead
+         of the scheduler, and with broker_machines > 0 a further LocalManager that is the broker.
+Flow     Submit > J2, J3, J5 > T1 > (cycle: T2, T3, R2-R5, T4 per task) > Launch > (T5) > Completed > T7, J6.
+         Two levels: .. > (cycle: T2, T3, M4, M5) > Pass (M6) > (cycle of the LRM: T2, T3, R2-R5, T4) > Launch > ..
+Deviates Which policies there are, and what their parameters are, is ours where the paper names none; see
+         docs/reference/pipeline.md. Jobs are handled one after another; a job's order (J3) decides between tasks that
+         the order of tasks (T2) leaves alike. R4 counts what was asked for, never what is used.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from volery.architectures.pipeline.broker import ADDRESS as BROKER
+from volery.architectures.pipeline.broker import Outside
+from volery.architectures.pipeline.messages import MESSAGES
+from volery.architectures.pipeline.node import Node
+from volery.architectures.pipeline.placing import Assembly, Place
+from volery.architectures.pipeline.scheduler import Scheduler
+from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster, split_evenly
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.stages import Policy, parse
+
+
+class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A policy per stage, as NAME or NAME/parameter:value/...; `volery policy list` names them."""
+
+    J2: Annotated[str, msgspec.Meta(description="which jobs are eligible")] = "all"
+    J3: Annotated[str, msgspec.Meta(description="order of jobs: between tasks that T2 leaves alike")] = "fifo"
+    J4: Annotated[
+        int, msgspec.Meta(ge=1, description="tasks that are decided on at once; divides what they cost (task_cost_us)")
+    ] = 1
+    J5: Annotated[str, msgspec.Meta(description="what a job needs before its tasks are queued")] = "none"
+    T2: Annotated[str, msgspec.Meta(description="order of tasks")] = "by-job"
+    T3: Annotated[
+        Literal["skip", "strict", "easy"],
+        msgspec.Meta(description="behind a task that does not fit: all are tried, none, or those that do not delay it"),
+    ] = "skip"
+    T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
+    R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
+    R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
+    M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
+    M4: Annotated[str, msgspec.Meta(description="local resource managers that may be passed a task; needs lrms")] = (
+        "all"
+    )
+    M5: Annotated[str, msgspec.Meta(description="which of them is; needs lrms")] = "worst-fit"
+    lrms: Annotated[
+        int,
+        msgspec.Meta(ge=0, description="local resource managers between scheduler and machines (M2); 0: monolithic"),
+    ] = 0
+    broker_machines: Annotated[
+        int, msgspec.Meta(ge=0, description="the last machines of the cluster are the broker's (B)")
+    ] = 0
+    broker_delay_s: Annotated[float, msgspec.Meta(ge=0, description="how long the broker keeps a task first")] = 60.0
+    cycle_s: Annotated[float, msgspec.Meta(ge=0, description="period of cycles; 0: whenever something changes")] = 0.0
+    cycle_cost_us: Annotated[int, msgspec.Meta(ge=0, description="what a cycle costs")] = 0
+    task_cost_us: Annotated[int, msgspec.Meta(ge=0, description="what a cycle costs more per task tried")] = 0
+
+
+POLICY_STAGES = (
+    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
+)  # fmt: skip
+
+
+def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
+    """The policies that a configuration names, by stage.
+
+    Raises:
+        InputError: naming stage and policy, when one is unknown, or two do not go together.
+    """
+    found = {stage: parse(stage, getattr(config, stage), f"pipeline:{stage}") for stage in POLICY_STAGES}
+    turns = hasattr(found[Stage.T2], "turns")
+    drawn = getattr(found[Stage.T2], "drawn", False)
+    if hasattr(found[Stage.J3], "turns") and config.T2 != "by-job":
+        raise InputError("pipeline:J3", f"{config.J3!r} decides anew before every task; it needs T2=by-job")
+    if config.T3 == "easy" and (turns or drawn or hasattr(found[Stage.J3], "turns")):
+        name = config.T2 if turns or drawn else config.J3
+        raise InputError("pipeline:T3", f"easy reserves for the first task, and {name!r} decides anew who that is")
+    return found
+
+
+def assembly(config: PipelineConfig) -> Assembly:
+    """What a configuration says.
+
+    Raises:
+        InputError: as `chosen`.
+    """
+    return Assembly(
+        {stage.value: policy for stage, policy in chosen(config).items()},
+        config.T3,
+        round(config.cycle_s * SECOND),
+        config.cycle_cost_us,
+        config.task_cost_us,
+        config.J4,
+    )
+
+
+def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: a policy that there is not, or machines and managers that do not add up.
+    """
+    count = len(cluster.constraints)
+    own = count - config.broker_machines
+    if (config.M1 != "none") != (config.broker_machines > 0):
+        raise InputError(
+            "pipeline:broker_machines", "a broker needs both, machines and a policy M1 that sends it tasks"
+        )
+    if own < max(1, config.lrms):
+        raise InputError("pipeline", f"{count} machines are too few for {config.lrms} LRMs and the broker's machines")
+    parts, entry = assembly(config), "scheduler/0"
+    components: dict[Address, Component] = {}
+    manager_of: dict[int, Address] = {}
+    outside = None
+    if config.broker_machines:
+        place = _place(cluster, range(own, count))
+        outside = Outside(place, parts.policies["M1"])
+        delay_us = round(config.broker_delay_s * SECOND)
+        components[BROKER] = LocalManager(place, parts, streams.of(BROKER), entry, delay_us)
+        manager_of |= dict.fromkeys(place.numbers, BROKER)
+    if config.lrms:
+        places = [_place(cluster, numbers) for numbers in split_evenly(own, config.lrms)]
+        managers = [f"lrm/{number}" for number in range(config.lrms)]
+        components[entry] = GlobalScheduler(places, managers, parts, streams.of(entry), outside)
+        for address, place in zip(managers, places, strict=True):
+            components[address] = LocalManager(place, parts, streams.of(address), entry)
+            manager_of |= dict.fromkeys(place.numbers, address)
+    else:
+        components[entry] = Scheduler(_place(cluster, range(own)), parts, streams.of(entry), outside)
+    machines = {node_address(machine): machine for machine in range(count)}
+    for address, machine in machines.items():
+        components[address] = Node(manager_of.get(machine, entry))
+    return Deployment(components, machines, lambda _: entry)
+
+
+def node_address(machine: int) -> Address:
+    """Where a machine's node is."""
+    return f"node/{machine}"
+
+
+def _place(cluster: Cluster, numbers: range) -> Place:
+    """Some machines of a cluster, with the users' machines among them known by their numbers."""
+    low, high = numbers.start, numbers.stop
+    part = msgspec.structs.replace(
+        cluster,
+        constraints=cluster.constraints[low:high],
+        slots=cluster.slots[low:high],
+        capacities=cluster.capacities[low:high],
+        speeds=cluster.speeds[low:high],
+        racks=cluster.racks[low:high],
+    )
+    return Place(part, [node_address(machine) for machine in numbers], numbers)
+
+
+def named(config: Any) -> dict[Stage, str]:
+    """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
+    shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
+    absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
+    absent += [Stage.J5] if config.J5 == "none" else []
+    return {stage: policy for stage, policy in shown.items() if stage not in absent}
+
+
+STAGES = {
+    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J2: Realisation("Scheduler._admit", "full", "by policy"),
+    Stage.J3: Realisation("Scheduler._enqueue", "full", "by policy, between tasks that T2 leaves alike"),
+    Stage.J4: Realisation("Scheduler._admit", "full", "one after another"),
+    Stage.J5: Realisation("Scheduler._set_up", "full", "by policy: time to stage in", "J5=stage-in"),
+    Stage.J6: Realisation("Scheduler._settle", "full", "JobDone after the last task"),
+    Stage.J7: Realisation("Scheduler._settle", "partial", "records are forgotten; there are no files"),
+    Stage.T1: Realisation("Scheduler._ready", "full", "dependencies finished"),
+    Stage.T2: Realisation("Scheduler._next_task", "full", "by policy"),
+    Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict or easy backfilling"),
+    Stage.T4: Realisation("Scheduler._submit_task"),
+    Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
+    Stage.T7: Realisation("Scheduler._account"),
+    Stage.B: Realisation("LocalManager.on_pass", "partial", "a stub: machines of its own after a delay", "M1=long"),
+    Stage.M1: Realisation("Scheduler._broker", "full", "by policy", "M1=long"),
+    Stage.M2: Realisation("GlobalScheduler._submit_task", "full", "distributed", "lrms=4"),
+    Stage.M3: Realisation("GlobalScheduler._fitting", "full", "all managers", "lrms=4"),
+    Stage.M4: Realisation("GlobalScheduler._fitting", "full", "by policy", "lrms=4"),
+    Stage.M5: Realisation("GlobalScheduler._select", "full", "by policy", "lrms=4"),
+    Stage.M6: Realisation("GlobalScheduler._launch", "full", "passed to the LRM, which queues it", "lrms=4"),
+    Stage.R1: Realisation("Scheduler._fitting", "full", "all machines that are online"),
+    Stage.R2: Realisation("Scheduler._kind", "full", "by policy"),
+    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors"),
+    Stage.R4: Realisation("Scheduler._fitting", "full", "slots, or enough of each resource, as asked for"),
+    Stage.R5: Realisation("Scheduler._select", "full", "by policy"),
+}
+
+PIPELINE = Architecture(
+    name="pipeline",
+    summary="the reference architecture made executable: a scheduler assembled from stage policies by name",
+    source="Andreadis et al., SC18, section III",
+    defaults=PipelineConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=2,
+    tolerates=frozenset({"duplication"}),
+    vectors=True,
+    graphs=True,
+    heeds={
+        "constraints": "",
+        "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
+        "priorities": "J3=priority|bands or T2=priority|bands",
+        "deadlines": "J3=edf or T2=edf",
+    },
+    named=named,
+)
+
+
+def preset(name: str, summary: str, source: str, **policies: Any) -> Architecture:
+    """The same module with other defaults; docs/reference/pipeline.md tells what of it is published."""
+    defaults = msgspec.structs.replace(PipelineConfig(), **policies)
+    return msgspec.structs.replace(PIPELINE, name=name, summary=summary, source=source, defaults=defaults)
+
+
+PRESETS = (
+    preset(
+        "borg",
+        "Borg-like: priorities, turns between users inside one, machines by hybrid scores",
+        "Verma et al., EuroSys 2015, sections 2.5, 3.2 and 3.4",
+        T2="bands",
+        R5="borg",
+    ),
+    preset(
+        "kubernetes",
+        "Kubernetes-like: priorities, then some feasible nodes are scored and the best is taken",
+        "kubernetes.io, Scheduling Framework and Scheduler Performance Tuning; the public code",
+        T2="priority",
+        R5="kubernetes",
+    ),
+    preset(
+        "condor",
+        "HTCondor-like matchmaking: users by what they held, each up to its slice; machines by rank",
+        "HTCondor manual, User Priorities and Negotiation; Thain et al., CCPE 17(2-4), 2005",
+        T2="usage",
+        R5="ranked",
+    ),
+    preset(
+        "backfill",
+        "first come first served with EASY backfilling",
+        "Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001",
+        T2="fifo",
+        T3="easy",
+    ),
+)

@@ -1,0 +1,60 @@
+"""What the roles of a scheduler that is assembled from stages say to each other."""
+
+from __future__ import annotations
+
+from volery.core.model import Message, Task, TaskId, Time
+
+
+class Launch(Message, frozen=True):
+    """Scheduler, or local manager > node: run the task.
+
+    Args:
+        number: grows per sender, so that a repeated or overtaken message is recognised.
+        task: what to run.
+        attempt: 0 is the first.
+        stage_us: how long files are staged in before (stage T5); the machine is taken meanwhile.
+    """
+
+    number: int
+    task: Task
+    attempt: int = 0
+    stage_us: Time = 0
+
+
+class Kill(Message, frozen=True):
+    """Whoever launched it > node: end the task; Completed follows."""
+
+    task: TaskId
+    attempt: int = 0
+
+
+class Completed(Message, frozen=True):
+    """Node > whoever launched it: the attempt has ended."""
+
+    task: TaskId
+    attempt: int = 0
+
+
+class Pass(Message, frozen=True):
+    """Scheduler > local resource manager, or broker: manage this task; Completed follows when it has ended.
+
+    Args:
+        number: grows per sender, so that a repeated or overtaken message is recognised.
+        task: which.
+        attempt: 0 is the first.
+        user, priority, deadline_us, submit_us, task_count: of its job.
+        rank_us: the longest chain of tasks that begins with it.
+    """
+
+    number: int
+    task: Task
+    attempt: int
+    user: str
+    priority: int
+    deadline_us: Time
+    submit_us: Time
+    task_count: int
+    rank_us: Time
+
+
+MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Pass})

@@ -1,0 +1,67 @@
+"""`volery timeline`: what ran where and when in one run of a results folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from volery.cli.options import AsJson, Folder
+from volery.cli.output import print_json
+from volery.core.errors import InputError
+
+if TYPE_CHECKING:
+    from volery.report.folder import Timeline
+
+
+def timeline(
+    folder: Folder,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="NAME", help="Label of the run; the first.", show_default=False),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Draw it.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw one run as a Gantt chart (a large one as a heat map), or print its columns with --json."""
+    from volery.report.folder import read_results, read_timeline
+
+    known = read_results(folder).timelines
+    if not known:
+        raise InputError(str(folder), "no run in it has kept what ran where; run the study again in a new folder")
+    chosen = [one for one in known if run in (None, one.label) and seed in (None, one.seed)]
+    if not chosen:
+        listed = ", ".join(f"{one.label} with seed {one.seed}" for one in known)
+        raise InputError("--run" if run is not None else "--seed", f"there is no such run; these are here: {listed}")
+    if output is not None:
+        _draw(read_timeline(folder, chosen[0]), output)
+    if as_json:
+        print_json(_content(read_timeline(folder, chosen[0]), output))
+    elif output is not None:
+        typer.echo(str(output))
+    else:
+        for one in chosen:
+            what = "task runs" if one.is_small else "heat map"
+            typer.echo(f"{one.label}, seed {one.seed}: {what}, {one.machines:,} machines")
+        typer.echo("-o FILE.svg draws the first of these; --json prints its columns.")
+
+
+def _draw(one: Timeline, path: Path) -> None:
+    from volery.report.gantt import picture
+    from volery.report.page import write_page
+
+    if path.suffix != ".svg":
+        raise InputError(str(path), "a picture's name must end in .svg")
+    write_page(path, picture(one))
+
+
+def _content(one: Timeline, output: Path | None) -> dict[str, Any]:
+    content: dict[str, Any] = {"label": one.label, "seed": one.seed, "machines": one.machines}
+    content |= {"kind": "task runs" if one.is_small else "heat map"}
+    content |= {"columns": {name: column.tolist() for name, column in one.columns.items()}}
+    content |= {"submit_s": one.submit_s.tolist()}
+    return content | ({"picture": str(output)} if output is not None else {})

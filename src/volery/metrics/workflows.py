@@ -1,0 +1,76 @@
+"""What became of workflows, in the words of the reference architecture's experiments (SC 2018, section V-A6)."""
+
+from __future__ import annotations
+
+from array import array
+
+import msgspec
+import numpy as np
+
+from volery.core.model import NEVER, SECOND
+from volery.core.records import Records
+from volery.core.trace import Trace
+from volery.core.workflows import critical_paths_us, has_workflows
+from volery.metrics.columns import Flags, Longs, arrival_of_task_us, largest_per_job, view
+from volery.metrics.distribution import Distribution, distribution
+
+LATEST = np.iinfo(np.int64).max
+
+
+class WorkflowSummary(msgspec.Struct, frozen=True):
+    """A run of which some jobs are workflows; all its jobs count that ran a task and were answered.
+
+    Args:
+        workflows: jobs in which some task waits for another.
+        task_response_s: TRT, per task: its finish - the submission of its job.
+        makespan_s: JMS, per job: its last finish - its submission.
+        schedule_length: NJSL, per job: JMS / critical path at the reference speed (no unit), where that is above zero.
+        waiting_s: JWT, per job: its first start - its submission.
+    """
+
+    workflows: int
+    task_response_s: Distribution
+    makespan_s: Distribution
+    schedule_length: Distribution
+    waiting_s: Distribution
+
+
+def ideal_of_workflows_us(trace: Trace, ran: Flags) -> Longs:
+    """Per job, its critical path among the tasks that ran, at the reference speed; `NEVER` where none did.
+
+    A task that fits no machine holds nothing up: what waits for it did not run either.
+
+    Args:
+        trace: of the run.
+        ran: per task, whether it finished.
+    """
+    durations = array("q")
+    durations.frombytes(np.where(ran, view(trace.duration_us), 0).tobytes())
+    some = largest_per_job(ran.astype(np.int64), trace, 0) > 0
+    return np.where(some, view(critical_paths_us(trace, durations)), NEVER)
+
+
+def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> WorkflowSummary | None:
+    """What became of a run's workflows; None where the trace has none.
+
+    Args:
+        records: of the run.
+        ideal_us: per job, its critical path.
+        measured: which jobs ran a task and were answered.
+    """
+    trace = records.trace
+    if not has_workflows(trace):
+        return None
+    submit, finish, start = view(trace.arrival_us), view(records.finish_us), view(records.start_us)
+    response = (finish - arrival_of_task_us(trace))[finish != NEVER]
+    began = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
+    spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
+    ideal = ideal_us[measured]
+    waiting = largest_per_job(np.diff(view(trace.parent_first)), trace, 0) > 0
+    return WorkflowSummary(
+        int(waiting.sum()),
+        distribution(response, unit=SECOND, overwrite=True),
+        distribution(spans, unit=SECOND),
+        distribution(spans[ideal > 0] / ideal[ideal > 0], overwrite=True),
+        distribution((began - submit)[measured], unit=SECOND),
+    )

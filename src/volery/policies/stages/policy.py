@@ -1,0 +1,170 @@
+"""What every policy of a stage is: an immutable value whose fields are its parameters, and a method that decides.
+
+A policy has no state, reads a `View` and returns a decision; what is drawn at random comes from the stream that it is
+handed. The protocols below say, per stage, which method that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from random import Random
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from volery.core.model import Amounts, Time
+from volery.core.stages import Stage
+from volery.policies.stages.records import JobRecord, Kind, Waiting
+from volery.policies.stages.view import Candidates, View
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all policies; the first line of a subclass's docstring is what users are told of it."""
+
+
+class Choice(NamedTuple):
+    """A machine, and where the next search for one should begin (`View.resume`)."""
+
+    machine: int
+    resume: int
+
+
+class Turn(NamedTuple):
+    """A line of tasks that wait, as an order that gives turns sees it.
+
+    Args:
+        line: what it is, as the order's `line` said.
+        waiting: how many tasks stand in it.
+        served: number of its last turn, which grows from turn to turn; 0: it has never had one.
+        given: how many turns it has had in this cycle.
+    """
+
+    line: Hashable
+    waiting: int
+    served: int
+    given: int
+
+
+class Manager(NamedTuple):
+    """A local resource manager (LRM), as the scheduler above it sees it.
+
+    Args:
+        number: its own.
+        capacity: of all its machines.
+        free: of all its machines, less what was passed to it and has not ended; below 0 where tasks wait there.
+        managed: how many tasks were passed to it and have not ended.
+        machine_count: how many machines it has.
+    """
+
+    number: int
+    capacity: Amounts
+    free: Amounts
+    managed: int
+    machine_count: int
+
+
+class Eligible(Protocol):
+    """Stage J2: jobs stand in lines, and nobody behind one that is not eligible is."""
+
+    def line(self, job: JobRecord) -> Hashable:
+        """The line in which a job waits to become eligible."""
+
+    def eligible(self, view: View, job: JobRecord) -> bool:
+        """Whether the tasks of a job may be queued now; asked of the first of each line, until it is."""
+
+
+class Keyed(Protocol):
+    """Stages J3 and T2: smallest key first. It is asked for when the task is queued, and holds until it leaves."""
+
+    def key(self, view: View, task: Waiting) -> float | tuple[float, ...]:
+        """The task's rank (T2), or that of its job (J3)."""
+
+
+class TakingTurns(Protocol):
+    """Stages J3 and T2: tasks stand in lines, and lines take turns."""
+
+    def line(self, task: Waiting) -> Hashable:
+        """The line in which a task waits."""
+
+    def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
+        """The lines in the order in which they are next; asked before every turn.
+
+        Args:
+            view: of the state.
+            lines: those with a task that may fit, in the order in which they came to be.
+        """
+
+
+class Setup(Protocol):
+    """Stages J5 and T5."""
+
+    def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
+        """How long files are staged in for a job (J5), or for a task that has been given a machine (T5)."""
+
+
+class Authorisation(Protocol):
+    """Stage R2."""
+
+    def machines(self, view: View, user: str) -> Iterable[int] | None:
+        """The machines that a user may have, by their numbers in the whole cluster; None: all. Asked once per user."""
+
+
+class Selection(Protocol):
+    """Stage R5."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int | Choice | None:
+        """The machine that the task takes; None: it has to wait for the next cycle."""
+
+
+class Management(Protocol):
+    """Stage M1."""
+
+    def brokered(self, view: View, task: Waiting) -> bool:
+        """Whether the task goes to the broker."""
+
+
+class Usable(Protocol):
+    """Stage M4."""
+
+    def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
+        """Whether a task may be passed to this local resource manager now."""
+
+
+class ManagerSelection(Protocol):
+    """Stage M5."""
+
+    def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
+        """The number of one of the managers, of which there is at least one."""
+
+
+METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
+    Stage.J2: (("line", "eligible"),),
+    Stage.J3: (("key",), ("line", "turns")),
+    Stage.J5: (("stage_us",),),
+    Stage.T2: (("key",), ("line", "turns")),
+    Stage.T5: (("stage_us",),),
+    Stage.M1: (("brokered",),),
+    Stage.M4: (("usable",),),
+    Stage.M5: (("select",),),
+    Stage.R2: (("machines",),),
+    Stage.R5: (("select",),),
+}
+"""Per stage that has policies, the methods that one must have: any of these sets."""
+
+__all__ = [
+    "METHODS",
+    "Authorisation",
+    "Choice",
+    "Eligible",
+    "Keyed",
+    "Kind",
+    "Management",
+    "Manager",
+    "ManagerSelection",
+    "Policy",
+    "Selection",
+    "Setup",
+    "TakingTurns",
+    "Turn",
+    "Usable",
+]

@@ -1,0 +1,32 @@
+"""Stages J5 and T5: what has to be in place before a job or a task runs (Andreadis et al., SC18, section III-D)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from volery.core.model import SECOND, Time
+from volery.policies.stages.policy import Policy
+from volery.policies.stages.records import JobRecord, Waiting
+from volery.policies.stages.view import View
+
+
+class NoSetup(Policy, frozen=True):
+    """Nothing has to be staged in."""
+
+    def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
+        """0."""
+        return 0
+
+
+class StageIn(Policy, frozen=True):
+    """Files of a given size come in over a link of a given bandwidth; traces do not say how large they are."""
+
+    mb: Annotated[float, msgspec.Meta(ge=0, description="size of the files")] = 0.0
+    mb_per_s: Annotated[float, msgspec.Meta(gt=0, description="bandwidth")] = 100.0
+    latency_s: Annotated[float, msgspec.Meta(ge=0, description="before the first byte")] = 0.0
+
+    def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
+        """Latency, and size by bandwidth."""
+        return round((self.latency_s + self.mb / self.mb_per_s) * SECOND)

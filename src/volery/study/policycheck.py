@@ -1,0 +1,341 @@
+"""Does a policy keep what every policy has to? `volery policy check`.
+
+States of a scheduler, made from seeds, are shown to the policy. It has to decide the same on an equal state with an
+equal stream, in another process with other hashes too; to leave the state as it was; to decide for what it was offered;
+to import nothing that reads a clock, the machine or the network; and to be quick enough for a scheduler's inner loop.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.errors import InputError, suggestion
+from volery.core.model import SECOND, Cluster, Task
+from volery.core.stages import Stage
+from volery.core.streams import Streams
+from volery.policies.stages import (
+    METHODS,
+    Candidates,
+    Choice,
+    JobRecord,
+    Manager,
+    Policy,
+    State,
+    Turn,
+    View,
+    Waiting,
+    names,
+    parse,
+)
+
+SEEDS: Final = (0, 1, 2)
+MACHINES: Final = 1_000
+WAITING: Final = 200
+USERS: Final = ("ann", "bob", "eve", "")
+HASH_SEEDS: Final = ("1", "2718")
+BUDGET_US: Final = 1_000
+"""CPU time of a decision: at a thousandth of a second a scheduler places a thousand tasks per second."""
+TIMED_CALLS: Final = 200
+IMPURE_MODULES: Final = {
+    "asyncio", "datetime", "multiprocessing", "os", "random", "requests", "secrets", "socket", "subprocess",
+    "threading", "time", "urllib", "uuid",
+}  # fmt: skip
+IMPURE_CALLS: Final = {"__import__", "eval", "exec", "globals", "hash", "id", "input", "open", "print"}
+PURE_NAMES: Final = frozenset({("random", "Random"), ("datetime", "timedelta")})
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one check found.
+
+    Args:
+        check: its name.
+        passed: whether the policy keeps it.
+        detail: what was seen.
+    """
+
+    check: str
+    passed: bool
+    detail: str
+
+
+class Example:
+    """A state of a scheduler, made from a seed: 1,000 machines, tasks that run on most of them and tasks that wait."""
+
+    def __init__(self, seed: int) -> None:
+        stream = Streams(seed).of("policy check")
+        constraints = tuple(stream.getrandbits(4) for _ in range(MACHINES))
+        capacities = tuple((stream.choice((4000, 16_000, 64_000)), stream.choice((8192, 65_536))) for _ in constraints)
+        speeds = tuple(stream.choice((3500, 4100)) for _ in constraints)
+        cluster = Cluster(
+            constraints,
+            (1,) * MACHINES,
+            "policy check",
+            ("cpu_milli", "memory_mb"),
+            capacities,
+            speeds=speeds,
+            reference_speed=3500,
+        )
+        self.state = State(cluster, half_life_us=86_400 * SECOND)
+        self.view = View(self.state)
+        self.draw = stream
+        self._access = self.state.access(None)
+        self._numbered = 0
+        self.state.now = 3600 * SECOND
+        jobs = [self._job(number) for number in range(60)]
+        for _ in range(3 * MACHINES):
+            waiting = self._wait(stream.choice(jobs))
+            among = Candidates(self.state, waiting, waiting.kind.suitable)
+            if among.vector:
+                self.state.launched(waiting, stream.choice(list(among)), stream.randrange(3600 * SECOND))
+            else:
+                del self.state.waiting[waiting.task.id]
+        for _ in range(WAITING):
+            self._wait(stream.choice(jobs))
+
+    def _job(self, number: int) -> JobRecord:
+        draw = self.draw
+        deadline = draw.choice((-1, 4000 * SECOND, draw.randrange(4000, 9000) * SECOND))
+        record = JobRecord(
+            number, draw.choice(USERS), draw.randrange(12), deadline, draw.randrange(3600 * SECOND),
+            draw.randrange(1, 7200) * SECOND, draw.randrange(1, 50), eligible=True,
+        )  # fmt: skip
+        self.state.jobs[number] = record
+        self.state.eligible[record.user] = self.state.eligible.get(record.user, 0) + 1
+        return record
+
+    def _wait(self, job: JobRecord) -> Waiting:
+        draw = self.draw
+        request = (draw.choice((100, 500, 1000, 2500, 4000)), draw.choice((64, 512, 2048, 8000)))
+        task = Task(self._numbered, job.id, draw.choice((0, 0, 1, 2, 5)), job.estimate_us, b"", request)
+        work = self.state.work_us(task)
+        job.work_us += work
+        job.left_us += work
+        kind = self.state.kind(task, self._access)
+        waiting = Waiting(task, job, kind, self._numbered, self.state.now, work, job.estimate_us * draw.randrange(1, 4))
+        self.state.waiting[task.id] = waiting
+        self._numbered += 1
+        return waiting
+
+    def candidates(self, waiting: Waiting) -> Candidates | None:
+        """The machines that a task fits now."""
+        found = Candidates(self.state, waiting, waiting.kind.suitable & self.state.online)
+        return found if found.vector else None
+
+    def managers(self) -> list[Manager]:
+        """Some local resource managers."""
+        draw = Random(self._numbered)
+        return [Manager(k, (64_000, 8192), (draw.randrange(-4000, 64_000), 512), k % 9, 10) for k in range(8)]
+
+    def fingerprint(self) -> str:
+        """All that a policy may read, as text."""
+        state = self.state
+        records = [msgspec.json.encode(record).decode() for record in state.jobs.values()]
+        tasks = [repr((w.task, w.number, w.ready_us, w.work_us, w.rank_us, w.attempt)) for w in state.waiting.values()]
+        runs = [repr((r.task.id, r.machine, r.start_us, r.expected_end_us)) for r in state.running.values()]
+        rest = repr((state.index.free, state.used, state.online, state.now, state.resume, state.eligible))
+        return "\n".join([*records, *tasks, *runs, rest, state.free_table().tobytes().hex()])
+
+
+def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[Any, str]]:
+    """What a policy decides on an example, and what is wrong with it, or ""."""
+    decide: Any = policy
+    view, draw = example.view, Random(11)
+    tasks = list(example.state.waiting.values())
+    if stage is Stage.R5:
+        for task in tasks:
+            machines = example.candidates(task)
+            if machines is not None:
+                yield _selected(decide.select(view, task, machines, draw), machines)
+    elif stage is Stage.M5:
+        managers = example.managers()
+        for task in tasks:
+            chosen = decide.select(view, task, managers, draw)
+            yield chosen, "" if any(chosen == one.number for one in managers) else f"there is no manager {chosen!r}"
+    elif stage is Stage.M4:
+        for task in tasks:
+            for manager in example.managers():
+                yield _truth(decide.usable(view, task, manager))
+    elif stage is Stage.M1:
+        yield from (_truth(decide.brokered(view, task)) for task in tasks)
+    elif stage is Stage.R2:
+        for user in USERS:
+            machines_of = decide.machines(view, user)
+            numbers = None if machines_of is None else list(machines_of)
+            wrong = numbers is not None and not all(isinstance(one, int) for one in numbers)
+            yield numbers, "machines are numbers" if wrong else ""
+    elif stage in (Stage.J5, Stage.T5):
+        for what in (*tasks, *example.state.jobs.values()):
+            staged = decide.stage_us(view, what)
+            yield staged, "" if isinstance(staged, int) and staged >= 0 else f"{staged!r} is no time in microseconds"
+    elif stage is Stage.J2:
+        for job in example.state.jobs.values():
+            yield [repr(decide.line(job)), decide.eligible(view, job)], ""
+    elif hasattr(policy, "turns"):
+        yield from _turns(decide, view, tasks)
+    else:
+        keys = [decide.key(view, task) for task in tasks]
+        try:
+            sorted(keys)
+        except TypeError as error:
+            yield keys[0], f"keys cannot be compared: {error}"
+        for key in keys:
+            yield repr(key), ""
+
+
+def _selected(found: Any, machines: Candidates) -> tuple[Any, str]:
+    machine = found.machine if isinstance(found, Choice) else found
+    wrong = machine is not None and machine not in machines
+    return found, f"machine {machine!r} was no candidate" if wrong else ""
+
+
+def _truth(found: Any) -> tuple[Any, str]:
+    return found, "" if isinstance(found, bool) else f"{found!r} is neither True nor False"
+
+
+def _turns(decide: Any, view: View, tasks: list[Waiting]) -> Iterator[tuple[Any, str]]:
+    counts: dict[Any, int] = {}
+    for task in tasks:
+        line = decide.line(task)
+        counts[line] = counts.get(line, 0) + 1
+    for round_ in range(20):
+        lines = [Turn(line, count, (7 * k + round_) % 5, round_ % 3) for k, (line, count) in enumerate(counts.items())]
+        order = list(decide.turns(view, lines))
+        yield repr(order[0]) if order else None, "" if order and order[0] in counts else "no line was given a turn"
+
+
+def fingerprints(stage: Stage, policy: Policy) -> list[str]:
+    """What is decided on each example, as text."""
+    return [repr([found for found, _ in decisions(stage, policy, Example(seed))]) for seed in SEEDS]
+
+
+def check_policy(stage: Stage, text: str, budget_us: float = BUDGET_US) -> list[Finding]:
+    """Judge a policy.
+
+    Args:
+        stage: whose policy it is.
+        text: its name, with parameters as `NAME/parameter:value/...`.
+        budget_us: CPU time that a decision may take.
+
+    Raises:
+        InputError: there is no such policy.
+    """
+    policy = parse(stage, text, f"{stage}")
+    return [
+        _check_decisions(stage, policy),
+        _check_determinism(stage, text, policy),
+        _check_view(stage, policy),
+        _check_source(type(policy)),
+        _check_budget(stage, policy, budget_us),
+    ]
+
+
+def _check_decisions(stage: Stage, policy: Policy) -> Finding:
+    count = 0
+    for seed in SEEDS:
+        for found, problem in decisions(stage, policy, Example(seed)):
+            count += 1
+            if problem:
+                return Finding("decisions", False, f"decided {found!r}: {problem}")
+    return Finding("decisions", True, f"{count} decisions, each for what was offered")
+
+
+def _check_determinism(stage: Stage, text: str, policy: Policy) -> Finding:
+    here = fingerprints(stage, policy)
+    if fingerprints(stage, parse(stage, text, f"{stage}")) != here:
+        return Finding("determinism", False, "on an equal state, with an equal stream, it decided something else")
+    module = "import sys; from volery.study.policycheck import elsewhere; elsewhere(*sys.argv[1:])"
+    for hash_seed in HASH_SEEDS:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        answer = subprocess.run(  # noqa: S603 - our own interpreter runs our own module
+            [sys.executable, "-c", module, stage.value, text], env=environment, capture_output=True, check=False
+        )
+        if answer.returncode:
+            return Finding("determinism", False, f"in another process it failed: {answer.stderr.decode()[-300:]}")
+        if json.loads(answer.stdout) != here:
+            return Finding("determinism", False, f"with PYTHONHASHSEED={hash_seed} it decided something else")
+    return Finding("determinism", True, "the same in three processes with different hashes")
+
+
+def elsewhere(stage: str, text: str) -> None:
+    """Print what is decided, as JSON: what another process is started for."""
+    sys.stdout.write(json.dumps(fingerprints(Stage(stage), parse(Stage(stage), text, stage))))
+
+
+def _check_view(stage: Stage, policy: Policy) -> Finding:
+    example = Example(SEEDS[0])
+    before = example.fingerprint()
+    for _ in decisions(stage, policy, example):
+        pass
+    if example.fingerprint() != before:
+        return Finding("purity", False, "it changed what it was shown")
+    return Finding("purity", True, "what it was shown is as it was")
+
+
+def _check_source(policy: type[Policy]) -> Finding:
+    source = inspect.getsourcefile(policy)
+    if source is None:
+        return Finding("imports", False, "its source cannot be found, so that it cannot be judged")
+    tree = ast.parse(Path(source).read_text(encoding="utf-8"), source)
+    found = [f"line {line}: {what}" for line, what in _impure(tree)]
+    if found:
+        return Finding(
+            "imports", False, "; ".join(found) + "; what is drawn comes from the stream, the time from view.now"
+        )
+    return Finding("imports", True, "no clock, no input or output, no entropy of its own")
+
+
+def _impure(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] in IMPURE_MODULES:
+                    yield node.lineno, f"imports {alias.name}"
+        elif isinstance(node, ast.ImportFrom):
+            root = (node.module or "").partition(".")[0]
+            for alias in node.names:
+                if root in IMPURE_MODULES and (root, alias.name) not in PURE_NAMES:
+                    yield node.lineno, f"imports {alias.name} from {node.module}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+            yield node.lineno, f"calls {node.func.id}"
+
+
+def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> Finding:
+    calls, spent_s = 0, 0.0
+    for seed in SEEDS:
+        example = Example(seed)
+        example.state.free_table()
+        began = time.process_time()
+        for _ in decisions(stage, policy, example):
+            calls += 1
+            if calls >= TIMED_CALLS * (seed + 1):
+                break
+        spent_s += time.process_time() - began
+    each_us = spent_s / calls * 1e6
+    detail = f"{each_us:.0f} us of CPU time a decision on {MACHINES:,} machines; {budget_us:.0f} are allowed"
+    return Finding("budget", each_us <= budget_us, detail)
+
+
+def find_stage(name: str) -> list[Stage]:
+    """The stages that have a policy of this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    bare = name.partition("/")[0]
+    found = [stage for stage in METHODS if bare in names(stage)]
+    if not found:
+        known = {known for stage in METHODS for known in names(stage)}
+        raise InputError("policy", f"no stage has a policy {bare!r}" + suggestion(bare, known))
+    return found

@@ -1,0 +1,59 @@
+"""Kinds that wait: what is opened and closed is what fits."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.unit.policies.stages.states import Made
+
+from volery.architectures.pipeline.kinds import ANYWHERE, LOOP_MAX, Kinds
+from volery.core.model import Cluster
+from volery.policies.stages import Kind
+
+OFFERED = (7, 3, 5, 0)
+
+
+def made_kinds(count: int, draw: Random) -> tuple[Made, list[Kind]]:
+    made = Made(Cluster(OFFERED, (1,) * 4, "pairs", ("a", "b"), ((50, 50),) * 4))
+    job, kinds = made.job(0), dict[Kind, None]()
+    while len(kinds) < count:
+        kinds[made.wait(job, (draw.randrange(40), draw.randrange(40)), draw.randrange(8)).kind] = None
+    return made, list(kinds)
+
+
+@pytest.mark.parametrize("count", [LOOP_MAX // 2, 6 * LOOP_MAX])
+def test_what_is_given_back_opens_what_fits_and_what_is_taken_closes_it(count: int) -> None:
+    draw = Random(count)
+    made, listed = made_kinds(count, draw)
+    kinds = Kinds(made.state.packing, OFFERED)
+    free = [made.state.packing.free((0, 0))] * len(OFFERED)
+    amounts = [[0, 0] for _ in OFFERED]
+    waiting: dict[Kind, int] = {}
+
+    def fits(kind: Kind, machine: int) -> bool:
+        left = free[machine] - kind.packed
+        return left & made.state.packing.guards == made.state.packing.guards and bool(kind.suitable >> machine & 1)
+
+    for _ in range(400):
+        kind = draw.choice(listed)
+        if draw.random() < 0.6:
+            kinds.joined(kind)
+            waiting[kind] = waiting.get(kind, 0) + 1
+        elif waiting.get(kind):
+            kinds.left(kind)
+            waiting[kind] -= 1
+        for one in [one for one in kinds.open if not any(fits(one, machine) for machine in range(4))]:
+            kinds.close(one)
+        machine = draw.randrange(4)
+        amounts[machine] = [min(50, amount + draw.randrange(20)) for amount in amounts[machine]]
+        free[machine] = made.state.packing.free(tuple(amounts[machine]))
+        kinds.given_back(machine, free[machine])
+        assert all(not fits(one, machine) for one in kinds.closed)
+        assert all(where == ANYWHERE or fits(one, where) for one, where in kinds.open.items())
+        amounts[machine] = [max(0, amount - draw.randrange(25)) for amount in amounts[machine]]
+        free[machine] = made.state.packing.free(tuple(amounts[machine]))
+        kinds.taken(machine, free[machine])
+        assert all(where == ANYWHERE or fits(one, where) for one, where in kinds.open.items())
+        kinds.check()
+        assert set(kinds) == {one for one, number in waiting.items() if number}

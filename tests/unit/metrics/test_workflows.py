@@ -1,0 +1,85 @@
+"""Measures of workflows, on records built by hand (SC 2018, section V-A6)."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import pytest
+
+from volery.conformance.cases import trace_of
+from volery.core.model import NEVER, Cluster
+from volery.core.records import Records
+from volery.core.workflows import with_parents
+from volery.metrics import allocation, job_table, summarise, workflow_summary
+from volery.metrics.demand import runnable_tasks
+
+S = 1_000_000
+
+
+def lived() -> Records:
+    """A diamond that came at 10 s, a plain job at 20 s, and a job of which nothing ran."""
+    jobs = [[4 * S, 2 * S, 6 * S, 1 * S], [3 * S, 5 * S], [9 * S]]
+    trace = trace_of("t", [10 * S, 20 * S, 30 * S], jobs, [[0, 0, 0, 0], [0, 0], [4]])
+    trace = with_parents(trace, [(), (0,), (0,), (1, 2), (), (), ()])
+    records = Records(trace)
+    spans = [(12, 16), (17, 19), (18, 24), (26, 27), (21, 24), (20, 25)]
+    for task, (start, finish) in enumerate(spans):
+        records.start_us[task], records.finish_us[task] = start * S, finish * S
+    records.ready_us[:] = array("q", [10 * S, 16 * S, 16 * S, 24 * S, 20 * S, 20 * S, 30 * S])
+    records.answered_us[:] = array("q", [28 * S, 26 * S, 30 * S])
+    records.unsatisfiable[2] = 1
+    return records
+
+
+def test_the_ideal_of_a_workflow_is_its_critical_path_and_of_a_plain_job_its_longest_task() -> None:
+    table = job_table(lived())
+    assert table.ideal_us.tolist() == [11 * S, 5 * S, NEVER]
+    assert table.delay_us.tolist() == [7 * S, S, NEVER]
+
+
+def test_tasks_that_never_ran_are_no_part_of_the_critical_path() -> None:
+    records = lived()
+    records.start_us[3] = records.finish_us[3] = NEVER
+    assert job_table(records).ideal_us.tolist() == [10 * S, 5 * S, NEVER]
+
+
+def test_response_makespan_schedule_length_and_waiting_are_those_of_the_paper() -> None:
+    records = lived()
+    table = job_table(records)
+    found = workflow_summary(records, table.ideal_us, table.measured)
+    assert found is not None
+    assert found.workflows == 1
+    assert found.task_response_s.count == 6
+    assert found.task_response_s.mean == pytest.approx((6 + 9 + 14 + 17 + 4 + 5) / 6)
+    assert (found.makespan_s.count, found.makespan_s.mean) == (2, (17 + 5) / 2)
+    assert found.schedule_length.max == pytest.approx(17 / 11)
+    assert found.schedule_length.mean == pytest.approx((17 / 11 + 1) / 2)
+    assert (found.waiting_s.max, found.waiting_s.mean) == (2, 1)
+
+
+def test_allocation_counts_from_the_moment_a_task_was_ready() -> None:
+    times = allocation(lived())
+    assert (times.framework_queueing[:6] / S).tolist() == [2, 1, 2, 2, 1, 0]
+
+
+def test_ideals_are_those_of_the_reference_machine_where_machines_have_speeds() -> None:
+    trace = trace_of("t", [0], [[4 * S, 2 * S]])
+    records = Records(trace)
+    records.start_us[:] = array("q", [0, 0])
+    records.finish_us[:] = array("q", [2 * S, 8 * S])
+    records.answered_us[0] = 8 * S
+    assert job_table(records, paced=True).ideal_us.tolist() == [4 * S]
+    cluster = Cluster((0, 0), (1, 1), speeds=(2, 1), reference_speed=4)
+    summary = summarise(
+        records, cluster, architecture="x", parameters={}, seed=0, cutoff_us=None, wall_s=1, cpu_s=1, peak_rss_mb=1
+    )
+    assert summary.ideal_s.max == 4
+    assert summary.workflows is None
+    assert trace.duration_us.tolist() == [4 * S, 2 * S], "the trace is left as it is"
+
+
+def test_a_workload_asks_for_its_tasks_when_those_that_they_wait_for_end() -> None:
+    begin, end, _ = runnable_tasks(lived().trace, Cluster.uniform(1, 9))
+    assert (begin / S).tolist() == [10, 14, 14, 20, 20, 20]
+    assert np.array_equal((end - begin) / S, [4, 2, 6, 1, 3, 5])
