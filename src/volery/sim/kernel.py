@@ -419,7 +419,6 @@ class Kernel:
         records.finish_us[task] = NEVER
         event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
         self.killed.add((port.address, task, attempt))
-
         self.schedule(self.now, self._end_killed, port, event)
 
     def _end_killed(self, port: LabPort, event: TaskFinished, now: Time) -> None:

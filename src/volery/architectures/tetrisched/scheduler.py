@@ -17,7 +17,7 @@ from volery.policies.jobs import JobLedger
 from volery.policies.match import positions
 from volery.policies.utility.expressions import leaves
 from volery.policies.utility.highs import Limits
-from volery.policies.utility.planning import NO_BRANCH, Placed, Plan, Planning, Solver, solve
+from volery.policies.utility.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed
 from volery.policies.utility.wishes import Grid
 
 CYCLE = "cycle"
@@ -141,7 +141,9 @@ class Scheduler(Component):
             setting.limits,
         )
         self._planning, self._planned_us, self._changed = True, now, False
-        self._port.compute(PLAN, Problem(solve, planning, setting.decision_us + round(setting.leaf_us * len(named))))
+        self._port.compute(
+            PLAN, Problem(answer, packed(planning), setting.decision_us + round(setting.leaf_us * len(named)))
+        )
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Launch what starts now; the rest of the plan is only where the next one begins."""

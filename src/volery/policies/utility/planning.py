@@ -49,6 +49,25 @@ class Planning(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
 
 
+class Question(msgspec.Struct, frozen=True):
+    """A `Planning` as journals take it: sets of machines as bytes, because no integer of theirs holds them.
+
+    Args:
+        sets: name and members.
+        idle: as `Supply.idle`.
+        held: as `Supply.held`.
+        requests, before, solver, limits: as `Planning`.
+    """
+
+    requests: tuple[Expression, ...]
+    sets: tuple[tuple[str, bytes], ...]
+    idle: bytes
+    held: tuple[tuple[int, bytes], ...]
+    before: tuple[int, ...]
+    solver: Solver
+    limits: Limits
+
+
 class Placed(msgspec.Struct, frozen=True):
     """Machines for a leaf that starts now.
 
@@ -191,6 +210,38 @@ def solve(planning: Planning) -> Plan:
     now = _machines(planner, chosen, planning.supply.idle)
     later = [(one.request, planner.branch(one)) for one in chosen if planner.leaf(one).start != NOW]
     return Plan(now, tuple(dict.fromkeys(later)), planner.worth(chosen), cost)
+
+
+def packed(planning: Planning) -> Question:
+    """What `answer` is asked, from what a planner has."""
+    return Question(
+        planning.requests,
+        tuple([(name, _bytes(machines)) for name, machines in planning.sets.items()]),
+        _bytes(planning.supply.idle),
+        tuple([(since, _bytes(machines)) for since, machines in planning.supply.held]),
+        planning.before,
+        planning.solver,
+        planning.limits,
+    )
+
+
+def unpacked(question: Question) -> Planning:
+    """The other way."""
+    supply = Supply(
+        int.from_bytes(question.idle, "little"),
+        tuple([(since, int.from_bytes(machines, "little")) for since, machines in question.held]),
+    )
+    sets = {name: int.from_bytes(machines, "little") for name, machines in question.sets}
+    return Planning(question.requests, sets, supply, question.before, question.solver, question.limits)
+
+
+def answer(question: Question) -> Plan:
+    """`solve`, for `Port.compute`."""
+    return solve(unpacked(question))
+
+
+def _bytes(machines: int) -> bytes:
+    return machines.to_bytes((machines.bit_length() + 7) // 8, "little")
 
 
 def _improved(planner: _Planner, chosen: list[Chosen], limits: Limits) -> tuple[list[Chosen], Cost]:

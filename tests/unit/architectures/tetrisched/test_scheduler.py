@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import msgspec
@@ -14,8 +15,9 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Preference, Task
 from volery.core.streams import Streams
+from volery.live.port import COMPUTE, checksum
 from volery.policies.utility.expressions import leaves
-from volery.policies.utility.planning import Planning, solve
+from volery.policies.utility.planning import Planning, solve, unpacked
 from volery.policies.utility.text import written
 from volery.sim.recording import ComputeAsked, TimerSet
 
@@ -27,8 +29,7 @@ AT_ONCE: dict[str, Any] = {"cycle_s": 0.0, "plan_ahead_s": 8.0}
 
 def asked(effects: list[Any]) -> Planning:
     (found,) = [effect.problem.argument for effect in effects if isinstance(effect, ComputeAsked)]
-    assert isinstance(found, Planning)
-    return found
+    return unpacked(found)
 
 
 def answered(scheduler: Alone, planning: Planning, now: int = 0) -> list[Any]:
@@ -152,6 +153,15 @@ def test_alsched_weighs_preferences_without_time(constraints: str, text: str) ->
     scheduler = Alone("alsched", "scheduler/0", FOUR, cycle_s=0.0, constraints=constraints)
     job = wish(submit(0, 0, 0, estimate_us=4 * SECOND), preference=Preference(GPU, 0, 200), deadline_us=1)
     assert [written(request) for request in asked(scheduler.hear(job)).requests] == [text]
+
+
+def test_a_problem_goes_into_a_journal_however_many_machines_there_are() -> None:
+    """Journals hold a checksum of what was asked, and their integers have 64 bits."""
+    scheduler = Alone("tetrisched", "scheduler/0", Cluster.uniform(200), **AT_ONCE)
+    effects = scheduler.hear(submit(0, 0, estimate_us=SECOND))
+    (problem,) = [effect.problem for effect in effects if isinstance(effect, ComputeAsked)]
+    assert checksum([(COMPUTE, "plan", problem)]) == checksum([(COMPUTE, "plan", pickle.loads(pickle.dumps(problem)))])
+    assert problem.solve(problem.argument) == solve(asked(effects))
 
 
 def test_too_many_quanta_are_refused() -> None:
