@@ -7,6 +7,7 @@ Each script also states, apart from its lines, what the paragraph claims.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -442,6 +443,42 @@ def test_the_weight_decides_how_many_short_tasks_pass_a_long_one() -> None:
     assert served(fair_queue_of_weight_3()) == "SSLSSLSSLL"
     assert served(fair_queue_of_infinite_weight()) == "SSSSSSLLLL"
     assert served(fair_queue_of_the_published_code()) == "SSSSLSSLLL"
+
+
+PLAN_AHEAD = """Tumanov et al. 2016, the example of plan-ahead: three equal machines, quanta of 10 s
+job 0: two tasks of one quantum, due after one; job 1: one of two, due after four; job 2: three of one, due after two"""
+QUANTUM_US = 9_900_000
+"""Tasks are a little shorter than a quantum: messages take time, too."""
+UNDUE = case([0, 0, 0], [[QUANTUM_US] * 2, [QUANTUM_US + 10 * SECOND], [QUANTUM_US] * 3], [0] * 3)
+DUE_US = (10 * SECOND, 40 * SECOND, 20 * SECOND)
+DUE = msgspec.structs.replace(UNDUE, trace=msgspec.structs.replace(UNDUE.trace, deadline_us=array("q", DUE_US)))
+
+
+def planned(ahead_s: float) -> str:
+    """The transcript; what the solver says of its own work is not in it, because that changes with its version."""
+    parameters = {"quantum_s": 10.0, "cycle_s": 10.0, "plan_ahead_s": ahead_s}
+    return transcript(
+        PLAN_AHEAD, "tetrisched", DUE, parameters=parameters, quiet=frozenset({"JobAccepted", "Computed"})
+    )
+
+
+@script
+def tetrisched_plans_ahead() -> str:
+    """The machine that is idle in the first quantum is kept for the third job, which needs all three."""
+    return planned(20.0)
+
+
+@script
+def tetrisched_lives_for_the_day() -> str:
+    """Without plan-ahead the second job starts at once, and the third misses its deadline."""
+    return planned(0.0)
+
+
+def test_only_plan_ahead_meets_all_three_deadlines() -> None:
+    due_s = [due / SECOND for due in DUE_US]
+    ahead, today = responses(tetrisched_plans_ahead()), responses(tetrisched_lives_for_the_day())
+    assert [took <= due for took, due in zip(ahead, due_s, strict=True)] == [True, True, True]
+    assert [took <= due for took, due in zip(today, due_s, strict=True)] == [True, True, False]
 
 
 @script

@@ -16,6 +16,7 @@ from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE, PRESETS
 from volery.architectures.sparrow import SPARROW
+from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Realisation, Stage
@@ -23,7 +24,8 @@ from volery.core.stages import Realisation, Stage
 GROUP = "volery.architectures"
 FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, PIPELINE, *PRESETS, *SHARED)
+PLANNERS = (ALSCHED, TETRISCHED)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

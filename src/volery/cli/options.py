@@ -56,7 +56,7 @@ Workload = Annotated[
 Workers = Annotated[int, typer.Option(metavar="N", help="Machines of the cluster.", show_default=False)]
 Slots = Annotated[int, typer.Option(metavar="K", help="Tasks that a machine runs at once.")]
 Constraints = Annotated[
-    str, typer.Option(metavar="sharma2011|none", help="Draw placement constraints of tasks and machines.")
+    str, typer.Option(metavar="sharma2011|gpu-racks|none", help="Draw placement constraints of tasks and machines.")
 ]
 Machines = Annotated[
     str | None,

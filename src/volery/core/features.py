@@ -13,8 +13,8 @@ from volery.core.model import NEVER
 from volery.core.trace import Trace
 
 CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS = "constraints", "amounts", "dependencies", "users"
-PRIORITIES, DEADLINES, LOCALITY = "priorities", "deadlines", "locality"
-FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY)
+PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
+FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES)
 DERIVED: Final = (AMOUNTS, DEPENDENCIES)
 """What `Architecture.vectors` and `Architecture.graphs` say already."""
 
@@ -29,6 +29,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         PRIORITIES: len(set(trace.priority)) > 1,
         DEADLINES: any(at != NEVER for at in trace.deadline_us),
         LOCALITY: bool(trace.replicas),
+        PREFERENCES: bool(trace.preference),
     }
     return tuple([feature for feature in FEATURES if found[feature]])
 

@@ -65,6 +65,25 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     request: Amounts = ()
 
 
+class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Soft constraints of a job: where its tasks take as long as is said of them; elsewhere they run too, but longer.
+
+    Args:
+        constraints: bit set of the machine constraints that a preferred machine has, as GPUs.
+        together: bit set of which a preferred machine shares a bit with the machine on which the first task of its job
+            has started, as a bit per rack; 0: tasks may lie apart.
+        elsewhere_percent: the duration on other machines, of that on preferred ones; at least 100.
+    """
+
+    constraints: int = 0
+    together: int = 0
+    elsewhere_percent: int = 100
+
+
+INDIFFERENT: Final = Preference()
+"""The job is as fast anywhere."""
+
+
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages.
 
@@ -80,6 +99,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
             that take workflows whole (`Architecture.graphs`) are told.
         replicas: of each task of this chunk, the numbers of the machines that hold its input; nothing: no task has a
             preference.
+        preference: machines on which its tasks are faster.
     """
 
     id: JobId
@@ -91,6 +111,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deadline_us: Time = NEVER
     parents: tuple[tuple[TaskId, ...], ...] = ()
     replicas: tuple[tuple[int, ...], ...] = ()
+    preference: Preference = INDIFFERENT
 
 
 class Cluster(msgspec.Struct, frozen=True):

@@ -106,10 +106,12 @@ class Records(Facts):
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
         decisions: what schedulers that were asked to explain themselves have decided.
+        compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
     """
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
+        self.compute_us = longs()
         tasks, jobs = trace.task_count, trace.job_count
         self.trace = trace
         self.start_us = longs(tasks, NEVER)

@@ -10,7 +10,18 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, NEVER, Amounts, Job, JobId, Message, Task, TaskId
+from volery.core.model import (
+    CHUNK_TASKS,
+    INDIFFERENT,
+    NEVER,
+    Amounts,
+    Job,
+    JobId,
+    Message,
+    Preference,
+    Task,
+    TaskId,
+)
 
 DIGEST_ITEMS = 1 << 16
 
@@ -45,6 +56,8 @@ class Trace(msgspec.Struct, frozen=True):
         far_permille: how long a task lasts in a rack that holds its input, and elsewhere, in thousandths of its
             duration; only drivers may read it.
         task_estimate_us: per task, what schedulers may assume about its own duration; empty where that is the job's.
+        preferences: the distinct preferences of jobs; durations hold on preferred machines.
+        preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
     """
 
     name: str
@@ -65,6 +78,8 @@ class Trace(msgspec.Struct, frozen=True):
     replicas: array[int] = array("i")
     far_permille: tuple[int, int] = (1000, 1000)
     task_estimate_us: array[int] = array("q")
+    preferences: tuple[Preference, ...] = ()
+    preference: array[int] = array("H")
 
     @property
     def job_count(self) -> int:
@@ -166,6 +181,7 @@ class Trace(msgspec.Struct, frozen=True):
             self.deadline_us[job] if self.deadline_us else NEVER,
             waits[:CHUNK_TASKS],
             held[:CHUNK_TASKS],
+            self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
         )
         messages: list[Message] = [Submit(first)]
         messages += [
@@ -197,6 +213,8 @@ class Trace(msgspec.Struct, frozen=True):
         if self.replicas:
             sha.update(f"replicas:{len(self.replicas)}:{self.far_permille}".encode())
             sha.update(little_endian(array("q", self.replica_first)) + little_endian(array("q", self.replicas)))
+        if self.preference:
+            sha.update(repr(self.preferences).encode() + little_endian(array("q", self.preference)))
         return sha.hexdigest()
 
 

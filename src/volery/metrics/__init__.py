@@ -2,6 +2,7 @@
 
 from volery.metrics.allocation import AllocationTimes, allocation
 from volery.metrics.conflicts import Conflicts, conflicts_per_second
+from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
 from volery.metrics.difference import ComparedMeans, Difference, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
@@ -20,6 +21,7 @@ __all__ = [
     "ComparedMeans",
     "Conflicts",
     "ConstraintLoad",
+    "DeadlineSummary",
     "Difference",
     "Distribution",
     "JobTable",
@@ -36,6 +38,7 @@ __all__ = [
     "busy_time_us",
     "conflicts_per_second",
     "constraint_load",
+    "deadline_summary",
     "distribution",
     "job_table",
     "locality_summary",

@@ -15,6 +15,7 @@ from volery.core.records import Records
 from volery.core.workflows import has_workflows
 from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
+from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
@@ -95,6 +96,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
         counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
+        deadlines: how many jobs had one, and met it; None where no job has one.
+        compute_s: processor time of each problem that was solved apart from messages; None: there were none.
         digest: SHA-256 of the records.
         wall_s, cpu_s: real and processor time of the run itself.
         tasks_per_cpu_s: tasks / cpu_s.
@@ -140,6 +143,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     ignores: tuple[str, ...] = ()
     kept_by_driver: tuple[str, ...] = ()
     declares: bool = True
+    deadlines: DeadlineSummary | None = None
+    compute_s: Distribution | None = None
 
 
 def summarise(
@@ -197,6 +202,8 @@ def summarise(
         transactions=transaction_summary(records),
         workflows=_workflows(records, cluster, table),
         locality=locality_summary(records, cluster),
+        deadlines=deadline_summary(records),
+        compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
         makespan_s=_makespan_s(table),
         messages=message_count,
         messages_per_task=message_count / tasks if tasks else 0.0,

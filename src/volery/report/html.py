@@ -14,6 +14,7 @@ from volery.report.folder import Manifest, Results, StageProfile, read_results, 
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
+from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
@@ -73,6 +74,8 @@ def render(results: Results) -> str:
         section("Preempted tasks", _preemption_table(groups)),
         section("Workflows", _workflow_table(groups)),
         section("Locality", _locality_table(groups)),
+        section("Deadlines", _noted(DEADLINE_HEADS, deadline_rows(groups), DEADLINE_NOTE)),
+        section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -370,6 +373,10 @@ def _transaction_table(groups: Sequence[RunGroup]) -> str:
 def _locality_table(groups: Sequence[RunGroup]) -> str:
     rows = locality_rows(groups)
     return table(["architecture", *LOCALITY_HEADS], map(Row, rows)) + paragraph_note(LOCALITY_NOTE) if rows else ""
+
+
+def _noted(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    return table(["architecture", *heads], map(Row, rows)) + paragraph_note(note) if rows else ""
 
 
 def _workflow_table(groups: Sequence[RunGroup]) -> str:

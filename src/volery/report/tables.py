@@ -15,6 +15,7 @@ from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
+from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
@@ -58,6 +59,12 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     if decided := transaction_rows(groups):
         parts += ["", _row_table("Decisions of the schedulers", TRANSACTION_HEADS, 1, decided, width)]
         told.append(TRANSACTION_NOTE)
+    if due := deadline_rows(groups):
+        parts += ["", _plain_table("Deadlines", DEADLINE_HEADS, due, width)]
+        told.append(DEADLINE_NOTE)
+    if planned := plan_rows(groups):
+        parts += ["", _plain_table("Plans", PLAN_HEADS, planned, width)]
+        told.append(PLAN_NOTE)
     if near := locality_rows(groups):
         parts += ["", _plain_table("Locality", LOCALITY_HEADS, near, width)]
         told.append(LOCALITY_NOTE)

@@ -7,6 +7,7 @@ task is never run twice: the driver refuses what a correct design never asks for
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -194,7 +195,9 @@ class LabPort:
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time, which counts as processing."""
+        began = time.thread_time_ns()
         answer = Computed(key, problem.solve(problem.argument))
+        self.kernel.records.compute_us.append((time.thread_time_ns() - began) // 1000)
         path = with_processing(self.kernel.path, problem.decision_us)
         self.kernel.schedule(self.kernel.now + problem.decision_us, self._answer, answer, path)
 

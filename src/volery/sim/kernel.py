@@ -31,7 +31,7 @@ from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.flows import Flow
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
-from volery.sim.ports import role_port_class
+from volery.sim.ports import Preferred, role_port_class
 from volery.sim.submitter import FAR, Submitter
 
 PROGRESS_S = 0.2
@@ -114,6 +114,7 @@ class Kernel:
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
         self.pace = Pace(trace, cluster)
+        self.preferred = Preferred(trace, cluster.constraints) if trace.preference else None
         self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
         self.submitter = Submitter(self, deployment.entry_for)
         self.unreliable = Unreliable(self, options.plan, deployment) if options.plan is not None else None
@@ -398,7 +399,8 @@ class Kernel:
         )
         if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
             before = msgspec.structs.replace(before, kept_us=at - before.start_us)
-            self.left_us[number] -= self.pace.done_us(number, before.kept_us, before.worker)
+            done_us = self.pace.done_us(number, before.kept_us, before.worker)
+            self.left_us[number] -= done_us if self.preferred is None else self.preferred.done_us(done_us, number)
         faulty = self.unreliable
         ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
         if not ended or attempt <= before.attempt:
@@ -417,7 +419,6 @@ class Kernel:
         records.finish_us[task] = NEVER
         event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
         self.killed.add((port.address, task, attempt))
-
         self.schedule(self.now, self._end_killed, port, event)
 
     def _end_killed(self, port: LabPort, event: TaskFinished, now: Time) -> None:

@@ -19,7 +19,7 @@ Value = str | int | float | bool
 Durations = Literal["exact", "whole-seconds"]
 Arrivals = Literal["exact", "dephased"]
 Estimates = Literal["mean", "exact"]
-ConstraintModel = Literal["none", "sharma2011"]
+ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]

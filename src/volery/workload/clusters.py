@@ -10,7 +10,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
 from volery.workload.capacity import in_order_of, offering, parse_amounts
-from volery.workload.constraints import check_model, machine_constraints
+from volery.workload.constraints import check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
 
@@ -38,7 +38,8 @@ def load_cluster(
     Args:
         workers: number of machines.
         slots: tasks that each runs at once; of no account where machines offer resources.
-        constraints: `sharma2011` to draw what the machines satisfy, or `none`.
+        constraints: `sharma2011` to draw what the machines satisfy, `gpu-racks` for 8 racks of which 2 have GPUs, or
+            `none`.
         machines: a CSV file that says what they satisfy instead; its first `workers` rows are taken.
         seed: of the run; the stream is `constraints/machines`.
         resources: what tasks ask for; the file's columns of these names say what each machine offers.
@@ -89,6 +90,8 @@ def _without_racks(
             return offering(cluster, resources, population.capacities)
     elif constraints == "none":
         cluster = Cluster.uniform(workers, slots, name=f"{workers} workers")
+    elif constraints == "gpu-racks":
+        cluster = Cluster(tuple(gpu_racks(workers)), (slots,) * workers, f"{workers} workers, {constraints}")
     else:
         drawn = machine_constraints(workers, seed)
         cluster = Cluster(tuple(drawn), (slots,) * workers, f"{workers} workers, {constraints} seed {seed}")

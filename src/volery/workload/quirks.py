@@ -83,6 +83,7 @@ def in_order(trace: Trace) -> Trace:
         user=tuple(trace.user[j] for j in order) if trace.user else (),
         priority=column(picked(view(trace.priority), order)),
         deadline_us=column(picked(view(trace.deadline_us), order)),
+        preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
         **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
         **_replicas_of(trace, task_order.tolist()),
@@ -129,4 +130,5 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         parents=trace.parents[:waits],
         priority=trace.priority[:job_count],
         deadline_us=trace.deadline_us[:job_count],
+        preference=trace.preference[:job_count],
     )

@@ -21,6 +21,7 @@ from volery.core.workflows import with_parents
 from volery.workload.cell import cell
 from volery.workload.columns import Integers, Reals, column, generator, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
+from volery.workload.gangs import gangs
 from volery.workload.hdfs import hdfs
 from volery.workload.making import arrivals, check_size, made_trace
 from volery.workload.presets import ALIBABA, PRESETS, Preset
@@ -196,6 +197,7 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "poisson": _poisson,
     "mix": _mix,
     "alibaba": _alibaba,
+    "gangs": gangs,
     "cell": cell,
     "hdfs": hdfs,
     "workflow": _workflow,

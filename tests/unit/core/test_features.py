@@ -10,7 +10,7 @@ import pytest
 from volery.architectures import configure, lookup, registry
 from volery.core.features import CONSTRAINTS, FEATURES, features_of, heeded
 from volery.core.locality import with_replicas
-from volery.core.model import NEVER
+from volery.core.model import NEVER, Preference
 from volery.workload import load_trace
 
 
@@ -28,6 +28,8 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         user=("ann", "bob"),
         priority=array("q", [0, 1]),
         deadline_us=array("q", [NEVER, 5]),
+        preferences=(Preference(1, 0, 200),),
+        preference=array("H", [0, 0]),
     )
     assert features_of(rich) == FEATURES
 
@@ -39,6 +41,9 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         ("oracle", {"order": "drf"}, {"constraints", "amounts", "users"}),
         ("megha-2021", {"shares": "a:1+b:1"}, {"constraints", "amounts", "users"}),
         ("pigeon", {}, {"constraints"}),
+        ("tetrisched", {}, {"constraints", "deadlines", "preferences"}),
+        ("tetrisched", {"heterogeneity": False}, {"constraints", "deadlines"}),
+        ("alsched", {"constraints": "none"}, {"constraints"}),
         ("hfs", {}, {"constraints", "users", "priorities", "locality"}),
     ],
 )
