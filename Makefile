@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit bench bench-calibration storm reproduce clean
+.PHONY: demo test lint types imports unit bench bench-calibration bench-pipeline storm reproduce clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -39,6 +39,9 @@ bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 
 bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs predicts a live federation, as JSON
 	$(BIN)/python benchmarks/calibration.py
+
+bench-pipeline: $(VENV)/.installed  ## speed of schedulers assembled from stages, as JSON, in CPU seconds
+	$(BIN)/python benchmarks/pipeline.py
 
 storm: $(VENV)/.installed  ## 2,000 fault storms per family of designs
 	$(BIN)/volery storm -a megha -a megha-2021 -a pigeon --seeds 2000 -p $(JOBS)

@@ -53,6 +53,8 @@ CASES = (
     Case("GOOG sparrow unconstrained", "sparrow", "GOOG_subtrace.tr.gz", constrained=False, tasks_per_cpu_s_min=70_000),
     Case("GOOG hawk unconstrained", "hawk", "GOOG_subtrace.tr.gz", constrained=False, tasks_per_cpu_s_min=50_000),
     Case("GOOG eagle unconstrained", "eagle", "GOOG_subtrace.tr.gz", constrained=False, tasks_per_cpu_s_min=40_000),
+    Case("GOOG omega unconstrained", "omega", "GOOG_subtrace.tr.gz", constrained=False),
+    Case("cell omega", "omega", "cell:span=7200", constrained=False, capacity="cpu_milli=4000,memory_mb=16384"),
     Case("100,000 workers megha", "megha", "syn:250x2000", workers=100_000),
     Case("100,000 workers pigeonc", "pigeonc", "syn:250x2000", workers=100_000),
     Case("5,000 nodes megha-2021", "megha-2021:gms=10,lms=10", ALIBABA + ",workers=5000", 5_000, capacity=NODE),

@@ -149,4 +149,5 @@ LOTTERY = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
+    heeds={"constraints": ""},
 )

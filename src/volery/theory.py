@@ -2,7 +2,8 @@
 
 Queues: M/M/1, M/M/c (Erlang C). Pigeon's model of a group (Wang et al., SoCC 2019, section 3, equations 1 to 6), one
 class of jobs, no reserved workers, Poisson arrivals, no communication. Power of d choices in the limit of many servers
-(Mitzenmacher, IEEE TPDS 2001). Times are in whatever unit the arguments share.
+(Mitzenmacher, IEEE TPDS 2001). Delay scheduling (Zaharia et al., EuroSys 2010, section 3, as restated by others: the
+paper's text was not at hand). Times are in whatever unit the arguments share.
 """
 
 from __future__ import annotations
@@ -172,3 +173,75 @@ def power_of_choices_response(load: float, choices: int, service_mean: float = 1
         if tail < 1e-18 * queued:
             break
     return service_mean * queued / load
+
+
+def delay_local_launch(holders: float, skips: int) -> float:
+    """Probability that a job launches where its input lies before it has been passed over so often.
+
+    Args:
+        holders: share of the machines that hold input of the job.
+        skips: opportunities that it lets pass.
+
+    Raises:
+        ValueError: when an argument is out of range.
+    """
+    if not 0 <= holders <= 1 or skips < 0:
+        raise ValueError(f"share {holders} of the machines and {skips} skips; give 0 to 1, and at least 0")
+    return 1 - (1 - holders) ** skips
+
+
+def delay_holders(tasks: float, replicas: int, nodes: int) -> float:
+    """Share of the machines that hold input of so many tasks, each with some replicas: 1 - (1 - K/M)^R.
+
+    Raises:
+        ValueError: no machine.
+    """
+    if nodes < 1:
+        raise ValueError(f"{nodes} machines; at least one is needed")
+    return 1 - max(0.0, 1 - tasks / nodes) ** replicas
+
+
+def delay_locality(tasks: int, skips: int, replicas: int, nodes: int) -> float:
+    """Least expected share of a job's tasks that run where their input lies, if it waits anew for each of them.
+
+    1 - 1/N * sum over K = 1..N of e^(-R D K / M), K tasks being left. The algorithm does not wait anew once
+    it has launched elsewhere, until it launches where input lies: it stays a few per cent below.
+
+    Raises:
+        ValueError: no task or no machine.
+    """
+    if tasks < 1 or nodes < 1:
+        raise ValueError(f"{tasks} tasks on {nodes} machines; at least one of each is needed")
+    return 1 - math.fsum(math.exp(-replicas * skips * left / nodes) for left in range(1, tasks + 1)) / tasks
+
+
+def delay_skips(locality: float, tasks: int, replicas: int, nodes: int) -> float:
+    """Opportunities that a job has to let pass for this locality: the sum of `delay_locality` taken to infinity.
+
+    D >= -M/R ln((1 - l) N / (1 + (1 - l) N)).
+
+    Raises:
+        ValueError: a locality that is not within [0, 1).
+    """
+    if not 0 <= locality < 1:
+        raise ValueError(f"locality {locality} is not in [0, 1)")
+    missed = (1 - locality) * tasks
+    return -nodes / replicas * math.log(missed / (1 + missed))
+
+
+def delay_wait(skips: float, task_mean: float, slots: int) -> float:
+    """Longest expected wait for locality per launch: one of the slots comes free every task_mean / slots."""
+    return skips * task_mean / slots
+
+
+def sticky_locality(jobs: int, replicas: int, slots_per_node: int) -> float:
+    """Locality of equal jobs under fair sharing without delay: the job that gave a slot back gets it again.
+
+    1 - (1 - 1/J)^(R L): a task's input lies on a machine where its job has one of the slots.
+
+    Raises:
+        ValueError: no job.
+    """
+    if jobs < 1:
+        raise ValueError(f"{jobs} jobs; at least one is needed")
+    return 1 - (1 - 1 / jobs) ** (replicas * slots_per_node)

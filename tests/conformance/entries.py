@@ -44,13 +44,44 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
+    "hfs:delay=skips": {"node_skips": "5", "rack_skips": "2", "per_heartbeat": "1", "heartbeat_s": "0.05", "fifo": "a"},
+    "hfs:delay=off": {"fifo": "*", "min_shares": "a:10+c:2"},
+    "hfs:out_of_band=false": {"heartbeat_s": "0.02", "node_wait_s": "0.03", "rack_wait_s": "0.01"},
+    "hfs:shares=a:1+b:2+c:1": {
+        "min_shares": "c:10",
+        "min_share_timeout_s": "0.02",
+        "fair_share_timeout_s": "0.05",
+        "update_s": "0.01",
+        "heartbeat_s": "0.1",
+    },
+    "hfs:fair_share_timeout_s=0.02": {"shares": "c:3+org:2(a:1+b:4)", "update_s": "0.01", "delay": "off"},
     "megha:reliable=true": {"gms": "3", "lms": "2", "heartbeat_s": "0.5"},
+    "megha-2021:reliable=true": {"gms": "3", "lms": "2", "heartbeat_s": "0.5"},
+    "megha-2021:shares=a:2+b:1+c:1": {"reliable": "true", "gms": "3", "lms": "2", "heartbeat_s": "0.05"},
     "pigeon:reliable=true": {"groups": "4", "reserved": "1", "distributors": "3"},
     "sparrow:reliable=true": {},
     "eagle:reliable=true": {"cutoff_s": "0.2"},
     "phoenix:heartbeat_s=0.02": {"crv_threshold": "0.02", "wait_load": "0", "cutoff_s": "0.2", "schedulers": "2"},
     "phoenix:reorder_max=1": {"crv_threshold": "0", "wait_load": "0.1", "heartbeat_s": "0.1", "order": "fifo"},
+    "tetrisched:solver=greedy": {"plan_ahead_s": "8", "jobs_max": "5"},
+    "tetrisched:heterogeneity=false": {"gangs": "false"},
+    "alsched:solver=greedy": {"constraints": "hard"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
+    "omega:conflicts=coarse": {"batch_schedulers": "3", "service": "estimate:0.2", "restore_sequences": "false"},
+    "omega:gang=true": {
+        "batch_schedulers": "2",
+        "service": "user:a+b",
+        "conflicts": "coarse",
+        "pickiness": "0.5",
+        "retry_s": "2",
+    },
+    "omega:elastic=global-cap": {"width": "2", "retry_s": "20"},
+    "omega:elastic=relative-size": {"width": "1", "elastic_times": "3", "pickiness": "0.2"},
+    "omega:reliable=true": {},
+    "monolithic:path=single": {"gang": "true"},
+    "mesos:gang=true": {"service": "estimate:0.2", "hoard_s": "150"},
+    "mesos:batch_schedulers=2": {"service": "user:a", "offer_s": "1", "refuse_s": "0", "width": "3"},
+    "mesos:reliable=true": {},
     "pipeline:T2=srtf": {"R5": "first-fit", "J2": "per-user/jobs:2", "J3": "edf", "T5": "none"},
     "pipeline:T2=random": {"R5": "worst-fit", "J2": "flow-control/tasks:20"},
     "pipeline:T2=drf/shares:a:3+b:1": {"R5": "random-fit", "J3": "ljf"},
@@ -79,10 +110,15 @@ HOPS = {
 """Variants that take another number of hops than the entry that they are of."""
 
 EXCUSED = {
+    ("mesos:batch_schedulers=2", "check_lone_task_costs_its_hops"): "offers are made in batches",
+    ("mesos:batch_schedulers=2", "check_allocation_adds_up"): "offers are made in batches",
     (
         "sparrow:late_binding=false",
         "check_allocation_adds_up",
     ): "it waits for all answers, served in turn",
+    ("hfs:out_of_band=false", "check_lone_task_costs_its_hops"): "it waits for heartbeats",
+    ("hfs:out_of_band=false", "check_allocation_adds_up"): "it waits for heartbeats",
+    ("hfs:out_of_band=false", "check_cancel"): "what was killed is told with the next heartbeat",
     ("pipeline:cycle_s=0.02", "check_lone_task_costs_its_hops"): "tasks wait for the next cycle",
     ("pipeline:cycle_s=0.02", "check_allocation_adds_up"): "likewise",
     ("pipeline:progress=keep", "check_lone_task_costs_its_hops"): "cycles take their time",
@@ -100,7 +136,8 @@ def variant(name: str) -> Architecture:
     given = {**({key: value} if equals else {}), **VARIANTS[name]}
     entry = lookup(base)
     hops = HOPS.get(name, entry.hops)
-    return msgspec.structs.replace(entry, name=name, defaults=configure(entry, given), hops=hops)
+    defaults = configure(entry, {**entry.prompt, **given})
+    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, prompt={})
 
 
 def entries() -> dict[str, Architecture]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.conformance import (
     mutants_cancelling,
+    mutants_features,
     mutants_flock,
     mutants_flows,
     mutants_order,
@@ -20,6 +21,7 @@ from volery.conformance import CHECKS, NonconformanceError
 
 ROOMS = (
     mutants_cancelling,
+    mutants_features,
     mutants_flock,
     mutants_flows,
     mutants_order,

@@ -108,7 +108,7 @@ def test_what_a_policy_may_not_is_found(capsys: pytest.CaptureFixture[str], name
 
 
 def test_what_is_slow_or_goes_by_hashes_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    status, text = answer(capsys, "policy", "check", "R5=slow", "--json")
+    status, text = answer(capsys, "policy", "check", "R5=slow", "--json", "--budget-us", "20")
     assert status == 1
     found = {one["check"] for one in json.loads(text)["R5"] if not one["passed"]}
     assert found - {"imports"} == {"determinism", "budget"}

@@ -7,9 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from volery.architectures import lookup
+from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
+from volery.architectures.megha.surviving_fair_lm import SurvivingFairLocalMaster
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
 from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Report
+from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
+from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.pigeon.surviving import SurvivingMaster
 from volery.core.model import Address, Time
 from volery.policies.guarded import GuardedNode, Lease, Result, Run
@@ -97,7 +102,54 @@ def lost_queue(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SurvivingMaster, "all_reachable_reported", lambda self: None)
 
 
+def double_return(patch: pytest.MonkeyPatch) -> None:
+    """The end of a logical node is counted for the machine whatever was counted before."""
+    heard = SurvivingVectorLocalMaster.on_result
+
+    def returns(self: SurvivingVectorLocalMaster, message: Result, source: Address, now: Time) -> None:
+        heard(self, message, source, now)
+        here, position = self._seats[source]
+        self._free[here][position] += self._packing[message.active.request]
+
+    patch.setitem(SurvivingVectorLocalMaster.receives, Result, returns)
+
+
+def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
+    """A new leader does not count what runs on its machines."""
+    patch.setattr(SurvivingVectorLocalMaster, "_recount", lambda self, node, knows=None: None)
+
+
+def forgotten_requests(patch: pytest.MonkeyPatch) -> None:
+    """A Global Master goes on to wait for what it has asked of a leader that is gone."""
+    patch.setattr(SurvivingVectorMaster, "_begin_epoch", lambda self, lm: None)
+
+
+def no_share_kept(patch: pytest.MonkeyPatch) -> None:
+    """A user within its share loses tasks."""
+    patch.setattr(FairGlobalMaster, "_can_lose", lambda self, user, tasks: True)
+
+
+def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
+    """A Global Master goes on to wait for preemptions that a leader has taken with it."""
+    begin = SurvivingVectorMaster._begin_epoch
+    patch.setattr(SurvivingFairMaster, "_begin_epoch", lambda self, lm: begin(self, lm))
+
+
+def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
+    """What is set aside for who preempts counts as free."""
+    patch.setattr(SurvivingFairLocalMaster, "_reserved", lambda self, here, position: 0)
+
+
 PLANTED = [
+    ("megha-2021", claims_outlive_leaders),
+    ("megha-2021", spoils_given_away),
+    ("megha-2021", never_retried),
+    ("megha-2021", no_lease),
+    ("megha-2021", any_epoch),
+    ("megha-2021", double_return),
+    ("megha-2021", forgotten_amounts),
+    ("megha-2021", forgotten_requests),
+    ("megha-2021", no_share_kept),
     ("megha", never_retried),
     ("sparrow", never_retried),
     ("megha", no_lease),

@@ -20,6 +20,7 @@ from volery.storm.judge import attempts_of
 LONG_US: Time = 30 * SECOND
 MACHINES = 12
 SIZES: dict[str, dict[str, Any]] = {
+    "megha-2021": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
     "megha": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
     "pigeon": {"reliable": True, "groups": 2, "reserved": 0, "distributors": 2},
 }
@@ -57,6 +58,9 @@ MASTERS = ("master/0", "master/0/standby", "master/1", "master/1/standby")
         ("megha", ("lm/0/standby",), 20),
         ("megha", LOCAL, 6),
         ("megha", ("gm/0", "gm/1", *LOCAL), 6),
+        ("megha-2021", ("gm/0",), 20),
+        ("megha-2021", ("lm/0",), 20),
+        ("megha-2021", ("gm/0", "gm/1", *LOCAL), 6),
         ("pigeon", ("master/0",), 20),
         ("pigeon", ("master/0/standby",), 20),
         ("pigeon", MASTERS, 6),
@@ -70,7 +74,7 @@ def test_a_crash_above_the_nodes_costs_no_task_its_work(name: str, addresses: tu
     assert max(records.finish_us) < 2 * SECOND + LONG_US
 
 
-@pytest.mark.parametrize(("name", "addresses"), [("megha", LOCAL), ("pigeon", MASTERS)])
+@pytest.mark.parametrize(("name", "addresses"), [("megha", LOCAL), ("megha-2021", LOCAL), ("pigeon", MASTERS)])
 def test_nodes_that_hear_of_no_master_for_longer_than_their_grace_end_what_runs(
     name: str, addresses: tuple[str, ...]
 ) -> None:
@@ -80,7 +84,7 @@ def test_nodes_that_hear_of_no_master_for_longer_than_their_grace_end_what_runs(
     assert min(records.start_us) >= 20 * SECOND
 
 
-@pytest.mark.parametrize("name", ["megha", "pigeon"])
+@pytest.mark.parametrize("name", ["megha", "megha-2021", "pigeon"])
 def test_a_machines_tasks_run_elsewhere_after_its_lease_or_as_soon_as_it_is_back(name: str) -> None:
     for back_s, soonest_s, latest_s in ((60, 9, 11), (6, 6, 7)):
         records, kernel = run(name, crash("node/0", back_s=back_s), tasks=5)
@@ -92,7 +96,7 @@ def test_a_machines_tasks_run_elsewhere_after_its_lease_or_as_soon_as_it_is_back
         assert len(moved) == 1
 
 
-@pytest.mark.parametrize(("name", "master"), [("megha", "lm/0"), ("pigeon", "master/0")])
+@pytest.mark.parametrize(("name", "master"), [("megha", "lm/0"), ("megha-2021", "lm/0"), ("pigeon", "master/0")])
 def test_work_goes_on_under_the_second_master_while_the_first_is_down(name: str, master: str) -> None:
     """A job that comes after the crash does not wait for the first master's return."""
     plan = crash(master, at_s=0, back_s=600)
@@ -101,7 +105,7 @@ def test_work_goes_on_under_the_second_master_while_the_first_is_down(name: str,
     assert kernel.unreliable is not None
 
 
-@pytest.mark.parametrize(("name", "master"), [("megha", "lm/0"), ("pigeon", "master/0")])
+@pytest.mark.parametrize(("name", "master"), [("megha", "lm/0"), ("megha-2021", "lm/0"), ("pigeon", "master/0")])
 def test_a_master_behind_a_partition_is_deposed_and_nothing_runs_twice(name: str, master: str) -> None:
     """Both masters reach the nodes and not each other: the second takes over, nodes refuse the first, tasks run on."""
     cut = FaultPlan(partitions=(Partition(5 * SECOND, 40 * SECOND, (master,), (f"{master}/standby",)),))
@@ -110,7 +114,7 @@ def test_a_master_behind_a_partition_is_deposed_and_nothing_runs_twice(name: str
     assert not records.lost
 
 
-@pytest.mark.parametrize("name", ["megha", "pigeon"])
+@pytest.mark.parametrize("name", ["megha", "megha-2021", "pigeon"])
 def test_a_node_that_is_cut_off_ends_its_task_before_another_runs_it(name: str) -> None:
     cut = FaultPlan(partitions=(Partition(5 * SECOND, 40 * SECOND, ("node/0",)),))
     records, _ = run(name, cut, tasks=5)

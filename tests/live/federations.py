@@ -25,7 +25,14 @@ from volery.live.transport import HostName, Transport
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}
 PIGEON = {"distributors": 2, "groups": 2, "reserved": 1}
-DESIGNS: Mapping[str, Mapping[str, Any]] = {"megha": MEGHA, "megha-2021": MEGHA, "pigeon": PIGEON, "oracle": {}}
+TETRISCHED = {"cycle_s": 0.05, "quantum_s": 0.01, "plan_ahead_s": 0.05}
+DESIGNS: Mapping[str, Mapping[str, Any]] = {
+    "megha": MEGHA,
+    "megha-2021": MEGHA,
+    "pigeon": PIGEON,
+    "oracle": {},
+    "tetrisched": TETRISCHED,
+}
 
 
 def plan(name: str, workers: int = 12, slots: int = 1) -> Plan:

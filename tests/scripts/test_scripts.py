@@ -7,6 +7,7 @@ Each script also states, apart from its lines, what the paragraph claims.
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from tests.scripts.transcript import transcript
 
 from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
 from volery.conformance.cases import Case, trace_of
+from volery.core.locality import with_replicas
 from volery.core.model import SECOND, Cluster
 from volery.sim import Network
+from volery.sim.faults import Crash, FaultPlan
 
 HERE = Path(__file__).parent
 SCRIPTS: dict[str, Callable[[], str]] = {}
@@ -213,6 +216,48 @@ def test_a_preemption_costs_the_loser_its_work_and_the_winner_seven_hops() -> No
     assert responses(text) == [2.003, 1.004]
 
 
+SURVIVING = {"reliable": True, "gms": 2, "lms": 1, "heartbeat_s": 1.0}
+"""Two GMs, one LM and its standby."""
+
+
+@script
+def megha2021_worker_dies() -> str:
+    """Two tasks, the second on a logical node of the other GM's machine, which dies and is restarted."""
+    title = "Thiyyakat et al. 2021, section IV-D: a worker is restarted; what ran there is on its LM's active task list"
+    plan = FaultPlan(crashes=(Crash(400_000, "node/1", 700_000),))
+    two = case([0], [[SECOND, SECOND]], [0] * 2)
+    return transcript(title, "megha-2021", two, parameters=SURVIVING, plan=plan, quiet=QUIET)
+
+
+@script
+def megha2021_masters_die() -> str:
+    """The active LM dies, then the stateless GM of the only job; its task on a logical node runs on."""
+    title = "Thiyyakat et al. 2021, section IV-D: the standby takes over; a GM is rebuilt from what LMs tell it"
+    plan = FaultPlan(crashes=(Crash(100_000, "lm/0", 60 * SECOND), Crash(3 * SECOND, "gm/0", 4 * SECOND)))
+    two = case([0], [[8 * SECOND, 8 * SECOND]], [0] * 2)
+    return transcript(title, "megha-2021", two, parameters=SURVIVING, plan=plan, quiet=QUIET)
+
+
+QUIET = frozenset({"JobAccepted", "Inquire", "Standing", "Deposed"})
+
+
+def test_a_worker_that_dies_costs_one_attempt_and_its_logical_node_goes_back_once() -> None:
+    text = megha2021_worker_dies()
+    steps = [text.index(step) for step in ("node/1 runs t1", "Lost(", "attempts=[1]", "ends t1", "JobDone")]
+    assert steps == sorted(steps)
+    assert text.count("runs t0") == 1
+    assert text.count("runs t1") == 2
+
+
+def test_tasks_outlive_the_masters_that_placed_them() -> None:
+    """Whole reports of the standby: as it opens, and to the GM that has begun anew; both tasks run once."""
+    text = megha2021_masters_die()
+    assert text.count("runs t") == 2
+    assert "lm/0/standby > gm/0  Report(epoch=1, whole=True" in text
+    assert text.index("gm/0 > lm/0/standby  Join()") < text.rindex("Report(epoch=1, whole=True")
+    assert counter(text, "repartitions") == 2, "the new leader counts what it takes over"
+
+
 VERSATILE = case([0, 10_000], [[SECOND], [SECOND]], [bits(1, 2, 3, 4), bits(1, 2)], [[bits(1, 2)], [bits(3)]])
 
 
@@ -319,6 +364,48 @@ def test_phoenix_lets_scarce_constraints_pass_where_eagle_goes_by_remaining_work
     assert counter(phoenix_reorders(), "reordered_tasks") > 0
 
 
+TWO_FOR_ONE = case([0, 0], [[SECOND], [SECOND, SECOND]], [0, 0])
+"""Three tasks of two jobs on two machines."""
+
+
+def two_schedulers(conflicts: str, gang: bool) -> str:
+    """Both schedulers begin on the same, empty cell; the one with fewer tasks has decided first."""
+    title = "Schwarzkopf et al. 2013, sections 3.4 and 5.2: two transactions on the same state; the later one conflicts"
+    parameters = {"batch_schedulers": 2, "conflicts": conflicts, "gang": gang}
+    return transcript(title, "omega", TWO_FOR_ONE, parameters=parameters)
+
+
+@script
+def omega_incremental() -> str:
+    """Of two claims the one that is in conflict comes again after 1 s; the other stands."""
+    return two_schedulers("fine", gang=False)
+
+
+@script
+def omega_gang() -> str:
+    """All or nothing: both claims come again."""
+    return two_schedulers("fine", gang=True)
+
+
+def test_a_conflict_costs_an_incremental_job_one_claim_and_a_gang_all() -> None:
+    assert len(re.findall(r"refused=\[[12]\]", omega_incremental())) == 1
+    assert "refused=[1 2]" in omega_gang()
+    assert max(responses(omega_incremental())) < max(responses(omega_gang())) + 0.1
+
+
+@script
+def mesos_locks() -> str:
+    """While one framework decides on all that is free, the other gets no offer."""
+    title = "Schwarzkopf et al. 2013, section 4.2: an offer locks what is free while its framework decides"
+    parameters = {"service": "estimate:1", "service_job_s": 5.0}
+    jobs = case([0, 1_200 * MILLISECOND], [[2 * SECOND], [SECOND]], [0, 0])
+    return transcript(title, "mesos", jobs, parameters=parameters)
+
+
+def test_the_batch_job_waits_for_the_long_decision_on_a_machine_that_nobody_uses() -> None:
+    assert responses(mesos_locks())[1] > 5
+
+
 def fair_queue(weight: int, weight_counting: str, title: str) -> str:
     """Six short and four long tasks wait for one worker."""
     jobs = [[SECOND], *([[LONG]] * 4), *([[SECOND]] * 6)]
@@ -356,3 +443,57 @@ def test_the_weight_decides_how_many_short_tasks_pass_a_long_one() -> None:
     assert served(fair_queue_of_weight_3()) == "SSLSSLSSLL"
     assert served(fair_queue_of_infinite_weight()) == "SSSSSSLLLL"
     assert served(fair_queue_of_the_published_code()) == "SSSSLSSLLL"
+
+
+PLAN_AHEAD = """Tumanov et al. 2016, the example of plan-ahead: three equal machines, quanta of 10 s
+job 0: two tasks of one quantum, due after one; job 1: one of two, due after four; job 2: three of one, due after two"""
+QUANTUM_US = 9_900_000
+"""Tasks are a little shorter than a quantum: messages take time, too."""
+UNDUE = case([0, 0, 0], [[QUANTUM_US] * 2, [QUANTUM_US + 10 * SECOND], [QUANTUM_US] * 3], [0] * 3)
+DUE_US = (10 * SECOND, 40 * SECOND, 20 * SECOND)
+DUE = msgspec.structs.replace(UNDUE, trace=msgspec.structs.replace(UNDUE.trace, deadline_us=array("q", DUE_US)))
+
+
+def planned(ahead_s: float) -> str:
+    """The transcript; what the solver says of its own work is not in it, because that changes with its version."""
+    parameters = {"quantum_s": 10.0, "cycle_s": 10.0, "plan_ahead_s": ahead_s}
+    return transcript(
+        PLAN_AHEAD, "tetrisched", DUE, parameters=parameters, quiet=frozenset({"JobAccepted", "Computed"})
+    )
+
+
+@script
+def tetrisched_plans_ahead() -> str:
+    """The machine that is idle in the first quantum is kept for the third job, which needs all three."""
+    return planned(20.0)
+
+
+@script
+def tetrisched_lives_for_the_day() -> str:
+    """Without plan-ahead the second job starts at once, and the third misses its deadline."""
+    return planned(0.0)
+
+
+def test_only_plan_ahead_meets_all_three_deadlines() -> None:
+    due_s = [due / SECOND for due in DUE_US]
+    ahead, today = responses(tetrisched_plans_ahead()), responses(tetrisched_lives_for_the_day())
+    assert [took <= due for took, due in zip(ahead, due_s, strict=True)] == [True, True, True]
+    assert [took <= due for took, due in zip(today, due_s, strict=True)] == [True, True, False]
+
+
+@script
+def hfs_waits_for_input() -> str:
+    """Job 1 has its turn on node/0 and no input there; it waits for node/1, and job 2 goes first."""
+    jobs = [[2 * SECOND, 3 * SECOND], [SECOND], [SECOND]]
+    waiting = case([0, 1_000, 2_000], jobs, [0, 0])
+    held = [(0,), (1,), (1,), (0,)]
+    placed = msgspec.structs.replace(waiting, trace=with_replicas(waiting.trace, held, (1000, 1000)))
+    title = "Zaharia et al. 2010, section 3.3: a job without input on the machine lets the next job go first"
+    parameters = {"delay": "skips", "node_skips": 3, "rack_skips": 0, "heartbeat_s": 10.0}
+    return transcript(title, "hfs", placed, parameters=parameters)
+
+
+def test_the_job_that_waits_runs_later_and_where_its_input_lies() -> None:
+    text = hfs_waits_for_input()
+    assert text.index("node/0 runs t3") < text.index("node/1 runs t2")
+    assert "node/0 runs t2" not in text

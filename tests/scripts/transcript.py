@@ -9,14 +9,16 @@ import msgspec
 
 from volery.architectures import configure, lookup
 from volery.conformance.cases import Case
-from volery.conformance.watching import Watch
-from volery.core.component import Component
-from volery.core.events import Event, TaskFinished, TimerFired
+from volery.conformance.watching import Watch, Watched
+from volery.core.component import Component, Deployment
+from volery.core.events import Event, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Job, Message, Task, Time
 from volery.core.port import Port
 from volery.core.streams import Streams
+from volery.policies.links import Acknowledgement, Frame, Greeting, Linked
 from volery.policies.match import positions
 from volery.sim import Network, Options, simulate
+from volery.sim.faults import FaultPlan
 
 
 def shown(value: Any) -> str:
@@ -53,8 +55,27 @@ class Transcript(Watch):
     def _line(self, text: str) -> None:
         self.lines.append(f"({self.now / 1000:10.3f} ms) {text}")
 
+    def over(self, deployment: Deployment) -> Deployment:
+        watched, rebuild = super().over(deployment), deployment.rebuild
+        if rebuild is None:
+            return watched
+        return msgspec.structs.replace(
+            watched, rebuild=lambda address, incarnation: Watched(self, rebuild(address, incarnation), address)
+        )
+
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
-        if isinstance(event, TaskFinished):
+        """Frames of reliable links are shown as what they carry; their acknowledgements and timers are left out."""
+        if isinstance(event, Frame) and isinstance(component, Linked):
+            carried = component._decode(event.payload)
+            if type(carried).__name__ not in self._quiet:
+                self._line(f"{source} > {address}  {shown(carried)}")
+        elif isinstance(event, PeerLost | PeerBack):
+            self._line(f"{address} is told {shown(event)}")
+        elif isinstance(event, Acknowledgement | Greeting) or (
+            isinstance(event, TimerFired) and isinstance(event.key, tuple) and event.key[0] == "link"
+        ):
+            pass
+        elif isinstance(event, TaskFinished):
             self._line(f"{address} ends t{event.task.id}")
         elif isinstance(event, TimerFired):
             self._line(f"{address} timer {event.key}")
@@ -81,6 +102,7 @@ def transcript(
     network: Network | None = None,
     seed: int = 0,
     quiet: frozenset[str] = frozenset({"JobAccepted"}),
+    plan: FaultPlan | None = None,
 ) -> str:
     """Run a case and render it, with what became of each job at the end.
 
@@ -92,12 +114,15 @@ def transcript(
         network: delays.
         seed: of the run, chosen where the paragraph speaks of one outcome of a random choice.
         quiet: message types that are left out.
+        plan: of what goes wrong.
     """
     architecture = lookup(design)
     network = network or Network()
     deployment = architecture.build(case.cluster, configure(architecture, parameters or {}), Streams(seed))
     watch = Transcript(quiet)
-    records = simulate(watch.over(deployment), case.trace, case.cluster, network=network, options=Options(check=True))
+    records = simulate(
+        watch.over(deployment), case.trace, case.cluster, network=network, options=Options(check=True, plan=plan)
+    )
     machines = " ".join(
         f"node/{machine}{_set(positions(mask)) if mask else ''}{f' x{slots}' if slots > 1 else ''}"
         for machine, (mask, slots) in enumerate(zip(case.cluster.constraints, case.cluster.slots, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -142,3 +143,34 @@ def test_a_worker_that_is_held_longer_than_its_task_is_a_longer_task_at_a_higher
     assert theory.pigeon_task_wait(50, 0.9, 100.0, 1.0) == pytest.approx(8.977, abs=6e-4)
     assert theory.pigeon_job_zero_queue_exponential(50, 0.9, 100.0, 1.0) == pytest.approx(0.5445, abs=6e-5)
     assert theory.pigeon_job_wait(50, 0.9, 100.0, messages=1.5) == pytest.approx(8.777, abs=6e-4)
+
+
+def test_delay_scheduling_waits_for_the_shares_that_the_paper_computes() -> None:
+    """Section 3.4: data on 10 % of the machines: 10 skips find 65 %, 40 find 98.5 %; 95 % of 20 tasks need 0.231 M."""
+    assert theory.delay_local_launch(0.1, 10) == pytest.approx(0.65, abs=0.005)
+    assert theory.delay_local_launch(0.1, 40) == pytest.approx(0.985, abs=0.0005)
+    assert theory.delay_skips(0.95, 20, 3, 1000) == pytest.approx(231, abs=0.5)
+    assert theory.delay_wait(theory.delay_skips(0.95, 20, 3, 100), 1.0, 800) == pytest.approx(0.029, abs=0.0005)
+    assert theory.delay_locality(20, 24, 3, 100) >= 0.95 > theory.delay_locality(20, 20, 3, 100)
+    assert theory.delay_holders(10, 3, 100) == pytest.approx(1 - 0.9**3)
+    assert theory.delay_holders(200, 3, 100) == 1
+
+
+@pytest.mark.parametrize(("jobs", "locality"), [(2, 0.88), (5, 0.49), (10, 0.27), (20, 0.14), (50, 0.06)])
+def test_sticky_slots(jobs: int, locality: float) -> None:
+    assert theory.sticky_locality(jobs, 3, 1) == pytest.approx(locality, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("form", "arguments"),
+    [
+        (theory.delay_local_launch, (1.5, 1)),
+        (theory.delay_holders, (1, 3, 0)),
+        (theory.delay_locality, (0, 1, 3, 10)),
+        (theory.delay_skips, (1.0, 1, 3, 10)),
+        (theory.sticky_locality, (0, 3, 1)),
+    ],
+)
+def test_delays_out_of_range_are_refused(form: Callable[..., float], arguments: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=r"give|needed|not in"):
+        form(*arguments)

@@ -8,18 +8,24 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
+from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE, PRESETS
 from volery.architectures.sparrow import SPARROW
+from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, SPARROW, HAWK, EAGLE, PHOENIX, PIPELINE, *PRESETS)
+FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
+SHARED = (OMEGA, MONOLITHIC, MESOS)
+PLANNERS = (ALSCHED, TETRISCHED)
+ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

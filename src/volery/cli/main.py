@@ -25,6 +25,7 @@ from volery.cli.run import run
 from volery.cli.show import report, show
 from volery.cli.stages import show_stages
 from volery.cli.storm import storm
+from volery.cli.strl import strl
 from volery.cli.theory import show_theory
 from volery.cli.timeline import timeline
 from volery.cli.trace import trace_app
@@ -52,6 +53,7 @@ app.command("architectures", rich_help_panel=LAB)(show_architectures)
 app.command("stages", rich_help_panel=LAB)(show_stages)
 app.add_typer(policy_app, name="policy", rich_help_panel=LAB)
 app.command("theory", rich_help_panel=LAB)(show_theory)
+app.command("strl", rich_help_panel=LAB)(strl)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.command("serve", rich_help_panel=FEDERATION)(serve)

@@ -56,7 +56,7 @@ Workload = Annotated[
 Workers = Annotated[int, typer.Option(metavar="N", help="Machines of the cluster.", show_default=False)]
 Slots = Annotated[int, typer.Option(metavar="K", help="Tasks that a machine runs at once.")]
 Constraints = Annotated[
-    str, typer.Option(metavar="sharma2011|none", help="Draw placement constraints of tasks and machines.")
+    str, typer.Option(metavar="sharma2011|gpu-racks|none", help="Draw placement constraints of tasks and machines.")
 ]
 Machines = Annotated[
     str | None,
@@ -83,6 +83,9 @@ SlotRequest = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+Racks = Annotated[
+    int, typer.Option(metavar="R", help="Racks of neighbouring machines, for work whose input lies somewhere.")
+]
 ReferenceMhz = Annotated[
     int,
     typer.Option(
@@ -105,6 +108,9 @@ Durations = Annotated[
 ]
 Arrivals = Annotated[
     str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
+]
+Estimates = Annotated[
+    str, typer.Option(metavar="mean|exact", help="What schedulers know of a task: its job's mean, or its duration.")
 ]
 Users = Annotated[
     str | None,

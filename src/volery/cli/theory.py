@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,9 +13,12 @@ from volery.cli.options import AsJson
 from volery.cli.output import print_json, table_width
 from volery.core.errors import InputError
 
+if TYPE_CHECKING:
+    from volery.study.simulated import DelayPoint
+
 TASKS_FOR_A_PICTURE: Final = 400_000
 CURVE_STEPS: Final = 60
-GIVEN: Final = ("load", "workers", "fanout", "probe_ratio", "choices")
+GIVEN: Final = ("load", "workers", "jobs", "skips", "fanout", "probe_ratio", "choices")
 """Columns of a row that were asked for, not worked out."""
 
 
@@ -27,6 +30,7 @@ class Model(StrEnum):
     PIGEON = "pigeon"
     SPARROW = "sparrow"
     CHOICES = "choices"
+    DELAY = "delay"
 
 
 def show_theory(
@@ -34,7 +38,8 @@ def show_theory(
         Model,
         typer.Argument(
             help="mm1, mmc: queues with exponential service. pigeon: Wang et al. 2019, equations 1 to 6, for a group. "
-            "sparrow: its equation 4, jobs without queueing. choices: power of d choices, many servers.",
+            "sparrow: its equation 4, jobs without queueing. choices: power of d choices, many servers. delay: "
+            "locality of equal jobs under delay scheduling, and the wait for it per launch, at most.",
             show_default=False,
         ),
     ],
@@ -43,6 +48,10 @@ def show_theory(
     fanout: Annotated[int, typer.Option(metavar="F", help="Tasks of a job.", min=1)] = 100,
     mean_ms: Annotated[float, typer.Option(metavar="MS", help="Mean task duration.", min=0.001)] = 100.0,
     choices: Annotated[int, typer.Option(metavar="D", help="Probes per task.", min=1)] = 2,
+    jobs: Annotated[str, typer.Option(metavar="J,...", help="Equal jobs at once (delay).")] = "2,10,20,50",
+    skips: Annotated[str, typer.Option(metavar="D,...", help="Offers that a job lets pass (delay).")] = "0,25",
+    slots: Annotated[int, typer.Option(metavar="L", help="Slots of a machine (delay).", min=1)] = 1,
+    replicas: Annotated[int, typer.Option(metavar="R", help="Of a task's input (delay).", min=1)] = 3,
     simulate: Annotated[
         int | None,
         typer.Option(
@@ -59,6 +68,14 @@ def show_theory(
     """Print what theory expects, waits and the probability that nothing waits, with simulation beside it."""
     loads = _numbers(load, "--load", float, lambda value: 0 <= value < 1, "a number from 0 to below 1")
     sizes = _numbers(workers, "--workers", int, lambda value: value >= 1, "a whole number from 1")
+    if model is Model.DELAY:
+        if picture is not None:
+            raise InputError("--picture", "draws over the load, of which delay scheduling's analysis has none")
+        counts = _numbers(jobs, "--jobs", int, lambda value: value >= 1, "a whole number from 1")
+        passed = _numbers(skips, "--skips", int, lambda value: value >= 0, "a whole number from 0")
+        each = [(n, slots, j, fanout, d, replicas, mean_ms) for n in sizes for j in counts for d in passed]
+        _show_delay(each, simulate or 0, seed, as_json)
+        return
     rows = [row for r in loads for row in _rows(model, r, sizes, fanout, mean_ms, choices)]
     if picture is not None and picture.suffix not in (".svg", ".png", ".pdf"):
         raise InputError("--picture", f"{picture.name!r} must end in .png, .svg or .pdf")
@@ -67,6 +84,17 @@ def show_theory(
     if picture is not None:
         grid = [row for load_at in _grid(loads) for row in _rows(model, load_at, sizes, fanout, mean_ms, choices)]
         _draw(model, rows, simulated, grid, picture)
+    _tell(model, mean_ms, rows, simulated, picture, as_json)
+
+
+def _tell(
+    model: Model,
+    mean_ms: float,
+    rows: Sequence[dict[str, Any]],
+    simulated: Sequence[dict[str, float]],
+    picture: Path | None,
+    as_json: bool,
+) -> None:
     if as_json:
         told = [row | ({"simulated": found} if found else {}) for row, found in zip(rows, simulated, strict=True)]
         print_json({"model": model.value, "mean_ms": mean_ms, "rows": told, "picture": picture and str(picture)})
@@ -74,6 +102,31 @@ def show_theory(
     _print_rows([_beside(row, found) for row, found in zip(rows, simulated, strict=True)])
     if picture is not None:
         typer.echo(f"picture: {picture}")
+
+
+def _show_delay(
+    each: Sequence[tuple[int, int, int, int, int, int, float]], simulate: int, seed: int, as_json: bool
+) -> None:
+    """Print the analysis of delay scheduling, with simulation beside it where that is asked for."""
+    from volery.study.simulated import DelayPoint, simulate_delay
+
+    points = [DelayPoint(*given) for given in each]
+    found = [simulate_delay(point, simulate, seed) if simulate else {} for point in points]
+    _tell(Model.DELAY, points[0].mean_ms, [_delay_row(point) for point in points], found, None, as_json)
+
+
+def _delay_row(point: DelayPoint) -> dict[str, Any]:
+    from volery import theory
+
+    sticky = theory.sticky_locality(point.jobs, point.replicas, point.slots)
+    waiting = theory.delay_locality(point.fanout, point.skips, point.replicas, point.workers)
+    return {
+        "workers": point.workers,
+        "jobs": point.jobs,
+        "skips": point.skips,
+        "locality": max(sticky, waiting),
+        "wait_ms": theory.delay_wait(point.skips, point.mean_ms, point.workers * point.slots),
+    }
 
 
 def _numbers(text: str, option: str, kind: Callable[[str], Any], fits: Callable[[Any], bool], what: str) -> list[Any]:

@@ -35,7 +35,9 @@ def describe_trace(
     cutoff: Annotated[
         float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")
     ] = None,
-    constraints: Annotated[str, typer.Option(help="Draw placement constraints: none or sharma2011.")] = "none",
+    constraints: Annotated[
+        str, typer.Option(help="Draw placement constraints: none, sharma2011 or gpu-racks.")
+    ] = "none",
     machines: Annotated[
         Path | None, typer.Option(help="CSV of machine constraints, c0, c1 ..; with --constraints.")
     ] = None,

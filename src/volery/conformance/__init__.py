@@ -15,6 +15,11 @@ from volery.conformance.determinism import (
     check_same_seed_same_digest,
 )
 from volery.conformance.flowing import check_workflows
+from volery.conformance.heeding import (
+    check_features_are_declared,
+    check_ignored_features_change_nothing,
+    check_locality,
+)
 from volery.conformance.protocol import (
     check_allocation_adds_up,
     check_costly_roles_saturate,
@@ -53,12 +58,15 @@ __all__ = [
     "check_costly_roles_saturate",
     "check_done_is_said_once",
     "check_every_task_finishes_once",
+    "check_features_are_declared",
     "check_goes_quiet",
+    "check_ignored_features_change_nothing",
     "check_invariants",
     "check_jitter_is_safe",
     "check_knowledge_is_honest",
     "check_labels_do_not_matter",
     "check_link_delays",
+    "check_locality",
     "check_lone_task_costs_its_hops",
     "check_messages_are_declared",
     "check_messages_survive_the_codec",

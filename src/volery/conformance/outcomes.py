@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from volery.conformance.cases import Case
 from volery.conformance.verdict import demand
+from volery.core.locality import Pace
 from volery.core.model import NEVER, Time
 from volery.core.records import PATH_SHIFT, Records
 
@@ -23,9 +24,10 @@ def demand_all_finished(case: Case, records: Records) -> None:
         NonconformanceError: naming the first task or job of which this is not true.
     """
     trace, first = case.trace, case.trace.first
+    pace = Pace(trace, case.cluster)
     satisfiable, kept = case.satisfiable(), defaultdict[int, Time](int)
     for lost in records.lost:
-        kept[lost.task] += lost.kept_us
+        kept[lost.task] += pace.done_us(lost.task, lost.kept_us, lost.worker)
     for job in range(trace.job_count):
         done = trace.arrival_us[job]
         for task in range(first[job], first[job + 1]):
@@ -37,8 +39,8 @@ def demand_all_finished(case: Case, records: Records) -> None:
             demand(start != NEVER, f"{what} never started")
             demand(finish != NEVER, f"{what} started at {start} us and never finished")
             demand(start >= trace.arrival_us[job], f"{what} started before its job arrived")
-            ran_us = case.cluster.attempt_us(trace.duration_us[task], records.worker[task])
-            demand(kept[task] + finish - start == ran_us, f"{what} did not run for its duration")
+            ran_us = pace.attempt_us(task, trace.duration_us[task] - kept[task], records.worker[task])
+            demand(finish - start == ran_us, f"{what} did not run for its duration")
             done = max(done, finish)
         answered = records.answered_us[job]
         demand(answered != NEVER, f"job {job} of case {case.name!r} was never answered")

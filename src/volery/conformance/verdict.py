@@ -42,13 +42,19 @@ def check(function: Check) -> Check:
     @functools.wraps(function)
     def named(architecture: Architecture) -> None:
         try:
-            function(architecture)
+            function(judged(architecture))
         except Exception as error:
             message = f"{architecture.name} fails {function.__name__}: {type(error).__name__}: {error}"
             raise NonconformanceError(message) from error
 
     CHECKS[function.__name__] = named
     return named
+
+
+def judged(architecture: Architecture) -> Architecture:
+    """The design as it is judged: under its `prompt` parameters."""
+    defaults = msgspec.structs.replace(architecture.defaults, **architecture.prompt)
+    return msgspec.structs.replace(architecture, defaults=defaults)
 
 
 def demand(condition: bool, problem: str) -> None:

@@ -129,9 +129,17 @@ class Architecture(msgspec.Struct, frozen=True):
         tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others
             with the parameters of `bearing`.
         bearing: those parameters.
+        varies: further parameters, each with values among which storms choose; with some of them a deployment may have
+            no `rebuild`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
+        prompt: parameters under which it decides as soon as it can: no decision times, no cycles, long pauses before it
+            tries again. Conformance judges it under these: only then does a lone task cost its hops alone, and hours of
+            waiting on an overloaded cluster do not mean hundreds of thousands of attempts.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
+        heeds: features of a workload that it decides by, each with when: "" always, else a parameter that has to be
+            set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
+            design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
     """
 
@@ -145,8 +153,11 @@ class Architecture(msgspec.Struct, frozen=True):
     hops: int
     tolerates: frozenset[str] = frozenset()
     bearing: Mapping[str, Any] = {}
+    varies: Mapping[str, tuple[Any, ...]] = {}
     vectors: bool = False
+    prompt: Mapping[str, Any] = {}
     graphs: bool = False
+    heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None
 
 

@@ -27,5 +27,11 @@ class InputError(ValueError):
 def suggestion(word: str, known: Iterable[str]) -> str:
     """What the user may have meant: "; did you mean 'megha'?", else the whole list of known words."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"
+    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    # of names that are equally close, the one that begins alike: people seldom mistake the first letter
+    alike = [name for name in close if name[:1] == word[:1] and _likeness(name, word) == _likeness(close[0], word)]
+    return f"; did you mean {(alike or close)[0]!r}?" if close else f"; known are {', '.join(names)}"
+
+
+def _likeness(name: str, word: str) -> float:
+    return difflib.SequenceMatcher(None, name, word).ratio()

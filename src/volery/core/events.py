@@ -34,12 +34,14 @@ class MoreTasks(Message, frozen=True):
         first: how many tasks were sent before.
         tasks: the chunk.
         parents: as `Job.parents`.
+        replicas: as `Job.replicas`.
     """
 
     job: JobId
     first: int
     tasks: tuple[Task, ...]
     parents: tuple[tuple[TaskId, ...], ...] = ()
+    replicas: tuple[tuple[int, ...], ...] = ()
 
 
 class Cancel(Message, frozen=True):
@@ -67,6 +69,8 @@ class JobRejected(Message, frozen=True):
 
 class JobDone(Message, frozen=True):
     """Every task that some machine can run has finished; `unsatisfiable` tasks fit no machine and never ran.
+
+    Tasks that a scheduler has given up after too many attempts, where it is told to do so, count among these.
 
     Of a cancelled job nothing runs any more.
     """
@@ -145,4 +149,32 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
     beneficiary: TaskId
 
 
-Fact = Counted | Measured | Decision | Preemption
+class Transaction(msgspec.Struct, frozen=True, gc=False):
+    """A fact: a scheduler has ended an attempt to place a job.
+
+    Args:
+        scheduler: whose attempt it was.
+        workload: what kind of job it is to that scheduler, for example "batch" or "service".
+        job: which.
+        began_us: when the attempt began.
+        decision_us: for how long the scheduler was deciding.
+        placed: tasks that were placed.
+        refused: claims that were in conflict with what others had claimed in the meantime.
+        left: tasks of the job that have not been placed yet; 0: it is fully scheduled.
+        abandoned: tasks among these that the scheduler has given up for good.
+        ended_us: when its outcome was known.
+    """
+
+    scheduler: Address
+    workload: str
+    job: JobId
+    began_us: Time
+    decision_us: Time
+    placed: int
+    refused: int
+    left: int
+    abandoned: int
+    ended_us: Time
+
+
+Fact = Counted | Measured | Decision | Preemption | Transaction

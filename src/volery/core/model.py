@@ -65,6 +65,25 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     request: Amounts = ()
 
 
+class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Soft constraints of a job: where its tasks take as long as is said of them; elsewhere they run too, but longer.
+
+    Args:
+        constraints: bit set of the machine constraints that a preferred machine has, as GPUs.
+        together: bit set of which a preferred machine shares a bit with the machine on which the first task of its job
+            has started, as a bit per rack; 0: tasks may lie apart.
+        elsewhere_percent: the duration on other machines, of that on preferred ones; at least 100.
+    """
+
+    constraints: int = 0
+    together: int = 0
+    elsewhere_percent: int = 100
+
+
+INDIFFERENT: Final = Preference()
+"""The job is as fast anywhere."""
+
+
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A job as it is submitted; tasks beyond the first chunk follow in `MoreTasks` messages.
 
@@ -78,6 +97,9 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         deadline_us: when it should be done, in absolute time; NEVER: none.
         parents: of each task of this chunk, the tasks that must finish before; nothing: all may start. Only designs
             that take workflows whole (`Architecture.graphs`) are told.
+        replicas: of each task of this chunk, the numbers of the machines that hold its input; nothing: no task has a
+            preference.
+        preference: machines on which its tasks are faster.
     """
 
     id: JobId
@@ -88,6 +110,8 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     priority: int = 0
     deadline_us: Time = NEVER
     parents: tuple[tuple[TaskId, ...], ...] = ()
+    replicas: tuple[tuple[int, ...], ...] = ()
+    preference: Preference = INDIFFERENT
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -102,6 +126,8 @@ class Cluster(msgspec.Struct, frozen=True):
         speeds: per machine, in the unit of `reference_speed`, for example MHz; nothing: durations hold everywhere. An
             attempt on a machine takes duration * reference_speed // speed microseconds, rounded down.
         reference_speed: of the machine for which durations and estimates hold; 0 where no speeds are given.
+        racks: per machine, the number of its rack; nothing: all stand in one.
+        tick_us: with speeds, how long an attempt takes is rounded down to a multiple of this.
     """
 
     constraints: tuple[int, ...]
@@ -111,6 +137,8 @@ class Cluster(msgspec.Struct, frozen=True):
     capacities: tuple[Amounts, ...] = ()
     speeds: tuple[int, ...] = ()
     reference_speed: int = 0
+    racks: tuple[int, ...] = ()
+    tick_us: Time = 1
 
     def __post_init__(self) -> None:
         """Refuse a cluster that nothing could run on."""
@@ -126,6 +154,8 @@ class Cluster(msgspec.Struct, frozen=True):
             self._check_capacities()
         if self.speeds or self.reference_speed:
             self._check_speeds()
+        if self.racks and len(self.racks) != len(self.constraints):
+            raise ValueError(f"{len(self.constraints)} machine constraint sets but {len(self.racks)} racks")
 
     def _check_capacities(self) -> None:
         if len(self.capacities) != len(self.constraints):
@@ -148,8 +178,10 @@ class Cluster(msgspec.Struct, frozen=True):
             raise ValueError(f"machine {machine} has the speed {min(self.speeds)}; speeds are at least 1")
 
     def attempt_us(self, duration_us: Time, machine: int) -> Time:
-        """How long an attempt of a task lasts on a machine, rounded down to microseconds."""
-        return duration_us * self.reference_speed // self.speeds[machine] if self.speeds else duration_us
+        """How long an attempt of a task lasts on a machine, rounded down to ticks."""
+        if not self.speeds:
+            return duration_us
+        return duration_us * self.reference_speed // self.speeds[machine] // self.tick_us * self.tick_us
 
     def done_us(self, run_us: Time, machine: int) -> Time:
         """How much of a task's duration is behind it after it has run so long on a machine, rounded down."""

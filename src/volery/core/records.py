@@ -11,13 +11,21 @@ from typing import Final
 
 import msgspec
 
-from volery.core.events import Counted, Fact, Measured, Preemption
+from volery.core.events import Counted, Fact, Measured, Preemption, Transaction
 from volery.core.model import NEVER, TaskId, Time
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
 
 PATH_SHIFT = 32
 """A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
+PROCESSING_MAX: Final[Time] = (1 << 31) - 1
+"""Of a path, 2,147 s: a record holds 64 bits. What is longer, a decision for example, counts as queueing from there."""
+
+
+def with_processing(path: int, more_us: Time) -> int:
+    """The path, with so much more processing."""
+    longer = min((path >> PATH_SHIFT) + more_us, PROCESSING_MAX)
+    return longer << PATH_SHIFT | path & ((1 << PATH_SHIFT) - 1)
 
 
 class LostAttempt(msgspec.Struct, frozen=True):
@@ -54,12 +62,14 @@ class Facts:
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
         preemptions: in the order in which they were reported.
+        transactions: likewise.
     """
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}
         self.tallies: dict[str, Tally] = {}
         self.preemptions: list[Preemption] = []
+        self.transactions: list[Transaction] = []
 
     def observe(self, fact: Fact) -> None:
         """Add a fact to its counter or tally; decisions are kept by the drivers that ask for them."""
@@ -72,6 +82,8 @@ class Facts:
             tally.largest = max(tally.largest, fact.value)
         elif isinstance(fact, Preemption):
             self.preemptions.append(fact)
+        elif isinstance(fact, Transaction):
+            self.transactions.append(fact)
 
 
 class Records(Facts):
@@ -94,10 +106,12 @@ class Records(Facts):
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
         decisions: what schedulers that were asked to explain themselves have decided.
+        compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
     """
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
+        self.compute_us = longs()
         tasks, jobs = trace.task_count, trace.job_count
         self.trace = trace
         self.start_us = longs(tasks, NEVER)

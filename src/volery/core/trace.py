@@ -10,7 +10,18 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, NEVER, Amounts, Job, JobId, Message, Task, TaskId
+from volery.core.model import (
+    CHUNK_TASKS,
+    INDIFFERENT,
+    NEVER,
+    Amounts,
+    Job,
+    JobId,
+    Message,
+    Preference,
+    Task,
+    TaskId,
+)
 
 DIGEST_ITEMS = 1 << 16
 
@@ -39,6 +50,14 @@ class Trace(msgspec.Struct, frozen=True):
         parents: numbers of the tasks that must finish before: of the same job, and smaller than the task's own.
         priority: per job, larger is more urgent; empty where all are alike.
         deadline_us: per job, when it should be done, on the clock of `arrival_us`, or NEVER; empty where none has one.
+        replica_first: per task the place of its first replica in `replicas`, and the count of all at the end; empty
+            where no task has a preference.
+        replicas: numbers of the machines that hold the input of a task.
+        far_permille: how long a task lasts in a rack that holds its input, and elsewhere, in thousandths of its
+            duration; only drivers may read it.
+        task_estimate_us: per task, what schedulers may assume about its own duration; empty where that is the job's.
+        preferences: the distinct preferences of jobs; durations hold on preferred machines.
+        preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
     """
 
     name: str
@@ -55,6 +74,12 @@ class Trace(msgspec.Struct, frozen=True):
     parents: array[int] = array("q")
     priority: array[int] = array("q")
     deadline_us: array[int] = array("q")
+    replica_first: array[int] = array("q")
+    replicas: array[int] = array("i")
+    far_permille: tuple[int, int] = (1000, 1000)
+    task_estimate_us: array[int] = array("q")
+    preferences: tuple[Preference, ...] = ()
+    preference: array[int] = array("H")
 
     @property
     def job_count(self) -> int:
@@ -79,13 +104,22 @@ class Trace(msgspec.Struct, frozen=True):
             return ()
         return tuple(self.parents[self.parent_first[task] : self.parent_first[task + 1]])
 
+    def replicas_of(self, numbers: Sequence[TaskId]) -> tuple[tuple[int, ...], ...]:
+        """Per task, the machines that hold its input; nothing where none of the tasks has a preference."""
+        first = self.replica_first
+        if not first:
+            return ()
+        held = tuple([tuple(self.replicas[first[task] : first[task + 1]]) for task in numbers])
+        return held if any(held) else ()
+
     def submission(self, job: JobId) -> list[Message]:
         """The messages that submit a job whole: one Submit, and MoreTasks where it exceeds a chunk."""
         low, high = self.first[job], self.first[job + 1]
         waits: tuple[tuple[TaskId, ...], ...] = ()
         if self.parent_first and self.parent_first[low] < self.parent_first[high]:
             waits = tuple([self.parents_of(task) for task in range(low, high)])
-        return self.messages(job, self.tasks_of(job, range(low, high)), high - low, waits)
+        numbers = range(low, high)
+        return self.messages(job, self.tasks_of(job, numbers), high - low, waits, self.replicas_of(numbers))
 
     def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job as schedulers see them.
@@ -94,6 +128,8 @@ class Trace(msgspec.Struct, frozen=True):
             job: theirs.
             numbers: which; a range where all.
         """
+        if self.task_estimate_us:
+            return self._estimated(job, numbers)
         estimate = self.estimate_us[job]
         if self.request:
             masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
@@ -105,6 +141,13 @@ class Trace(msgspec.Struct, frozen=True):
             return tuple([Task(number, job, mask, estimate) for number, mask in rows_of_slots])
         return tuple([Task(number, job, 0, estimate) for number in numbers])
 
+    def _estimated(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
+        """Tasks of a job, each with an estimate of its own."""
+        masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
+        asked = [self.requests[k] for k in self._of(self.request, numbers)] if self.request else [()] * len(numbers)
+        rows = zip(numbers, masks, self._of(self.task_estimate_us, numbers), asked, strict=True)
+        return tuple([Task(number, job, mask, estimate, b"", need) for number, mask, estimate, need in rows])
+
     @staticmethod
     def _of(values: array[int], numbers: Sequence[TaskId]) -> list[int]:
         if isinstance(numbers, range):
@@ -112,7 +155,12 @@ class Trace(msgspec.Struct, frozen=True):
         return [values[number] for number in numbers]
 
     def messages(
-        self, job: JobId, tasks: tuple[Task, ...], task_count: int, waits: tuple[tuple[TaskId, ...], ...] = ()
+        self,
+        job: JobId,
+        tasks: tuple[Task, ...],
+        task_count: int,
+        waits: tuple[tuple[TaskId, ...], ...] = (),
+        held: tuple[tuple[int, ...], ...] = (),
     ) -> list[Message]:
         """Submit with tasks of a job, and MoreTasks where they exceed a chunk.
 
@@ -121,6 +169,7 @@ class Trace(msgspec.Struct, frozen=True):
             tasks: that are sent now.
             task_count: of those and all that will follow.
             waits: per task its parents, or nothing.
+            held: per task the machines that hold its input, or nothing.
         """
         first = Job(
             job,
@@ -131,10 +180,18 @@ class Trace(msgspec.Struct, frozen=True):
             self.priority[job] if self.priority else 0,
             self.deadline_us[job] if self.deadline_us else NEVER,
             waits[:CHUNK_TASKS],
+            held[:CHUNK_TASKS],
+            self.preferences[self.preference[job]] if self.preference else INDIFFERENT,
         )
         messages: list[Message] = [Submit(first)]
         messages += [
-            MoreTasks(job, at, tasks[at : at + CHUNK_TASKS], waits[at : at + CHUNK_TASKS])
+            MoreTasks(
+                job,
+                at,
+                tasks[at : at + CHUNK_TASKS],
+                waits[at : at + CHUNK_TASKS],
+                held[at : at + CHUNK_TASKS],
+            )
             for at in range(CHUNK_TASKS, len(tasks), CHUNK_TASKS)
         ]
         return messages
@@ -149,10 +206,15 @@ class Trace(msgspec.Struct, frozen=True):
         sha.update("\0".join(self.user).encode())
         if self.resources:
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
-        for name in ("parent_first", "parents", "priority", "deadline_us"):
+        for name in ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))
+        if self.replicas:
+            sha.update(f"replicas:{len(self.replicas)}:{self.far_permille}".encode())
+            sha.update(little_endian(array("q", self.replica_first)) + little_endian(array("q", self.replicas)))
+        if self.preference:
+            sha.update(repr(self.preferences).encode() + little_endian(array("q", self.preference)))
         return sha.hexdigest()
 
 

@@ -2,13 +2,16 @@
 
 from volery.metrics.allocation import AllocationTimes, allocation
 from volery.metrics.conflicts import Conflicts, conflicts_per_second
+from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
 from volery.metrics.difference import ComparedMeans, Difference, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
+from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
@@ -18,27 +21,34 @@ __all__ = [
     "ComparedMeans",
     "Conflicts",
     "ConstraintLoad",
+    "DeadlineSummary",
     "Difference",
     "Distribution",
     "JobTable",
+    "LocalitySummary",
     "Loss",
     "PreemptionSummary",
     "RunSummary",
     "Slowdown",
     "TotalLoad",
+    "TransactionSummary",
     "WorkflowSummary",
+    "WorkloadWaits",
     "allocation",
     "busy_time_us",
     "conflicts_per_second",
     "constraint_load",
+    "deadline_summary",
     "distribution",
     "job_table",
+    "locality_summary",
     "mean_utilisation",
     "paired_difference",
     "preemption_summary",
     "slowdown",
     "summarise",
     "total_load",
+    "transaction_summary",
     "user_shares",
     "utilisation",
     "utilisation_by_resource",

@@ -47,7 +47,8 @@ def job_table(records: Records, cutoff_us: int | None = None, *, paced: bool = F
     Args:
         records: of the run.
         cutoff_us: jobs with a larger estimate are long; None when short and long are not told apart.
-        paced: machines had speeds, so that ideals are those at the reference speed.
+        paced: how long a task lasts depends on its machine, so that ideals are those of the trace: at the reference
+            speed, and where the input lies.
     """
     trace = records.trace
     submit, answered = view(trace.arrival_us), view(records.answered_us)

@@ -12,12 +12,16 @@ import numpy as np
 from volery.core.misses import misses
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
+from volery.core.workflows import has_workflows
 from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
+from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
+from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 MISSES_MAX = 3
@@ -68,7 +72,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         workers, slots: size of the cluster.
         cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
         jobs, tasks: in the trace.
-        unsatisfiable_tasks: tasks that fit no machine and never ran.
+        unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
         delay_s: JRT - ideal JRT of the jobs that ran a task and were answered (the count may be below `jobs`).
         short, long: the same and more by class; None without a cutoff or without such a job.
         jrt_s: submission to answer.
@@ -82,11 +86,18 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.
-        workflows: what became of workflows; None where no task waits for another.
+        transactions: how busy schedulers were, conflicts and waits; None where no scheduler reports its attempts.
+        workflows: what became of workflows; None where no task waits for another and all machines are of one speed.
+        locality: how near to their input tasks ran; None where it lies nowhere.
+        ignores: features of the workload that the design does not decide by.
+        kept_by_driver: features that the driver sees to, because the design does not.
+        declares: whether the design says which features it heeds.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
         counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
+        deadlines: how many jobs had one, and met it; None where no job has one.
+        compute_s: processor time of each problem that was solved apart from messages; None: there were none.
         digest: SHA-256 of the records.
         wall_s, cpu_s: real and processor time of the run itself.
         tasks_per_cpu_s: tasks / cpu_s.
@@ -126,7 +137,14 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: dict[str, float] = {}
     misses: tuple[str, ...] = ()
     preemption: PreemptionSummary | None = None
+    transactions: TransactionSummary | None = None
     workflows: WorkflowSummary | None = None
+    locality: LocalitySummary | None = None
+    ignores: tuple[str, ...] = ()
+    kept_by_driver: tuple[str, ...] = ()
+    declares: bool = True
+    deadlines: DeadlineSummary | None = None
+    compute_s: Distribution | None = None
 
 
 def summarise(
@@ -150,7 +168,7 @@ def summarise(
         cutoff_us: the largest estimate of a short job; None when classes are not told apart.
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
     """
-    table = job_table(records, cutoff_us, paced=bool(cluster.speeds))
+    table = job_table(records, cutoff_us, paced=bool(cluster.speeds or records.trace.replicas))
     everything = _class_summary(table, table.measured)
     classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster)
     tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
@@ -181,7 +199,11 @@ def summarise(
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         preemption=preemption_summary(records, cluster),
-        workflows=workflow_summary(records, table.ideal_us, table.measured),
+        transactions=transaction_summary(records),
+        workflows=_workflows(records, cluster, table),
+        locality=locality_summary(records, cluster),
+        deadlines=deadline_summary(records),
+        compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
         makespan_s=_makespan_s(table),
         messages=message_count,
         messages_per_task=message_count / tasks if tasks else 0.0,
@@ -192,6 +214,13 @@ def summarise(
         tasks_per_cpu_s=tasks / cpu_s if cpu_s > 0 else 0.0,
         peak_rss_mb=peak_rss_mb,
     )
+
+
+def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowSummary | None:
+    """Machines of several speeds are those of the same experiments, some of whose jobs have one task."""
+    if has_workflows(records.trace) or cluster.speeds:
+        return workflow_summary(records, table.ideal_us, table.measured)
+    return None
 
 
 def _misses(records: Records, cluster: Cluster) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import msgspec
 
 from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost, TaskFinished, TimerFired
-from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.links import LinkPort, Renewed
 
@@ -52,6 +52,8 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Args:
         owner: who placed it.
         unit: where, in the master's own numbering.
+        request: what it asked for; nothing: a slot.
+        account: on whose account it runs, in the owner's numbering.
     """
 
     task: TaskId
@@ -59,6 +61,8 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
     attempt: int
     owner: Address
     unit: int
+    request: Amounts = ()
+    account: int = 0
 
 
 class Run(Message, frozen=True):
@@ -69,6 +73,7 @@ class Run(Message, frozen=True):
     attempt: int
     owner: Address
     unit: int
+    account: int = 0
 
 
 class Stop(Message, frozen=True):
@@ -169,7 +174,7 @@ class GuardedNode(Component):
         task = message.task
         if task.id in self._running:
             return
-        active = Active(task.id, task.job, message.attempt, message.owner, message.unit)
+        active = Active(task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
             self._finished[task.id] = active
             self._tell(Result(active))

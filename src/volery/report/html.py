@@ -12,9 +12,12 @@ from volery.report import best, gantt, plots, stageplot
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
+from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
+from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
+from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
 from volery.report.work import HEADS, NOTE, is_counted, work
@@ -66,9 +69,13 @@ def render(results: Results) -> str:
         section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
         section("What ran where and when", *_timeline_figures(results)),
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
+        section("Decisions of the schedulers", _transaction_table(groups)),
         section("Time per stage", *_stage_figures(results)),
         section("Preempted tasks", _preemption_table(groups)),
         section("Workflows", _workflow_table(groups)),
+        section("Locality", _locality_table(groups)),
+        section("Deadlines", _noted(DEADLINE_HEADS, deadline_rows(groups), DEADLINE_NOTE)),
+        section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),
@@ -353,6 +360,23 @@ def _preemption_table(groups: Sequence[RunGroup]) -> str:
         return ""
     found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
     return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
+
+
+def _transaction_table(groups: Sequence[RunGroup]) -> str:
+    rows = transaction_rows(groups)
+    if not rows:
+        return ""
+    found = table(["architecture", *TRANSACTION_HEADS], map(Row, rows), text_columns=2)
+    return found + paragraph_note(TRANSACTION_NOTE)
+
+
+def _locality_table(groups: Sequence[RunGroup]) -> str:
+    rows = locality_rows(groups)
+    return table(["architecture", *LOCALITY_HEADS], map(Row, rows)) + paragraph_note(LOCALITY_NOTE) if rows else ""
+
+
+def _noted(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
+    return table(["architecture", *heads], map(Row, rows)) + paragraph_note(note) if rows else ""
 
 
 def _workflow_table(groups: Sequence[RunGroup]) -> str:

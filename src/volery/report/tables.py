@@ -14,7 +14,10 @@ from rich.text import Text
 from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs
+from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
+from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
+from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
@@ -53,11 +56,23 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     if is_counted(counted):
         parts += ["", _work_table(counted, width)]
         told.append(NOTE)
+    if decided := transaction_rows(groups):
+        parts += ["", _row_table("Decisions of the schedulers", TRANSACTION_HEADS, 1, decided, width)]
+        told.append(TRANSACTION_NOTE)
+    if due := deadline_rows(groups):
+        parts += ["", _plain_table("Deadlines", DEADLINE_HEADS, due, width)]
+        told.append(DEADLINE_NOTE)
+    if planned := plan_rows(groups):
+        parts += ["", _plain_table("Plans", PLAN_HEADS, planned, width)]
+        told.append(PLAN_NOTE)
+    if near := locality_rows(groups):
+        parts += ["", _plain_table("Locality", LOCALITY_HEADS, near, width)]
+        told.append(LOCALITY_NOTE)
     if lost := preemption_rows(groups):
-        parts += ["", _loss_table(lost, width)]
+        parts += ["", _row_table("Preempted tasks", PREEMPTION_HEADS, 2, lost, width)]
         told += [PREEMPTION_NOTE, *return_notes(groups)]
     if flowing := workflow_rows(groups):
-        parts += ["", _workflow_table(flowing, width)]
+        parts += ["", _plain_table("Workflows", WORKFLOW_HEADS, flowing, width)]
         told.append(WORKFLOW_NOTE)
     parts += ["", *(Text(note, style="dim") for note in told)]
     for setting, ranking in itertools.groupby(best(groups), key=lambda one: one.setting):
@@ -93,10 +108,13 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     runs = [run for group in groups for run in group.runs]
     ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
-    if unsatisfiable := {run.unsatisfiable_tasks for run in runs} - {0}:
+    if abandoned := max(map(abandoned_tasks, runs)):
+        found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
+    if unsatisfiable := {run.unsatisfiable_tasks - abandoned_tasks(run) for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
+    found += ignorance_lines(groups)
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
@@ -179,20 +197,21 @@ def _work_table(counted: Sequence[Work], width: int) -> Table:
     return table
 
 
-def _loss_table(rows: Sequence[Sequence[str]], width: int) -> Table:
-    table = _new_table("Preempted tasks")
+def _row_table(title: str, heads: Sequence[str], words: int, rows: Sequence[Sequence[str]], width: int) -> Table:
+    """`rows`: label and cells; the first `words` of these are words, the others numbers."""
+    table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
-    for place, head in enumerate(PREEMPTION_HEADS):
-        table.add_column(head, justify="left" if place < 2 else "right")
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="left" if place < words else "right")
     for label, *cells in rows:
         table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
     return table
 
 
-def _workflow_table(rows: Sequence[Sequence[str]], width: int) -> Table:
-    table = _new_table("Workflows")
+def _plain_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+    table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
-    for head in WORKFLOW_HEADS:
+    for head in heads:
         table.add_column(head, justify="right")
     for label, *cells in rows:
         table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))

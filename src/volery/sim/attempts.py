@@ -8,7 +8,7 @@ import msgspec
 
 from volery.core.component import Deployment
 from volery.core.events import TaskFinished
-from volery.core.model import NEVER, Cluster, Task, TaskId, Time
+from volery.core.model import NEVER, Task, TaskId, Time
 from volery.core.records import LostAttempt
 from volery.sim.execution import BrokenRule, LabPort
 
@@ -22,14 +22,12 @@ class Attempts:
     Args:
         kernel: of the run.
         deployment: which says what is kept of an attempt.
-        cluster: the machines.
     """
 
-    def __init__(self, kernel: Kernel, deployment: Deployment, cluster: Cluster) -> None:
+    def __init__(self, kernel: Kernel, deployment: Deployment) -> None:
         self._kernel = kernel
         self._records = kernel.records
         self._deployment = deployment
-        self._cluster = cluster
         self._died: set[tuple[TaskId, int]] = set()
 
     def relaunched(self, port: LabPort, task: Task, attempt: int) -> None:
@@ -74,7 +72,11 @@ class Attempts:
         deployment = self._deployment
         if at is not None and (deployment.keeps_progress or deployment.checkpoint_us):
             before = msgspec.structs.replace(before, kept_us=self._kept_us(before, at - before.start_us))
-            self._kernel.left_us[before.task] -= self._cluster.done_us(before.kept_us, before.worker)
+            kernel = self._kernel
+            done_us = kernel.pace.done_us(before.task, before.kept_us, before.worker)
+            if kernel.preferred is not None:
+                done_us = kernel.preferred.done_us(done_us, before.task)
+            kernel.left_us[before.task] -= done_us
         records.lost.append(before)
         return True
 

@@ -13,7 +13,7 @@ import msgspec
 
 from volery.core.component import Deployment
 from volery.core.events import TaskFinished
-from volery.core.model import NEVER, Address, Cluster, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Task, TaskId, Time
 from volery.core.records import LostAttempt
 from volery.sim.attempts import Attempts
 from volery.sim.execution import Door, LabPort
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Copies(Attempts):
     """As `Attempts`, of a design that declares how many attempts of a task it runs at once."""
 
-    def __init__(self, kernel: Kernel, deployment: Deployment, cluster: Cluster) -> None:
-        super().__init__(kernel, deployment, cluster)
+    def __init__(self, kernel: Kernel, deployment: Deployment) -> None:
+        super().__init__(kernel, deployment)
         self._beside: dict[tuple[TaskId, int], tuple[LostAttempt, int]] = {}
         self._started: dict[TaskId, set[int]] = {}
         self._won: dict[TaskId, tuple[LostAttempt, int]] = {}

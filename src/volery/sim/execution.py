@@ -7,12 +7,14 @@ task is never run twice: the driver refuses what a correct design never asks for
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from volery.core.component import Component, UnknownMessageError, unknown
 from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.core.records import with_processing
 from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
 
@@ -192,9 +194,16 @@ class LabPort:
         self.finished = _unheeded
 
     def compute(self, key: Key, problem: Problem) -> None:
-        """Solve inline; the answer arrives after the modelled decision time."""
+        """Solve inline; the answer arrives after the modelled decision time, which counts as processing."""
+        began = time.thread_time_ns()
         answer = Computed(key, problem.solve(problem.argument))
-        self.kernel.schedule(self.kernel.now + problem.decision_us, self.deliver, answer, None)
+        self.kernel.records.compute_us.append((time.thread_time_ns() - began) // 1000)
+        path = with_processing(self.kernel.path, problem.decision_us)
+        self.kernel.schedule(self.kernel.now + problem.decision_us, self._answer, answer, path)
+
+    def _answer(self, event: Computed, path: int, now: Time) -> None:
+        self.kernel.enter(path)
+        self.deliver(event, None, now)
 
     def observe(self, fact: Fact) -> None:
         """Add the fact to the records."""

@@ -82,7 +82,8 @@ class Flow:
         if self._whole or trace.parent_first[low] == trace.parent_first[high]:
             return trace.submission(job)
         sent = self._sent.setdefault(job, [task for task in range(low, high) if not self.waits[task]])
-        return trace.messages(job, trace.tasks_of(job, sent), high - low - self.barred(job))
+        tasks, held = trace.tasks_of(job, sent), trace.replicas_of(sent)
+        return trace.messages(job, tasks, high - low - self.barred(job), held=held)
 
     def finished(self, task: TaskId, now: Time) -> None:
         """An attempt has finished, and the submitter will hear of it."""
@@ -115,7 +116,8 @@ class Flow:
             sent, numbers = self._sent[job], list(group)
             for at in range(0, len(numbers), CHUNK_TASKS):
                 part = numbers[at : at + CHUNK_TASKS]
-                kernel.submitter.send(job, [MoreTasks(job, len(sent), kernel.trace.tasks_of(job, part))])
+                ready, held = kernel.trace.tasks_of(job, part), kernel.trace.replicas_of(part)
+                kernel.submitter.send(job, [MoreTasks(job, len(sent), ready, (), held)])
                 sent += part
 
     def _owner(self, task: TaskId) -> JobId:

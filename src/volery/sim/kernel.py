@@ -19,6 +19,7 @@ import msgspec
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.costs import HostCosts
 from volery.core.events import Event, TaskFinished
+from volery.core.locality import Pace, check_locality
 from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, TaskId, Time
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.resources import check_resources
@@ -32,7 +33,7 @@ from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.flows import Flow
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
-from volery.sim.ports import role_port_class
+from volery.sim.ports import Preferred, role_port_class
 from volery.sim.submitter import FAR, Submitter
 
 PROGRESS_S = 0.2
@@ -114,10 +115,12 @@ class Kernel:
         self._finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
+        self.pace = Pace(trace, cluster)
+        self.preferred = Preferred(trace, cluster.constraints) if trace.preference else None
         self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
         self.unreliable: Unreliable | None = None
-        self.copies = Copies(self, deployment, cluster) if deployment.copies > 1 else None
-        self.attempts = self.copies or Attempts(self, deployment, cluster)
+        self.copies = Copies(self, deployment) if deployment.copies > 1 else None
+        self.attempts = self.copies or Attempts(self, deployment)
         self.submitter = Submitter(self, deployment.entry_for)
         if options.plan is not None:
             self.unreliable = Unreliable(self, options.plan, deployment)
@@ -439,11 +442,12 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: the tasks ask for other resources than the machines offer, or the workflows are none.
+        InputError: tasks ask for other resources than machines offer, workflows are none, or replicas lie nowhere.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
     check_workflows(trace)
+    check_locality(trace, cluster)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster

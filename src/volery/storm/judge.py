@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from operator import le
 
 import msgspec
 
@@ -20,6 +21,7 @@ from volery.core.workflows import below
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
 from volery.storm.scenario import Scenario
+from volery.storm.sharing import losses_below_due
 
 
 class Failure(AssertionError):  # noqa: N818 - it is a verdict
@@ -72,6 +74,8 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario)
+    for problem in losses_below_due(records, scenario, deployment.due, attempts_of(records)) if deployment.due else ():
+        raise Failure("within its share", problem)
     assert kernel.unreliable is not None, "the run has a plan"
     kernel.unreliable.demand_rest(scenario.slots)
     plan = scenario.plan
@@ -115,16 +119,22 @@ def _demand_order(records: Records) -> None:
 
 
 def _demand_capacity(records: Records, scenario: Scenario) -> None:
-    changes: dict[int, list[tuple[Time, int]]] = defaultdict(list)
-    for attempts in attempts_of(records).values():
+    """No machine runs more than it has slots, or amounts, for."""
+    trace = records.trace
+    offered = scenario.capacities or tuple([(count,) for count in scenario.slots])
+    what = [f"{name} of tasks" for name in trace.resources] or ["tasks"]
+    changes: dict[int, list[tuple[Time, int, TaskId]]] = defaultdict(list)
+    for task, attempts in attempts_of(records).items():
         for start, end, worker, _ in attempts:
             if end > start:
-                changes[worker] += [(start, 1), (end, -1)]
+                changes[worker] += [(start, 1, task), (end, -1, task)]
     for worker, events in changes.items():
-        running = 0
-        for at, change in sorted(events):
-            running += change
-            _demand(running <= scenario.slots[worker], "capacity", f"machine {worker} runs {running} tasks at {at} us")
+        running = [0] * len(what)
+        for at, change, task in sorted(events):
+            for place, amount in enumerate(scenario.request_of(trace, task)):
+                running[place] += change * amount
+                problem = f"machine {worker} runs {running[place]} {what[place]} at {at} us"
+                _demand(running[place] <= offered[worker][place], "capacity", problem)
 
 
 def _demand_results(records: Records, scenario: Scenario) -> None:
@@ -132,9 +142,13 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
 
     It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
     """
-    trace, offered, attempts = records.trace, set(scenario.constraints), attempts_of(records)
-    alone = [any(not needs & ~machine for machine in offered) for needs in trace.constraints]
-    barred, ended = below(trace, [not fit for fit in alone]), dict[TaskId, Time]()
+    trace, attempts, ended = records.trace, attempts_of(records), dict[TaskId, Time]()
+    machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
+    alone = [
+        any(needs & ~offers == 0 and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
+        for task, needs in enumerate(trace.constraints)
+    ]
+    barred = below(trace, [not fit for fit in alone])
     for job in range(trace.job_count):
         answered, lacking = records.answered_us[job], 0
         for task in range(trace.first[job], trace.first[job + 1]):

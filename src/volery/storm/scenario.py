@@ -13,7 +13,8 @@ import msgspec
 
 from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Cluster, Time
+from volery.core.model import SECOND, Address, Amounts, Cluster, TaskId, Time
+from volery.core.resources import SLOT
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
@@ -26,19 +27,31 @@ LATE_US: Final[Time] = 3_600 * SECOND
 MACHINES: Final = (12, 40)
 MACHINES_ENOUGH: Final = 50
 """What published defaults need: 5 x 5 partitions, or 9 reserved workers in a group."""
+MACHINES_SHARED: Final = (6, 8, 12, 20)
+"""Where users have shares: few, for there to be contention."""
 CONSTRAINTS: Final = 4
 CRASHES_MAX: Final = 6
 FLOWING: Final = (7, 2)
 """In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
+RESOURCES: Final = ("cpu_milli", "memory_mb")
+LARGEST: Final[Amounts] = (8_000, 16_384)
+"""Machines offer this, or a half or a quarter of it."""
+KINDS_MAX: Final = 6
+"""Distinct requests of one storm; one in twenty of its tasks asks for more than any machine has."""
 
 
 class StormJob(msgspec.Struct, frozen=True):
-    """A job: when it comes, how long its tasks run, what they need, and which of them each waits for."""
+    """A job: when it comes, how long its tasks run, what they need, and which of them each waits for.
+
+    Also what they ask for, and whose it is, where that matters.
+    """
 
     arrival_us: Time
     durations_us: tuple[Time, ...]
     needs: tuple[int, ...]
     parents: tuple[tuple[int, ...], ...] = ()
+    requests: tuple[Amounts, ...] = ()
+    user: str = ""
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +62,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         seed: of the components' streams and of the network.
         parameters: of the design.
         constraints, slots: per machine.
+        capacities: the same; nothing: slots.
         jobs: in order of arrival.
         delay_us, jitter_us: of the network, faults apart.
         tie_shuffle: see `Options`.
@@ -65,16 +79,21 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jitter_us: Time
     tie_shuffle: int | None
     plan: FaultPlan
+    capacities: tuple[Amounts, ...] = ()
 
     def cluster(self) -> Cluster:
         """The machines."""
-        return Cluster(self.constraints, self.slots, "storm")
+        resources = RESOURCES if self.capacities else ()
+        return Cluster(self.constraints, self.slots, "storm", resources, self.capacities)
 
     def trace(self) -> Trace:
         """The jobs."""
         first = [0]
         for job in self.jobs:
             first.append(first[-1] + len(job.durations_us))
+        requests = [request for job in self.jobs for request in job.requests]
+        kinds = {request: place for place, request in enumerate(dict.fromkeys(requests))}
+        users = tuple([job.user for job in self.jobs])
         flat = Trace(
             "storm",
             array("q", [job.arrival_us for job in self.jobs]),
@@ -82,12 +101,20 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             array("q", [duration for job in self.jobs for duration in job.durations_us]),
             array("q", [sum(job.durations_us) // max(1, len(job.durations_us)) for job in self.jobs]),
             array("q", [needs for job in self.jobs for needs in job.needs]),
+            users if any(users) else (),
+            RESOURCES if self.capacities else (),
+            tuple(kinds),
+            array("H", [kinds[request] for request in requests]),
         )
         parents: list[tuple[int, ...]] = []
         for low, job in zip(first, self.jobs, strict=False):
             waits = job.parents or ((),) * len(job.durations_us)
             parents += [tuple(low + place for place in places) for places in waits]
         return with_parents(flat, parents)
+
+    def request_of(self, trace: Trace, task: TaskId) -> Amounts:
+        """What a task takes where it runs, per resource or slots."""
+        return trace.requests[trace.request[task]] if self.capacities else SLOT
 
     def config(self, architecture: Architecture) -> msgspec.Struct:
         """The design's configuration."""
@@ -104,22 +131,63 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     jobs, few = _flowing(_jobs(stream), seed), (constraints[:machines], slots[:machines])
     scenario = Scenario(architecture.name, seed, parameters, *few, jobs, 0, 0, None, FaultPlan())
     try:
-        addresses = _addresses(architecture, scenario)
+        architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     except InputError:
         scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
-        addresses = _addresses(architecture, scenario)
+    if architecture.varies:
+        scenario = _varied(architecture, scenario)
+    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
+    addresses = list(deployment.components)
+    mortal = addresses if deployment.rebuild is not None else []
     return msgspec.structs.replace(
         scenario,
         delay_us=stream.choice((0, 100, 500, 500, 5_000)),
         jitter_us=stream.choice((0, 0, 1_000)),
         tie_shuffle=stream.choice((None, seed)),
-        plan=_plan(stream, architecture.tolerates, addresses, scenario),
+        plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
     )
 
 
-def _addresses(architecture: Architecture, scenario: Scenario) -> list[Address]:
-    config = scenario.config(architecture)
-    return list(architecture.build(scenario.cluster(), config, Streams(scenario.seed)).components)
+def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
+    """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
+    stream = Streams(scenario.seed).of(f"storm/{architecture.name}/varies")
+    chosen = {name: stream.choice(values) for name, values in architecture.varies.items()}
+    scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **chosen})
+    if architecture.vectors and stream.random() < 0.6:
+        scenario = _with_amounts(stream, scenario)
+    due = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed)).due
+    return _with_users(stream, scenario, tuple(due)) if due else scenario
+
+
+def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
+    kinds = [
+        (stream.choice((0, 100, 250, 1_000, 2_000)), stream.choice((0, 64, 1_024, 4_096))) for _ in range(KINDS_MAX)
+    ]
+    too_large = (LARGEST[0] + 1, 1)
+    jobs = []
+    for job in scenario.jobs:
+        requests = [too_large if stream.random() < 0.05 else stream.choice(kinds) for _ in job.needs]
+        jobs.append(msgspec.structs.replace(job, requests=tuple(requests)))
+    parts = [stream.choice((1, 2, 4)) for _ in scenario.slots]
+    capacities = tuple([(LARGEST[0] // part, LARGEST[1] // part) for part in parts])
+    return msgspec.structs.replace(scenario, capacities=capacities, jobs=tuple(jobs))
+
+
+def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> Scenario:
+    """Whose jobs they are, on few machines: somebody has more than its share when others come, and again."""
+    machines, factor = stream.choice(MACHINES_SHARED), stream.choice((1, 4, 10))
+    jobs = []
+    for job in scenario.jobs:
+        user = stream.choice((*users, *users, ""))
+        durations = tuple([factor * duration for duration in job.durations_us])
+        jobs.append(msgspec.structs.replace(job, user=user, durations_us=durations))
+    return msgspec.structs.replace(
+        scenario,
+        jobs=tuple(jobs),
+        constraints=scenario.constraints[:machines],
+        slots=scenario.slots[:machines],
+        capacities=scenario.capacities[:machines],
+    )
 
 
 def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -166,7 +234,13 @@ def _span(stream: Random, longest_us: Time) -> tuple[Time, Time]:
     return start, min(HEAL_US, start + int(longest_us * stream.random() ** 2))
 
 
-def _plan(stream: Random, tolerates: frozenset[str], addresses: list[Address], scenario: Scenario) -> FaultPlan:
+def _plan(
+    stream: Random,
+    tolerates: frozenset[str],
+    addresses: list[Address],
+    mortal: list[Address],
+    scenario: Scenario,
+) -> FaultPlan:
     messages, partitions = [], []
     for _ in range(stream.randint(0, 2)):
         start, end = _span(stream, HEAL_US)
@@ -180,7 +254,7 @@ def _plan(stream: Random, tolerates: frozenset[str], addresses: list[Address], s
         sides = stream.sample(addresses, k=min(len(addresses) - 1, stream.choice((1, 2, len(addresses) // 2))))
         cut = stream.choice((len(sides), len(sides) // 2))
         partitions.append(Partition(start, end, tuple(sides[: max(1, cut)]), tuple(sides[max(1, cut) :])))
-    mortal = [address for address in addresses if f"crash:{role_of(address)}" in tolerates]
+    mortal = [address for address in mortal if f"crash:{role_of(address)}" in tolerates]
     deadline_us = HEAL_US + LATE_US + sum(sum(job.durations_us) for job in scenario.jobs)
     return FaultPlan(tuple(messages), tuple(partitions), _crashes(stream, mortal), deadline_us)
 

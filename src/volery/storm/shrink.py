@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from volery.sim.faults import FaultPlan
-from volery.storm.scenario import Scenario, StormJob
+from volery.storm.scenario import Scenario
 
 RUNS_MAX: Final = 400
 
@@ -60,7 +60,13 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for place, job in enumerate(scenario.jobs):
         for keep in (1, len(job.durations_us) // 2):
             if 0 < keep < len(job.durations_us):
-                smaller = StormJob(job.arrival_us, job.durations_us[:keep], job.needs[:keep], job.parents[:keep])
+                smaller = replace(
+                    job,
+                    durations_us=job.durations_us[:keep],
+                    needs=job.needs[:keep],
+                    parents=job.parents[:keep],
+                    requests=job.requests[:keep],
+                )
                 yield replace(scenario, jobs=(*scenario.jobs[:place], smaller, *scenario.jobs[place + 1 :]))
         if job.parents:
             free = replace(job, parents=())
@@ -100,4 +106,10 @@ def _on_fewer_machines(scenario: Scenario, keep: int) -> Scenario:
         tuple(crash for crash in plan.crashes if crash.address not in gone),
         plan.deadline_us,
     )
-    return replace(scenario, constraints=scenario.constraints[:keep], slots=scenario.slots[:keep], plan=plan)
+    return replace(
+        scenario,
+        constraints=scenario.constraints[:keep],
+        slots=scenario.slots[:keep],
+        capacities=scenario.capacities[:keep],
+        plan=plan,
+    )

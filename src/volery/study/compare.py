@@ -47,6 +47,7 @@ def compare(
     requests: str = "none",
     capacity: str = "",
     slot_request: str = "",
+    racks: int = 1,
     reference_mhz: int = 0,
     processes: int = 1,
     folder: Path | None = None,
@@ -59,7 +60,7 @@ def compare(
         architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
         seeds: how many (0, 1, ...), or which.
         trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, users,
-            delay_us, jitter_us, links, costs, hosts, requests, capacity, slot_request, reference_mhz: as in
+            delay_us, jitter_us, links, costs, hosts, requests, capacity, slot_request, reference_mhz, racks: as in
             `volery.study.spec.Setting`.
         processes, folder, force, watcher: as in `volery.study.run_study`.
 
@@ -75,7 +76,7 @@ def compare(
             "users": users, "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}),
             "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
             "requests": requests, "capacity": capacity, "slot_request": slot_request,
-            "reference_mhz": reference_mhz,
+            "reference_mhz": reference_mhz, "racks": racks,
         },
         seeds,
     )  # fmt: skip

@@ -11,6 +11,7 @@ import msgspec
 from volery.core.errors import InputError, suggestion
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
 from volery.study.settled import Settled
+from volery.study.stagecosts import ALL, COUNTED, STAGE_COSTS
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
 
@@ -76,6 +77,9 @@ def check_metric(path: str, place: str) -> bool:
     if root == SETTLED:
         _expect(rest, [Settled.__struct_fields__], place, path)
         return False
+    if root == STAGE_COSTS:
+        _expect(rest, [(*COUNTED, ALL)], place, path)
+        return False
     _check_run_metric(path, place)
     return False
 
@@ -126,7 +130,9 @@ def value(measures: Any, path: str) -> float | None:
 
 def unit(path: str) -> str:
     """The unit of a metric: "s", "%" for a fraction, or nothing."""
-    root = path.partition(".")[0]
+    root, _, part = path.partition(".")
     if root in ("load", "constraint_load", "utilisation_mean") or path in _SHARES:
+        return "%"
+    if root == "locality" and part != "tasks":
         return "%"
     return "s" if any(part.endswith("_s") and not part.endswith("per_cpu_s") for part in path.split(".")) else ""

@@ -16,6 +16,7 @@ import msgspec
 from volery import architectures, metrics, sim, workload
 from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
+from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, heeded
 from volery.core.model import SECOND, SUBMITTER, Cluster
 from volery.core.records import Records
 from volery.core.resources import check_vectors
@@ -101,6 +102,8 @@ def read_inputs(run: RunSpec) -> Inputs:
     )
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
+    if run.estimates == "exact":
+        trace = workload.with_exact_estimates(trace)
     cluster = workload.load_cluster(
         run.workers,
         slots=run.slots,
@@ -109,8 +112,11 @@ def read_inputs(run: RunSpec) -> Inputs:
         seed=run.seed if run.population is None else run.population,
         resources=trace.resources,
         capacity=run.capacity,
+        racks=run.racks,
         reference_mhz=run.reference_mhz,
     )
+    if cluster.speeds and run.durations == "whole-seconds":
+        cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
     if run.slot_request:
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
     digest = trace.digest()
@@ -200,6 +206,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
+    summary = msgspec.structs.replace(summary, **_unheeded(run, inputs.trace))
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(
@@ -210,6 +217,19 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         explained(records),
         timeline(records, inputs.cluster),
     )
+
+
+def _unheeded(run: RunSpec, trace: Trace) -> dict[str, Any]:
+    """What of the workload the run's architecture ignores, leaves to the driver, or keeps silent about."""
+    architecture = architectures.lookup(run.architecture)
+    present = [*features_of(trace), *([AMOUNTS] if run.slot_request else [])]  # slots are all that is left of amounts
+    if not architecture.heeds:
+        return {"declares": False}
+    known = heeded(architecture, architectures.configure(architecture, run.parameters))
+    known -= {AMOUNTS} if run.slot_request else set()
+    ignored = [feature for feature in present if feature not in known]
+    kept = tuple(feature for feature in ignored if feature == DEPENDENCIES)
+    return {"ignores": tuple(feature for feature in ignored if feature not in kept), "kept_by_driver": kept}
 
 
 def job_columns(table: metrics.JobTable) -> dict[str, Any]:

@@ -5,8 +5,9 @@ pigeon     a group by itself for single tasks (equations 1 and 2), and three tim
            in section 3, for whole jobs (equations 3 and 6)
 sparrow    batch sampling with late binding
 choices    Sparrow's ancestor: one task a job, sent to the shortest of d queues
+delay      hfs: equal jobs that come together and read replicated blocks, from the first task to the last
 
-Every run begins empty; the jobs of its first 30 % are left out.
+Every run begins empty; but for delay, the jobs of its first 30 % are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from volery.study.runs import Outcome, execute
 from volery.study.settled import Settled, Window, settle
 from volery.study.spec import RunSpec, Value
 
-Model = Literal["mm1", "mmc", "pigeon", "sparrow", "choices"]
+Model = Literal["mm1", "mmc", "pigeon", "sparrow", "choices", "delay"]
 WARM_UP: Final = 0.3
 """Share of a run, in time."""
 GROUPS_PER_TASK: Final = 3
@@ -62,7 +63,10 @@ def simulate_point(model: Model, point: Point, tasks: int, seed: int) -> dict[st
 
     Raises:
         InputError: nothing arrives, or too few tasks for a run beyond its warm-up.
+        ValueError: the analysis of delay has points of its own, see `simulate_delay`.
     """
+    if model == "delay":
+        raise ValueError("give a DelayPoint to simulate_delay")
     if point.load <= 0:
         raise InputError("--load", "nothing arrives at load 0; simulate a load above it")
     if model in ("mm1", "mmc"):
@@ -112,3 +116,49 @@ def _run(
 def _span_s(outcome: Outcome) -> float:
     submit_s = outcome.jobs["submit_s"]
     return float(submit_s[-1] - submit_s[0])
+
+
+class DelayPoint(msgspec.Struct, frozen=True):
+    """What the analysis of delay scheduling is worked out for.
+
+    Args:
+        workers, slots: machines, and what each runs at once.
+        jobs, fanout: equal jobs that come together, and their tasks.
+        skips: opportunities that a job lets pass.
+        replicas: of each task's input.
+        mean_ms: mean task duration.
+    """
+
+    workers: int
+    slots: int
+    jobs: int
+    fanout: int
+    skips: int
+    replicas: int
+    mean_ms: float
+
+
+def simulate_delay(point: DelayPoint, tasks: int, seed: int) -> dict[str, float]:
+    """Locality, and the mean wait for it per launch, under the names of the `volery theory` table.
+
+    Args:
+        point: where.
+        tasks: how many are simulated, at least, by as many runs as that takes.
+        seed: of the first run; the others have the next ones.
+    """
+    runs = -(-tasks // (point.jobs * point.fanout))
+    shape = f"{point.fanout}x{point.jobs},gap=0,duration={point.mean_ms / MILLISECONDS!r},spread=0.1"
+    run = RunSpec(
+        trace=f"hdfs:{shape},workers={point.workers},replicas={point.replicas}",
+        workers=point.workers,
+        slots=point.slots,
+        architecture="hfs",
+        parameters={"delay": "skips", "node_skips": point.skips, "rack_skips": 0},
+        delay_us=0,
+    )
+    near = wait_us = 0.0
+    for k in range(runs):
+        summary = execute(msgspec.structs.replace(run, seed=seed + k)).summary
+        near += summary.locality.node if summary.locality is not None else 0.0
+        wait_us += summary.counters["locality_wait_us_mean"]
+    return {"locality": near / runs, "wait_ms": wait_us / runs / MILLISECONDS}

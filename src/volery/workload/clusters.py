@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
 from volery.workload.capacity import in_order_of, offering, parse_amounts
-from volery.workload.constraints import check_model, machine_constraints
+from volery.workload.constraints import check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
+from volery.workload.hdfs import machine_racks
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
@@ -27,6 +30,7 @@ def load_cluster(
     seed: int = 0,
     resources: tuple[str, ...] = (),
     capacity: str = "",
+    racks: int = 1,
     reference_mhz: int = 0,
 ) -> Cluster:
     """A cluster of `workers` machines.
@@ -34,11 +38,13 @@ def load_cluster(
     Args:
         workers: number of machines.
         slots: tasks that each runs at once; of no account where machines offer resources.
-        constraints: `sharma2011` to draw what the machines satisfy, or `none`.
+        constraints: `sharma2011` to draw what the machines satisfy, `gpu-racks` for 8 racks of which 2 have GPUs, or
+            `none`.
         machines: a CSV file that says what they satisfy instead; its first `workers` rows are taken.
         seed: of the run; the stream is `constraints/machines`.
         resources: what tasks ask for; the file's columns of these names say what each machine offers.
         capacity: what every machine offers, as `cpu_milli=64000,memory_mb=16384`, instead.
+        racks: of equal size, of neighbouring machines.
         reference_mhz: of the machine for which durations hold; the file's column `speed_mhz` says how fast each is. 0:
             all are alike.
 
@@ -52,7 +58,23 @@ def load_cluster(
         raise InputError("workers", f"{workers} workers cannot run anything; give from 1 to {WORKERS_MAX}")
     if not 1 <= slots <= SLOTS_MAX:
         raise InputError("slots", f"{slots} slots per worker are impossible; give from 1 to {SLOTS_MAX}")
+    if not 1 <= racks <= workers:
+        raise InputError("racks", f"{racks} racks for {workers} workers are impossible; give from 1 to {workers}")
     check_model(constraints)
+    cluster = _without_racks(workers, slots, constraints, machines, seed, resources, capacity, reference_mhz)
+    return cluster if racks == 1 else msgspec.structs.replace(cluster, racks=machine_racks(workers, racks))
+
+
+def _without_racks(
+    workers: int,
+    slots: int,
+    constraints: str,
+    machines: Path | None,
+    seed: int,
+    resources: tuple[str, ...],
+    capacity: str,
+    reference_mhz: int,
+) -> Cluster:
     columns = resources if machines is not None and not capacity else ()
     if machines is not None:
         population = read_machines(machines, workers, columns, speeds=reference_mhz > 0)
@@ -68,6 +90,8 @@ def load_cluster(
             return offering(cluster, resources, population.capacities)
     elif constraints == "none":
         cluster = Cluster.uniform(workers, slots, name=f"{workers} workers")
+    elif constraints == "gpu-racks":
+        cluster = Cluster(tuple(gpu_racks(workers)), (slots,) * workers, f"{workers} workers, {constraints}")
     else:
         drawn = machine_constraints(workers, seed)
         cluster = Cluster(tuple(drawn), (slots,) * workers, f"{workers} workers, {constraints} seed {seed}")

@@ -22,7 +22,13 @@ from volery.core.errors import InputError, suggestion
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, Reals, column, generator
 
-MODELS: Final = ("none", "sharma2011")
+MODELS: Final = ("none", "sharma2011", "gpu-racks")
+RACK_COUNT: Final = 8
+GPU_RACKS: Final = 2
+GPU: Final = 1
+"""The constraint that machines with GPUs satisfy, in the model `gpu-racks`."""
+RACKS: Final = ((1 << RACK_COUNT) - 1) << 1
+"""The constraints of which each machine satisfies one there, that of its rack."""
 BATCH_ROWS: Final = 1 << 14
 """Draws are made in batches of this many rows to bound memory (3 MB each); results do not depend on it."""
 
@@ -64,14 +70,14 @@ def constrain(trace: Trace, model: str, seed: int) -> Trace:
 
     Args:
         trace: the workload; constraints that it has are replaced.
-        model: `sharma2011`, or `none` to leave the trace as it is.
+        model: `sharma2011`; `none` and `gpu-racks`, where only machines have any, leave the trace as it is.
         seed: of the run.
 
     Raises:
         InputError: the model is unknown.
     """
     check_model(model)
-    if model == "none":
+    if model != "sharma2011":
         return trace
     return msgspec.structs.replace(trace, constraints=task_constraints(trace.task_count, seed))
 
@@ -98,6 +104,12 @@ def machine_constraints(machine_count: int, seed: int) -> array[int]:
     frequency = np.array(sharma2011().machine_frequency)
     stream = generator(seed, "constraints/machines")
     return column(_bit_sets(stream.random((machine_count, len(frequency))), frequency))
+
+
+def gpu_racks(machine_count: int) -> list[int]:
+    """Constraint bit sets of machines in 8 racks of equal size, the first 2 with GPUs; our choice of numbers."""
+    racks = [machine * RACK_COUNT // machine_count for machine in range(machine_count)]
+    return [2 << rack | (GPU if rack < GPU_RACKS else 0) for rack in racks]
 
 
 def _bit_sets(u: Reals, frequency: Reals) -> Integers:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
+from volery.core.locality import with_replicas
 from volery.core.model import SECOND
 from volery.core.trace import Trace, longs
 from volery.workload.columns import Integers, column, view
@@ -43,6 +45,11 @@ def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
     return trace
 
 
+def with_exact_estimates(trace: Trace) -> Trace:
+    """The trace whose schedulers know how long each task takes, as those of OpenDC do (Andreadis et al., SC18)."""
+    return msgspec.structs.replace(trace, task_estimate_us=trace.duration_us)
+
+
 def _dephased(trace: Trace) -> Trace:
     arrival_us = view(trace.arrival_us)
     opens_group = np.concatenate(([True], np.diff(arrival_us) > 0))
@@ -76,9 +83,19 @@ def in_order(trace: Trace) -> Trace:
         user=tuple(trace.user[j] for j in order) if trace.user else (),
         priority=column(picked(view(trace.priority), order)),
         deadline_us=column(picked(view(trace.deadline_us), order)),
+        preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
         **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
+        **_replicas_of(trace, task_order.tolist()),
     )
+
+
+def _replicas_of(trace: Trace, tasks: Sequence[int]) -> dict[str, array[int]]:
+    """The columns of replicas of some tasks, as they will be numbered."""
+    if not trace.replica_first:
+        return {}
+    chosen = with_replicas(trace, trace.replicas_of(tasks) or [()] * len(tasks), trace.far_permille)
+    return {"replica_first": chosen.replica_first, "replicas": chosen.replicas}
 
 
 def _waits_in(trace: Trace, order: Integers, task_order: Integers, starts: Integers) -> dict[str, array[int]]:
@@ -108,8 +125,10 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         constraints=trace.constraints[:tasks],
         user=trace.user[:job_count],
         request=trace.request[:tasks],
+        **_replicas_of(trace, range(tasks)),
         parent_first=trace.parent_first[: tasks + 1] if waits else longs(),
         parents=trace.parents[:waits],
         priority=trace.priority[:job_count],
         deadline_us=trace.deadline_us[:job_count],
+        preference=trace.preference[:job_count],
     )

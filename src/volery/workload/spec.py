@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from volery.core.errors import InputError, suggestion
 
@@ -52,6 +52,17 @@ class Spec:
         Raises:
             InputError: the value is no such number.
         """
+        return self._number(key, default, lambda number: 0 < number <= most, f"a number above 0 and up to {most:g}")
+
+    def at_least_zero(self, key: str, default: float, most: float = 1e9) -> float:
+        """A number from 0 up to `most`.
+
+        Raises:
+            InputError: the value is no such number.
+        """
+        return self._number(key, default, lambda number: 0 <= number <= most, f"a number from 0 to {most:g}")
+
+    def _number(self, key: str, default: float, fits: Callable[[float], bool], what: str) -> float:
         value = self._values.get(key)
         if value is None:
             return default
@@ -59,10 +70,8 @@ class Spec:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not 0 < number <= most:
-            raise self.refusal(
-                key, f"{value!r} is not a number above 0 and up to {most:g}; for example {key}={default:g}"
-            )
+        if not fits(number):
+            raise self.refusal(key, f"{value!r} is not {what}; for example {key}={default:g}")
         return number
 
     def count(self, key: str, default: int, least: int = 1, most: int = 100_000_000) -> int:

@@ -18,15 +18,16 @@ from volery.core.model import SECOND
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds, view
+from volery.workload.cell import cell
+from volery.workload.columns import Integers, Reals, column, generator, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
+from volery.workload.gangs import gangs
+from volery.workload.hdfs import hdfs
+from volery.workload.making import arrivals, check_size, made_trace
 from volery.workload.presets import ALIBABA, PRESETS, Preset
 from volery.workload.requests import ask
 from volery.workload.shapes import SHAPES, chain, fork_join, layered
 from volery.workload.spec import Spec
-
-TASKS_MAX = 100_000_000
-"""A trace of more tasks would need over 3 GB for its columns and the records of a run."""
 
 
 def is_spec(text: str) -> bool:
@@ -38,7 +39,8 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
     """Make the workload that a spec describes; its first job arrives at 0.
 
     Args:
-        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...` or `workflow:SHAPE,...`;
+        spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `cell:...`,
+            `workflow:SHAPE,...`, `hdfs:...`;
             docs/reference/workloads.md lists the keys.
         seed: of the run; the streams are `workload/...`.
 
@@ -58,11 +60,11 @@ def _constant(text: str, seed: int) -> Trace:  # noqa: ARG001 (every kind has th
     if shape is None or not int(shape[1]) or not int(shape[2]):
         raise InputError(text, f"{spec.word!r} is not TASKSxJOBS, for example syn:250x2000")
     tasks, jobs = int(shape[1]), int(shape[2])
-    _check_size(text, tasks * jobs)
+    check_size(text, tasks * jobs)
     duration_us = round(spec.positive("duration", 1.0) * SECOND)
     interval_us = round(spec.positive("interval", 1.0) * SECOND)
     durations = np.full(tasks * jobs, duration_us, dtype=np.int64)
-    return _trace(text, np.arange(jobs) * interval_us, np.full(jobs, tasks), durations)
+    return made_trace(text, np.arange(jobs) * interval_us, np.full(jobs, tasks), durations)
 
 
 def _poisson(text: str, seed: int) -> Trace:
@@ -70,12 +72,12 @@ def _poisson(text: str, seed: int) -> Trace:
     spec = Spec(text, ("load", "workers", "fanout", "mean", "jobs"))
     jobs = spec.count("jobs", 5_000)
     sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
-    _check_size(text, int(sizes.sum()))
+    check_size(text, int(sizes.sum()))
     mean_s = spec.positive("mean", 1.0)
     gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 1_000))
     gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
     durations = exponential(generator(seed, "workload/durations").random(int(sizes.sum()))) * mean_s
-    return _trace(text, _arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+    return made_trace(text, arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
 
 
 def _fanouts(spec: Spec, u: Reals) -> tuple[Integers, float]:
@@ -108,7 +110,7 @@ def _mix(text: str, seed: int) -> Trace:
     jobs = spec.count("jobs", 2_000, least=2)
     sizes, durations = _classes(text, PRESETS[spec.word], jobs, seed)
     span_s = float(durations.sum()) / (spec.positive("load", 0.8, most=100) * spec.count("workers", 10_000))
-    return _trace(text, _random_arrivals(jobs, span_s, seed), sizes, np.maximum(microseconds(durations), 1))
+    return made_trace(text, _random_arrivals(jobs, span_s, seed), sizes, np.maximum(microseconds(durations), 1))
 
 
 def _alibaba(text: str, seed: int) -> Trace:
@@ -118,7 +120,7 @@ def _alibaba(text: str, seed: int) -> Trace:
     preset = msgspec.structs.replace(ALIBABA, fanout_max=spec.count("fanout_max", ALIBABA.fanout_max, least=1_000))
     sizes, durations = _classes(text, preset, jobs, seed)
     duration_us = np.maximum(microseconds(durations), 1)
-    trace = ask(_trace(text, np.zeros(jobs, dtype=np.int64), sizes, duration_us), "alibaba-like", seed)
+    trace = ask(made_trace(text, np.zeros(jobs, dtype=np.int64), sizes, duration_us), "alibaba-like", seed)
     cpu = np.array([request[0] for request in trace.requests], dtype=np.float64)[view(trace.request)]
     supply = spec.count("workers", 10_000) * spec.count("cpu_milli", 64_000)
     span_s = float((durations * cpu).sum()) / (spec.positive("load", 0.5, most=100) * supply)
@@ -133,12 +135,12 @@ def _workflow(text: str, seed: int) -> Trace:
         raise InputError(text, f"{spec.word!r} is not a shape{suggestion(spec.word, SHAPES)}")
     jobs = spec.count("jobs", 500)
     sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
-    _check_size(text, int(sizes.sum()))
+    check_size(text, int(sizes.sum()))
     mean_s, shape, degree = spec.positive("mean", 1.0), spec.positive("shape", 1.0), spec.count("degree", 3)
     gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 100))
     gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
     durations = exponential(generator(seed, "workload/durations").random(int(sizes.sum()))) * mean_s
-    plain = _trace(text, _arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+    plain = made_trace(text, arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
     draw, parents = Streams(seed).of("workload/graph").random, list[tuple[int, ...]]()
     for size in sizes.tolist():
         made = layered(size, draw, shape, degree) if spec.word == "layered" else PLAIN_SHAPES[spec.word](size)
@@ -152,7 +154,7 @@ PLAIN_SHAPES: Final = {"chain": chain, "fork-join": fork_join}
 
 def _random_arrivals(jobs: int, span_s: float, seed: int) -> Integers:
     gaps = exponential(generator(seed, "workload/arrivals").random(jobs))
-    return _arrivals(gaps * (span_s / gaps[1:].sum()))
+    return arrivals(gaps * (span_s / gaps[1:].sum()))
 
 
 def _classes(text: str, preset: Preset, jobs: int, seed: int) -> tuple[Integers, Reals]:
@@ -168,7 +170,7 @@ def _classes(text: str, preset: Preset, jobs: int, seed: int) -> tuple[Integers,
         sizes[member] = fanout.quantile(_stratified(u[member, 1], u[member, 2]))
         means[member] = duration.quantile(_stratified(u[member, 3], u[member, 4]))
     tasks = int(sizes.sum())
-    _check_size(text, tasks)
+    check_size(text, tasks)
     v = generator(seed, "workload/durations").random((tasks, 2))
     factors = log_normal_factors(v[:, 0], v[:, 1], preset.task_spread)
     starts = np.cumsum(sizes) - sizes
@@ -190,29 +192,13 @@ def _stratified(u: Reals, v: Reals) -> Reals:
     return np.asarray((_ranks(u) + v) / len(u))
 
 
-def _arrivals(gaps_s: Reals) -> Integers:
-    """Arrivals from the gaps before each job; the first arrives at 0."""
-    at = np.cumsum(gaps_s)
-    return microseconds(at - at[0])
-
-
-def _check_size(text: str, tasks: int) -> None:
-    if tasks > TASKS_MAX:
-        raise InputError(
-            text, f"would have {tasks} tasks; at most {TASKS_MAX} are possible: ask for fewer jobs or tasks"
-        )
-
-
-def _trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: Integers) -> Trace:
-    first = np.concatenate(([0], np.cumsum(sizes)))
-    estimate_us = np.rint(job_means(duration_us, first)).astype(np.int64)
-    return Trace(name, column(arrival_us), column(first), column(duration_us), column(estimate_us))
-
-
 KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "syn": _constant,
     "poisson": _poisson,
     "mix": _mix,
     "alibaba": _alibaba,
+    "gangs": gangs,
+    "cell": cell,
+    "hdfs": hdfs,
     "workflow": _workflow,
 }

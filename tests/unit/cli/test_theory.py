@@ -103,3 +103,13 @@ def test_a_picture_that_cannot_be_drawn_is_refused(
     status, text = answer(capsys, "mm1", *words, "--json")
     assert status == 2
     assert json.loads(text)["error"]["place"] == place
+
+
+def test_delay_scheduling_stands_beside_its_simulation(capsys: pytest.CaptureFixture[str]) -> None:
+    """Stuck without delay, local with it, and a wait within the analysis."""
+    words = ("--fanout", "100", "--jobs", "10", "--mean-ms", "1000", "--simulate", "1000", "--json")
+    status, text = answer(capsys, "delay", *words)
+    naive, delayed = json.loads(text)["rows"]
+    assert status == 0
+    assert naive["simulated"]["locality"] < 0.45 < 0.9 < delayed["simulated"]["locality"]
+    assert 0 < delayed["simulated"]["wait_ms"] < delayed["wait_ms"]

@@ -17,4 +17,5 @@ def test_an_input_error_names_place_and_problem_and_survives_a_process_boundary(
 def test_a_near_miss_is_guessed_and_anything_else_gets_the_list() -> None:
     known = ("megha", "pigeon", "oracle")
     assert suggestion("mega", known) == "; did you mean 'megha'?"
+    assert suggestion("mega", ("omega", "megha")) == "; did you mean 'megha'?", "of equals the one that begins alike"
     assert suggestion("zzz", known) == "; known are megha, oracle, pigeon"

@@ -9,7 +9,7 @@ import pytest
 from volery.conformance.cases import trace_of
 from volery.core.events import Counted, Measured
 from volery.core.model import NEVER
-from volery.core.records import Records, Tally
+from volery.core.records import PATH_SHIFT, PROCESSING_MAX, Records, Tally, with_processing
 
 
 def records() -> Records:
@@ -53,3 +53,12 @@ def test_counters_are_compared_apart() -> None:
     counted = records()
     counted.observe(Counted("messages", 3))
     assert counted.digest() == records().digest()
+
+
+def test_a_path_holds_two_sums_and_no_more_processing_than_a_record_can() -> None:
+    path = with_processing(7 | 5 << PATH_SHIFT, 10)
+    assert (path >> PATH_SHIFT, path & 0xFFFFFFFF) == (15, 7)
+    longest = with_processing(7, 10**12)
+    assert (longest >> PATH_SHIFT, longest & 0xFFFFFFFF) == (PROCESSING_MAX, 7)
+    kept = records()
+    kept.path[0] = longest

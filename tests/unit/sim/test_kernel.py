@@ -20,7 +20,7 @@ from volery.core.events import (
     TaskFinished,
     TimerFired,
 )
-from volery.core.model import SECOND, Address, Cluster, Message, Time
+from volery.core.model import SECOND, Address, Cluster, Message, Task, Time
 from volery.core.port import Port, Problem
 from volery.core.records import PATH_SHIFT
 from volery.sim import Network, Options, Progress, Stalled
@@ -140,6 +140,19 @@ def test_slow_work_is_answered_after_its_modelled_time() -> None:
     assert [(now, event) for now, event, _ in actor.seen if isinstance(event, Computed)] == [
         (2_500, Computed("sum", 6))
     ]
+
+
+def test_a_decision_counts_as_processing_of_what_it_leads_to() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.compute("think", Problem(sum, (), 2_500))
+        elif isinstance(event, Computed):
+            port.launch(Task(0, 0), 0)
+        elif isinstance(event, TaskFinished):
+            port.send("submitter", JobDone(0))
+
+    records = play({"node/0": Actor(react)}, trace_of("thought over", [0], [[10]]))
+    assert (records.start_us[0], records.path[0]) == (2_500, 2_500 << PATH_SHIFT)
 
 
 def test_a_costly_role_is_a_server_with_a_fifo() -> None:

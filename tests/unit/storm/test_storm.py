@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from array import array
+from fractions import Fraction
 
 import msgspec
 import pytest
 
 from volery.architectures import lookup
+from volery.core.events import Preemption
 from volery.core.records import LostAttempt, Records
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 from volery.storm import Failure, Scenario, StormJob, draw, shrink, weather
-from volery.storm.judge import _demand_capacity, _demand_order, _demand_results
+from volery.storm.judge import _demand_capacity, _demand_order, _demand_results, attempts_of
+from volery.storm.sharing import losses_below_due
 from volery.storm.shrink import _fewer
 
 
@@ -136,3 +139,46 @@ def test_whatever_goes_wrong_is_a_failure_of_a_kind() -> None:
     broken = msgspec.structs.replace(draw(lookup("sparrow"), 0), parameters={"probe_ratio": 0.1})
     with pytest.raises(Failure, match="ValidationError"):
         weather(lookup("sparrow"), broken)
+
+
+def shared(plan: FaultPlan) -> tuple[Scenario, Records]:
+    """User a, due half of two slots, has two tasks and loses the first at 40; the other ends at 30."""
+    jobs = (StormJob(0, (100, 30), (0, 0), user="a"), StormJob(1, (60,), (0,), user="b"))
+    storm = Scenario("megha-2021", 1, {}, (0, 0), (1, 1), jobs, 1, 0, None, plan)
+    records = Records(storm.trace())
+    for task, (start, end, worker) in enumerate(((50, 150, 0), (0, 30, 1), (40, 100, 0))):
+        records.start_us[task], records.finish_us[task], records.worker[task] = start, end, worker
+    records.attempt[0] = 1
+    records.lost.append(LostAttempt(0, 0, 0, 0, 40))
+    records.killed[0, 0] = 40
+    records.observe(Preemption(45, 0, 0, 2))
+    return storm, records
+
+
+def below(plan: FaultPlan, due: Fraction) -> list[str]:
+    storm, records = shared(plan)
+    return list(losses_below_due(records, storm, {"a": due}, attempts_of(records)))
+
+
+def test_the_judge_rejects_a_loss_that_leaves_a_user_less_than_its_due() -> None:
+    calm = FaultPlan()
+    (problem,) = below(calm, Fraction(1, 2))
+    assert problem.startswith("task 0 was preempted at 40 us for task 2: 'a' is due 0.500 of the cluster and was left")
+    assert not below(calm, Fraction(0))
+
+
+def test_the_judge_counts_what_had_ended_only_as_long_as_nobody_need_have_known() -> None:
+    """The second task has ended ten hops before the loss; a fault at that time may have kept its GM from knowing."""
+    assert not below(FaultPlan(partitions=(Partition(20, 50, ("lm/0",)),)), Fraction(1, 2))
+    assert below(FaultPlan(partitions=(Partition(60, 90, ("lm/0",)),)), Fraction(1, 2))
+
+
+def test_storms_of_designs_that_vary_have_amounts_and_users_and_settings() -> None:
+    drawn = [draw(lookup("megha-2021"), seed) for seed in range(40)]
+    assert {bool(storm.capacities) for storm in drawn} == {True, False}
+    assert {any(job.user for job in storm.jobs) for storm in drawn} == {True, False}
+    assert {storm.parameters["updates"] for storm in drawn} == {"snapshots", "deltas"}
+    for storm in drawn:
+        assert msgspec.json.decode(msgspec.json.encode(storm), type=Scenario) == storm
+        assert len(storm.slots) == len(storm.constraints) == len(storm.capacities or storm.slots)
+        assert bool(storm.parameters["shares"]) >= any(job.user for job in storm.jobs)

@@ -285,6 +285,7 @@ HAWK = Architecture(
     hops=4,
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
+    heeds={"constraints": ""},
 )
 
 EAGLE = msgspec.structs.replace(

@@ -18,7 +18,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from volery.architectures.megha.explaining import ExplainingFairMaster, ExplainingMaster, ExplainingVectorMaster
+from volery.architectures.megha.explaining import (
+    ExplainingFairMaster,
+    ExplainingMaster,
+    ExplainingSurvivor,
+    ExplainingVectorMaster,
+)
 from volery.architectures.megha.fair_gm import FairGlobalMaster
 from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
 from volery.architectures.megha.fair_messages import FAIR_MESSAGES
@@ -28,8 +33,13 @@ from volery.architectures.megha.local_master import CompletionNotice, LocalMaste
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
-from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster  # noqa: F401 - stage T11 names it
+from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
+from volery.architectures.megha.surviving_fair_lm import PreemptibleNode, SurvivingFairLocalMaster
+from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
+from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
+from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
+from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import VectorLocalMaster
@@ -39,7 +49,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.links import linked
+from volery.policies.guarded import GuardedNode
 
 Preempted = Literal["restart", "keep"]
 
@@ -65,7 +75,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reliable: Annotated[
         bool,
         msgspec.Meta(
-            description="bear faults: reliable messages, and of slots alone two Local Masters per cluster and leases"
+            description="bear faults: reliable messages, two Local Masters per cluster, leases of nodes (2021, IV-D)"
         ),
     ] = False
     detection_s: Annotated[
@@ -95,8 +105,6 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     Raises:
         InputError: more partitions than machines.
     """
-    if config.reliable:
-        _refuse_unbearable(config)
     if config.shares:
         return build_fair(cluster, config, streams)
     if cluster.resources or config.repartition or config.rescheduling == "tail":
@@ -106,6 +114,30 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
         return build_surviving(layout, config, streams)
     role = ExplainingMaster if config.why else GlobalMaster
     return _with_nodes(_masters(layout, config, streams, role, LocalMaster), layout)
+
+
+def _gm_arguments(config: MeghaConfig) -> dict[str, Any]:
+    """What every Global Master takes beside its number, the layout and its stream."""
+    return {
+        "match": config.match,
+        "batch_max": config.batch_max,
+        "eager_retry": config.eager_retry,
+        "queue_max": config.queue_max,
+    }
+
+
+def _lm_arguments(config: MeghaConfig) -> dict[str, Any]:
+    """What every Local Master takes beside its number and the layout."""
+    return {
+        "heartbeat_us": round(config.heartbeat_s * SECOND),
+        "updates": config.updates,
+        "completion_notice": config.completion_notice,
+    }
+
+
+def _placing(config: MeghaConfig) -> dict[str, Any]:
+    """What a Global Master takes beside that where tasks ask for amounts."""
+    return {"repartition": config.repartition, "rescheduling": config.rescheduling}
 
 
 def _masters(
@@ -121,25 +153,9 @@ def _masters(
     components: dict[str, Component] = {}
     for gm in range(config.gms):
         address = f"gm/{gm}"
-        components[address] = gm_role(
-            gm,
-            layout,
-            match=config.match,
-            batch_max=config.batch_max,
-            eager_retry=config.eager_retry,
-            queue_max=config.queue_max,
-            stream=streams.of(address),
-            **gm_also,
-        )
+        components[address] = gm_role(gm, layout, stream=streams.of(address), **_gm_arguments(config), **gm_also)
     for lm in range(config.lms):
-        components[f"lm/{lm}"] = lm_role(
-            lm,
-            layout,
-            heartbeat_us=round(config.heartbeat_s * SECOND),
-            updates=config.updates,
-            completion_notice=config.completion_notice,
-            **lm_also,
-        )
+        components[f"lm/{lm}"] = lm_role(lm, layout, **_lm_arguments(config), **lm_also)
     return components
 
 
@@ -149,41 +165,60 @@ def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> De
     Raises:
         InputError: they shall bear faults and explain themselves, too.
     """
-    if config.reliable and config.why:
+    layout = VectorLayout(cluster, config.gms, config.lms)
+    if config.reliable:
+        _refuse_reasons(config)
+        return Survival(
+            layout,
+            streams,
+            SurvivingVectorMaster,
+            SurvivingVectorLocalMaster,
+            GuardedNode,
+            _gm_arguments(config) | _placing(config),
+            _lm_arguments(config) | {"repartition": config.repartition},
+            round(config.detection_s * SECOND),
+        ).deployment()
+    role = ExplainingVectorMaster if config.why else VectorGlobalMaster
+    return _with_nodes(_masters(layout, config, streams, role, VectorLocalMaster, _placing(config)), layout)
+
+
+def _refuse_reasons(config: MeghaConfig) -> None:
+    if config.why:
         problem = "goes not with reliable where tasks ask for amounts, or machines are lent; leave one of the two out"
         raise InputError("megha:why", problem)
-    layout = VectorLayout(cluster, config.gms, config.lms)
-    role = ExplainingVectorMaster if config.why else VectorGlobalMaster
-    placing = {"repartition": config.repartition, "rescheduling": config.rescheduling}
-    components = _masters(layout, config, streams, role, VectorLocalMaster, placing)
-    deployment = _with_nodes(components, layout)
-    return linked(deployment, MESSAGES | VECTOR_MESSAGES) if config.reliable else deployment
-
-
-def _refuse_unbearable(config: MeghaConfig) -> None:
-    """Where components may crash, some parameters have one value."""
-    if config.shares:
-        raise InputError("megha:shares", "goes not with reliable; leave one of the two out")
-    fixed = {"updates": "deltas", "completion_notice": "once", "eager_retry": True}
-    for name, value in fixed.items() if config.rescheduling == "head" and not config.repartition else ():
-        if getattr(config, name) != value:
-            raise InputError(f"megha:{name}", f"must be {value} where reliable is set, not {getattr(config, name)}")
 
 
 def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
     """Components for a cluster that users have shares of.
 
     Raises:
-        InputError: more partitions than machines; the shares or queues are malformed.
+        InputError: more partitions than machines; the shares or queues are malformed; progress is to be kept where
+            components may crash.
     """
     layout = VectorLayout(cluster, config.gms, config.lms)
     sharing = Sharing(config.shares, config.queues, cluster, config.gms)
     role = ExplainingFairMaster if config.why else FairGlobalMaster
-    placing = {"repartition": config.repartition, "rescheduling": config.rescheduling}
     fair = {"sharing": sharing, "spared_us": round(config.heartbeat_s * SECOND)}
-    components = _masters(layout, config, streams, role, FairLocalMaster, {**placing, **fair}, {"sharing": sharing})
+    also, lm_also = {**_placing(config), **fair}, {"sharing": sharing}
+    if config.reliable:
+        _refuse_reasons(config)
+        if config.preempted == "keep":
+            raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
+        deployment = Survival(
+            layout,
+            streams,
+            SurvivingFairMaster,
+            SurvivingFairLocalMaster,
+            PreemptibleNode,
+            _gm_arguments(config) | also,
+            _lm_arguments(config) | {**lm_also, "repartition": config.repartition},
+            round(config.detection_s * SECOND),
+        ).deployment()
+    else:
+        components = _masters(layout, config, streams, role, FairLocalMaster, also, lm_also)
+        deployment = _with_nodes(components, layout, FairNode)
     return msgspec.structs.replace(
-        _with_nodes(components, layout, FairNode),
+        deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
         due=sharing.due(),
         keeps_progress=config.preempted == "keep",
@@ -202,18 +237,24 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
 
 
 def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components of which any may crash."""
-    survival = Survival(
+    """Components for slots of which any may crash.
+
+    Raises:
+        InputError: a parameter has a value that they do not know.
+    """
+    for name, value in {"updates": "deltas", "completion_notice": "once", "eager_retry": True}.items():
+        if getattr(config, name) != value:
+            raise InputError(f"megha:{name}", f"must be {value} where reliable is set, not {getattr(config, name)}")
+    return Survival(
         layout,
         streams,
-        match=config.match,
-        batch_max=config.batch_max,
-        queue_max=config.queue_max,
-        heartbeat_us=round(config.heartbeat_s * SECOND),
-        detection_us=round(config.detection_s * SECOND),
-        why=config.why,
-    )
-    return survival.deployment()
+        ExplainingSurvivor if config.why else SurvivingGlobalMaster,
+        SurvivingLocalMaster,
+        GuardedNode,
+        _gm_arguments(config),
+        _lm_arguments(config),
+        round(config.detection_s * SECOND),
+    ).deployment()
 
 
 STAGES = {
@@ -259,6 +300,7 @@ MEGHA = Architecture(
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     vectors=True,
+    heeds={"constraints": "", "users": "shares"},
 )
 
 CENTRAL = msgspec.structs.replace(
@@ -278,7 +320,6 @@ CENTRAL = msgspec.structs.replace(
 MEGHA_2021 = msgspec.structs.replace(
     MEGHA,
     name="megha-2021",
-    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     summary="the first Megha: amounts of several resources, repartition, full states, rescheduling at the tail",
     source="Thiyyakat, Kalambur, Sitaram: Megha, arXiv 2103.08413 (2021), section IV",
     defaults=MeghaConfig(
@@ -289,6 +330,15 @@ MEGHA_2021 = msgspec.structs.replace(
         repartition=True,
         rescheduling="tail",
     ),
+    varies={
+        "updates": ("snapshots", "snapshots", "deltas"),
+        "batch_max": (1, 1, 100),
+        "match": ("min-constraints", "random", "best-fit"),
+        "rescheduling": ("tail", "tail", "head"),
+        "completion_notice": ("once", "once", "twice"),
+        "eager_retry": (True, True, False),
+        "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
+    },
     stages={
         Stage.J1: Realisation("VectorGlobalMaster.on_submit"),
         Stage.J2: Realisation("VectorGlobalMaster.on_submit", "partial", "refused while the queue is full"),
@@ -302,6 +352,9 @@ MEGHA_2021 = msgspec.structs.replace(
         Stage.T7: Realisation("VectorLocalMaster.on_completed"),
         Stage.T10: Realisation(
             "FairGlobalMaster._maybe_preempt", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
+        ),
+        Stage.T11: Realisation(
+            "SurvivingVectorMaster.on_lost", "full", "another attempt, before all that waits", "reliable=true"
         ),
         Stage.M2: Realisation("VectorGlobalMaster._request", "full", "every task goes by the LM of its machine"),
         Stage.M3: Realisation("VectorGlobalMaster._find", "full", "the partitions of all LMs, the GM's own first"),

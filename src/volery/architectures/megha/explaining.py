@@ -354,7 +354,7 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
 
     def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
         """Tell whose share it was for, then take the task back."""
-        if message.task in self._placed and self._attempts.get(message.task, 0) == message.attempt:
+        if message.task in self._placed and self._attempt_of(message.task) == message.attempt:
             task, partition, position = self._placed[message.task]
             share = (Rejected(self._scope(partition), Reason.SHARE, 1),)
             self._tell(task, "preempted", share, partition, position)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from volery.architectures.megha.fair_messages import (
     Answer,
     Denied,
+    Holding,
     Holdings,
     Ousted,
     Preempt,
@@ -149,7 +150,7 @@ class FairGlobalMaster(VectorGlobalMaster):
 
     def _asking(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Message:
         users = tuple([self._user_of(task) for task in tasks])
-        attempts = tuple([self._attempts.get(task.id, 0) for task in tasks])
+        attempts = tuple([self._attempt_of(task.id) for task in tasks])
         lent = self._repartition and self._outside[partition]
         return UserRequest(number, partition, tasks, places, users, attempts, lent)
 
@@ -235,9 +236,14 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._hold(task.id, Held(user, partition, position, request))
         self._doubt(user, request, 1)
         number = self._requests[lm] = self._requests[lm] + 1
-        attempt = self._attempts.get(task.id, 0)
-        message = Preempt(number, partition, position, task, user, attempt, loser, tuple(victims))
+        attempt = self._attempt_of(task.id)
+        self._send_preempt(lm, Preempt(number, partition, position, task, user, attempt, loser, tuple(victims)))
+
+    def _send_preempt(self, lm: int, message: Preempt) -> None:
         self._port.send(self._lms[lm], message)
+
+    def _attempt_of(self, task: TaskId) -> int:
+        return self._attempts.get(task, 0)
 
     def _settle(self, task: TaskId) -> dict[TaskId, Held]:
         """A preemption has come to an end; returns the victims of which nothing was heard."""
@@ -314,12 +320,15 @@ class FairGlobalMaster(VectorGlobalMaster):
             if beneficiary is not None:
                 del self._claims[beneficiary][task]
             self._let_go(task)
-        for holding in message.started:
+        self._learn_started(message.started)
+
+    def _learn_started(self, started: Iterable[Holding]) -> None:
+        """Others have these tasks."""
+        for holding in started:
             if holding.task not in self._held and holding.task not in self._placed:
                 request = holding.request or SLOT
                 self._forget_prey(holding.task)  # what was taken from it is over: it runs again, and may be taken again
                 self._hold(holding.task, Held(holding.user, holding.partition, holding.position, request))
-        if message.started:
             self._hopeless.clear()
 
     def on_denied(self, message: Denied, source: Address, now: Time) -> None:
@@ -354,17 +363,21 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._yields[source] = message.number
         self._arrived(self._layout_lm(source), message.heard)
         known = [self._held[task] for task in message.tasks if task in self._held]
-        agreed = len(known) == len(message.tasks) and self._can_lose(message.user, known)
+        agreed = len(known) == len(message.tasks) and self._knows_all() and self._can_lose(message.user, known)
         if agreed:
             for task in message.tasks:
                 self._yielded.add(task)
                 self._let_go(task)
         self._port.send(source, Answer(message.number, agreed))
 
+    def _knows_all(self) -> bool:
+        """Whether all that this GM's users have is known here."""
+        return True
+
     def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
         """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
         number = message.task
-        if number not in self._placed or self._attempts.get(number, 0) != message.attempt:
+        if number not in self._placed or self._attempt_of(number) != message.attempt:
             return
         self._settle(number)
         self._let_go(number)

@@ -64,11 +64,12 @@ class Claim:
         losers: users who have lost the place, now or before.
         victims: those that have not ended yet; they are active.
         pool: what is set aside, packed.
+        asked: the GM that has been asked for the victims; nobody while that is not needed.
         agreed: whether the victims' GM has given them up.
         withdrawn: whether the job of the beneficiary was cancelled meanwhile.
     """
 
-    __slots__ = ("agreed", "losers", "owner", "pool", "position", "victims", "wanted", "withdrawn")
+    __slots__ = ("agreed", "asked", "losers", "owner", "pool", "position", "victims", "wanted", "withdrawn")
 
     def __init__(
         self, wanted: Preempt, owner: Told, position: tuple[int, int], pool: int, victims: set[TaskId]
@@ -79,6 +80,7 @@ class Claim:
         self.pool = pool
         self.victims = victims
         self.losers: frozenset[int] = frozenset()
+        self.asked = ""
         self.agreed = False
         self.withdrawn = False
 
@@ -186,6 +188,7 @@ class FairLocalMaster(VectorLocalMaster):
             return
         self._yields += 1
         self._asked[self._yields] = claim
+        claim.asked = losers.address
         self._port.send(losers.address, Yield(self._yields, losers.request, message.loser, tuple(victims)))
 
     def _may_end(self, task: TaskId, message: Preempt) -> bool:

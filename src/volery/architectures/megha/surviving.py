@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from volery.architectures.megha.explaining import ExplainingSurvivor
-from volery.architectures.megha.global_master import MeghaMatch
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
-from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
-from volery.architectures.megha.surviving_lm import SurvivingLocalMaster, pair_of
+from volery.architectures.megha.surviving_lm import pair_of
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
+from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Component, Deployment, role_of
 from volery.core.model import Address, Time
 from volery.core.streams import Streams
-from volery.policies.guarded import GuardedNode, Lease
+from volery.policies.guarded import Lease
 from volery.policies.links import Linking
 
 
@@ -22,32 +24,31 @@ class Survival:
     Args:
         layout: of the cluster.
         streams: of random choices, per address and incarnation.
-        match, batch_max, queue_max, heartbeat_us: see `GlobalMaster` and `LocalMaster`.
+        gm_role, lm_role, node_role: the components.
+        gm_arguments, lm_arguments: of theirs, the same in every life.
         detection_us: see `Deployment`.
-        why: whether GMs explain themselves.
     """
 
     def __init__(
         self,
         layout: Layout,
         streams: Streams,
-        *,
-        match: MeghaMatch,
-        batch_max: int,
-        queue_max: int,
-        heartbeat_us: Time,
+        gm_role: Callable[..., Component],
+        lm_role: Callable[..., Component],
+        node_role: Callable[..., Component],
+        gm_arguments: Mapping[str, Any],
+        lm_arguments: Mapping[str, Any],
         detection_us: Time,
-        why: bool,
     ) -> None:
         self._layout = layout
-        self._gm_role = ExplainingSurvivor if why else SurvivingGlobalMaster
         self._streams = streams
-        self._match = match
-        self._batch_max = batch_max
-        self._queue_max = queue_max
-        self._heartbeat_us = heartbeat_us
+        self._gm_role = gm_role
+        self._lm_role = lm_role
+        self._node_role = node_role
+        self._gm_arguments = gm_arguments
+        self._lm_arguments = lm_arguments
         self._lease = Lease(detection_us)
-        self._linking = Linking(MESSAGES | SURVIVING_MESSAGES)
+        self._linking = Linking(MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES | SURVIVING_MESSAGES)
         self._machines: dict[Address, int] = {}
         self._lm_of: dict[Address, int] = {}
         for partition, lm in enumerate(layout.lm_of):
@@ -62,25 +63,14 @@ class Survival:
     def _inner(self, address: Address, incarnation: int) -> Component:
         role = role_of(address)
         if role == "node":
-            return GuardedNode(pair_of(self._lm_of[address]), self._lease, incarnation, tells_owner=False)
+            return self._node_role(pair_of(self._lm_of[address]), self._lease, incarnation, tells_owner=False)
+        number = int(address.split("/")[1])
         if role == "gm":
-            return self._gm_role(
-                int(address.split("/")[1]),
-                self._layout,
-                match=self._match,
-                batch_max=self._batch_max,
-                queue_max=self._queue_max,
-                stream=self._streams.of(address, incarnation),
-                incarnation=incarnation,
-            )
-        lm = int(address.split("/")[1])
-        return SurvivingLocalMaster(
-            lm,
-            self._layout,
-            heartbeat_us=self._heartbeat_us,
-            me=pair_of(lm).index(address),
-            lease=self._lease,
-            incarnation=incarnation,
+            stream = self._streams.of(address, incarnation)
+            return self._gm_role(number, self._layout, stream=stream, incarnation=incarnation, **self._gm_arguments)
+        me = pair_of(number).index(address)
+        return self._lm_role(
+            number, self._layout, me=me, lease=self._lease, incarnation=incarnation, **self._lm_arguments
         )
 
     def deployment(self) -> Deployment:

@@ -3,51 +3,35 @@
 It believes the leader of each cluster and nobody else there. When another one begins to lead, its report says what runs
 and what has finished; what it does not mention is in doubt until the cluster has settled, and then lost. A new
 incarnation knows nothing: its jobs are submitted again, and it schedules none of their tasks before every cluster has
-told what runs. It alone numbers attempts.
+told what runs. It alone numbers attempts. What its view holds, units or amounts, is the business of the roles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from random import Random
+from typing import Any
 
-from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
+from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.architectures.megha.surviving_lm import pair_of
-from volery.architectures.megha.surviving_messages import ATTEMPTS, UNIT_SHIFT, Join, Lost, Place, Report
+from volery.architectures.megha.surviving_messages import ATTEMPTS, Join, Lost, Place, Report, place_of
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Inquire
 
 
-class SurvivingGlobalMaster(GlobalMaster):
+class Surviving(GlobalMaster):
     """Matches as ever, and settles with new leaders what they and it believe.
 
     Args:
-        gm, layout, match, batch_max, queue_max, stream: see `GlobalMaster`.
+        gm, layout: see `GlobalMaster`.
         incarnation: of this component.
+        arguments: of the Global Master that it stands before.
     """
 
-    __slots__ = (
-        "_attempts", "_doubted", "_epochs", "_first_attempt", "_found", "_held", "_lm_at", "_over", "_results",
-        "_unknown",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        gm: int,
-        layout: Layout,
-        *,
-        match: MeghaMatch,
-        batch_max: int,
-        queue_max: int,
-        stream: Random,
-        incarnation: int,
-    ) -> None:
-        super().__init__(
-            gm, layout, match=match, batch_max=batch_max, eager_retry=True, queue_max=queue_max, stream=stream
-        )
+    def __init__(self, gm: int, layout: Layout, *, incarnation: int, **arguments: Any) -> None:
+        super().__init__(gm, layout, **arguments)
         self._lm_at = {address: lm for lm in range(layout.lm_count) for address in pair_of(lm)}
         self._heard = dict.fromkeys(self._lm_at, 0)
         self._epochs = [-1 if incarnation else 0] * layout.lm_count
@@ -55,10 +39,33 @@ class SurvivingGlobalMaster(GlobalMaster):
         self._attempts: dict[TaskId, int] = {}
         self._unknown: dict[int, None] = dict.fromkeys(range(layout.lm_count if incarnation else 0))
         self._doubted: list[dict[TaskId, None]] = [{} for _ in range(layout.lm_count)]
-        self._held: list[Task] = []
+        self._held_back: list[Task] = []
         self._found: dict[TaskId, Active] = {}
         self._over: dict[TaskId, tuple[int, Active]] = {}
         self._results: dict[JobId, list[tuple[int, TaskId]]] = {}
+
+    # What the roles differ in.
+
+    def _adopt_report(self, message: Report, source: Address) -> list[tuple[int, int]]:
+        """Change the view; return per partition where more is free now."""
+        raise NotImplementedError
+
+    def _begin_epoch(self, lm: int) -> None:
+        """What was asked of the leader of before is void."""
+
+    def _entry_of(self, task: Task, active: Active) -> tuple[Task, int, int]:
+        """The task as one that is placed."""
+        raise NotImplementedError
+
+    def _offer_unit(self, active: Active) -> None:
+        """What the attempt had is free in the view."""
+        raise NotImplementedError
+
+    def _push_front(self, task: Task) -> None:
+        """It waits before all others."""
+        raise NotImplementedError
+
+    # What they have in common.
 
     def start(self, now: Time) -> None:
         """A new incarnation asks every cluster what runs there."""
@@ -66,20 +73,20 @@ class SurvivingGlobalMaster(GlobalMaster):
         for address in self._lm_at if self._unknown else ():
             self._port.send(address, Join())
 
+    def _attempt_of(self, task: TaskId) -> int:
+        return self._attempts.get(task, self._first_attempt)
+
     def _believes(self, source: Address) -> bool:
         return self._lms[self._lm_at[source]] == source
 
-    def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
-        lm = self._layout.lm_of[partition]
-        for at in range(0, len(tasks), self._batch_max):
-            chunk = tuple(tasks[at : at + self._batch_max])
-            attempts = tuple([self._attempts.get(task.id, self._first_attempt) for task in chunk])
-            positions = tuple(places[at : at + self._batch_max])
-            self._port.send(self._lms[lm], Place(self._epochs[lm], partition, chunk, positions, attempts))
+    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
+        epoch = self._epochs[self._layout.lm_of[partition]]
+        attempts = tuple([self._attempt_of(task.id) for task in tasks])
+        return Place(epoch, number, partition, tasks, places, attempts)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
-        self._schedule(self._jobs.more(message))
+        super().on_more_tasks(message, source, now)
         self._maybe_forget(message.job)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -89,7 +96,7 @@ class SurvivingGlobalMaster(GlobalMaster):
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
         if self._unknown:
-            self._held += tasks
+            self._held_back += tasks
         elif self._found or self._over:
             super()._schedule([task for task in tasks if not self._recognised(task)])
         else:
@@ -106,8 +113,7 @@ class SurvivingGlobalMaster(GlobalMaster):
         return over is not None
 
     def _follow(self, task: Task, active: Active) -> None:
-        partition, position = active.unit >> UNIT_SHIFT, active.unit & (1 << UNIT_SHIFT) - 1
-        self._placed[task.id] = (task, partition, self._layout.bits[position])
+        self._placed[task.id] = self._entry_of(task, active)
         self._attempts[task.id] = active.attempt
 
     def _count(self, lm: int, active: Active) -> None:
@@ -137,7 +143,8 @@ class SurvivingGlobalMaster(GlobalMaster):
         if message.epoch > self._epochs[lm]:
             self._epochs[lm], self._lms[lm], self._heard[source] = message.epoch, source, 0
             self._doubted[lm] = self._at(lm)
-        freed = self._learn(message.update, source)
+            self._begin_epoch(lm)
+        freed = self._adopt_report(message, source)
         for active in message.running:
             self._runs(lm, active)
         for active in message.finished:
@@ -149,17 +156,17 @@ class SurvivingGlobalMaster(GlobalMaster):
             self._place_again([task for task in doubted if task in self._placed])
             self._unknown.pop(lm, None)
         self._offer_all(freed)
-        if not self._unknown and self._held:
-            held, self._held = self._held, []
-            self._schedule(held)
-            for job in dict.fromkeys(task.job for task in held):
+        if not self._unknown and self._held_back:
+            held_back, self._held_back = self._held_back, []
+            self._schedule(held_back)
+            for job in dict.fromkeys(task.job for task in held_back):
                 self._maybe_forget(job)
 
     def _at(self, lm: int) -> dict[TaskId, None]:
         """All tasks that run in a cluster, as far as is known."""
         lm_of = self._layout.lm_of
         placed = {task: None for task, place in self._placed.items() if lm_of[place[1]] == lm}
-        found = {task: None for task, active in self._found.items() if lm_of[active.unit >> UNIT_SHIFT] == lm}
+        found = {task: None for task, active in self._found.items() if lm_of[place_of(active.unit)[0]] == lm}
         return placed | found
 
     def _runs(self, lm: int, active: Active) -> None:
@@ -173,7 +180,7 @@ class SurvivingGlobalMaster(GlobalMaster):
     def _has_finished(self, lm: int, active: Active) -> None:
         job = active.job
         if active.task in self._placed:
-            if active.attempt < self._attempts.get(active.task, self._first_attempt):
+            if active.attempt < self._attempt_of(active.task):
                 return  # it was given up, and another attempt was made
             del self._placed[active.task]
             self._doubted[lm].pop(active.task, None)
@@ -188,10 +195,10 @@ class SurvivingGlobalMaster(GlobalMaster):
         """Tasks whose attempt is dead go before all others, as another attempt."""
         tasks = [self._placed.pop(number)[0] for number in dead]
         for task in tasks:
-            self._attempts[task.id] = self._attempts.get(task.id, self._first_attempt) + 1
+            self._attempts[task.id] = self._attempt_of(task.id) + 1
         wanted = self._still_wanted(tasks)
         for task in reversed(self._place(wanted)):
-            self._queue.push_front(task)
+            self._push_front(task)
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Attempts are dead."""
@@ -200,17 +207,15 @@ class SurvivingGlobalMaster(GlobalMaster):
         dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._found.pop(active.task, None)
-            attempt = self._attempts.get(active.task, self._first_attempt)
+            attempt = self._attempt_of(active.task)
             if active.task in self._placed and attempt == active.attempt:
                 dead[active.task] = None
         self._place_again(dead)
 
-    def on_notice(self, message: Notice, source: Address, now: Time) -> None:
-        """Tasks have finished; what the leader of before says, its successor repeats."""
-        if not self._believes(source):
-            return
-        lm, jobs = self._lm_at[source], dict[JobId, None]()
-        for number in message.tasks:
+    def _keep_results(self, tasks: Iterable[TaskId], lm: int) -> list[JobId]:
+        """Before their ends are counted: who keeps the results of these tasks; returns their jobs."""
+        jobs = dict[JobId, None]()
+        for number in tasks:
             place = self._placed.get(number)
             if place is not None:
                 jobs[place[0].job] = None
@@ -220,15 +225,58 @@ class SurvivingGlobalMaster(GlobalMaster):
                 active = self._found.pop(number)
                 self._over[number] = (lm, active)
                 self._offer_unit(active)
-        super().on_notice(message, source, now)
-        for job in jobs:
-            self._maybe_forget(job)
+        return list(jobs)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop what is held back, too."""
+        job = message.job
+        super().on_cancel(message, source, now)
+        held_back = sum(task.job == job for task in self._held_back)
+        if held_back:
+            self._held_back = [task for task in self._held_back if task.job != job]
+            self._jobs.finished(job, held_back)
+
+    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+        """Say which epoch is known."""
+        self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
+
+
+class SurvivingGlobalMaster(Surviving):
+    """Its view is of units, which are bits."""
+
+    def _adopt_report(self, message: Report, source: Address) -> list[tuple[int, int]]:
+        assert isinstance(message.update, Update), "a report of units"
+        return self._learn(message.update, source)
+
+    def _entry_of(self, task: Task, active: Active) -> tuple[Task, int, int]:
+        partition, position = place_of(active.unit)
+        return task, partition, self._layout.bits[position]
 
     def _offer_unit(self, active: Active) -> None:
-        partition, position = active.unit >> UNIT_SHIFT, active.unit & (1 << UNIT_SHIFT) - 1
+        partition, position = place_of(active.unit)
         self._free[partition] |= self._layout.bits[position]
         if self._queue.length:
             self._offer(partition, [position])
+
+    def _push_front(self, task: Task) -> None:
+        self._queue.push_front(task)
+
+    def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
+        lm = self._layout.lm_of[partition]
+        for at in range(0, len(tasks), self._batch_max):
+            number = self._requests[lm] = self._requests[lm] + 1
+            chunk = slice(at, at + self._batch_max)
+            placement = self._placement(number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
+            self._port.send(self._lms[lm], placement)
+
+    def on_notice(self, message: Notice, source: Address, now: Time) -> None:
+        """Tasks have finished; what the leader of before says, its successor repeats."""
+        if not self._believes(source):
+            return
+        jobs = self._keep_results(message.tasks, self._lm_at[source])
+        super().on_notice(message, source, now)
+        for job in jobs:
+            self._maybe_forget(job)
 
     def on_update(self, message: Update, source: Address, now: Time) -> None:
         """Learn from the leader."""
@@ -240,22 +288,9 @@ class SurvivingGlobalMaster(GlobalMaster):
         if self._believes(source):
             super().on_inconsistency(message, source, now)
 
-    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop what is held back, too."""
-        job = message.job
-        super().on_cancel(message, source, now)
-        held = sum(task.job == job for task in self._held)
-        if held:
-            self._held = [task for task in self._held if task.job != job]
-            self._jobs.finished(job, held)
-
-    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
-        """Say which epoch is known."""
-        self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
-
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         **GlobalMaster.receives,
-        Report: on_report,
-        Lost: on_lost,
-        Inquire: on_inquire,
+        Report: Surviving.on_report,
+        Lost: Surviving.on_lost,
+        Inquire: Surviving.on_inquire,
     }

@@ -2,19 +2,22 @@
 
 The nodes are the record: what runs where, and what has finished and is not forgotten. The standby receives every
 result, too. A leader hands tasks of dead nodes, from its list of active tasks, back to the GMs that own them, which
-alone number attempts.
+alone number attempts. What is allocated, units or amounts, and how GMs are told of it, is the business of the roles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
+from typing import Any
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, LocalMaster, Told
+from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, LocalMaster, Told, Updates
 from volery.architectures.megha.messages import Change, Inconsistency, Update, Withdraw
-from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report
+from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report, place_of
+from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.events import PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, TaskId, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
 from volery.policies.leading import PairedMaster, Standing
 from volery.policies.links import Renewed
@@ -26,78 +29,138 @@ def pair_of(lm: int) -> tuple[Address, Address]:
     return f"lm/{lm}", f"lm/{lm}/standby"
 
 
-class SurvivingLocalMaster(LocalMaster, PairedMaster):
-    """Validates while it leads; follows the results while its partner does.
+class PairedLocalMaster(PairedMaster):
+    """A mixin (without slots) before a Local Master: what the two of a cluster do, whatever they allocate.
 
-    Args:
-        lm, layout, heartbeat_us: see `LocalMaster`.
-        me: 0, or 1 for the standby.
-        lease: of its nodes.
-        incarnation: of this component.
+    It validates while it leads, and follows the results while its partner does. `join_cluster` takes the place of its
+    constructor.
     """
 
-    def __init__(self, lm: int, layout: Layout, *, heartbeat_us: Time, me: int, lease: Lease, incarnation: int) -> None:
-        super().__init__(lm, layout, heartbeat_us=heartbeat_us, updates="deltas", completion_notice="once")
-        self._masks: dict[Address, tuple[int, int]] = {}
-        for partition in self._partitions:
-            for position, node in enumerate(layout.nodes[partition]):
-                self._masks[node] = (partition, self._masks.get(node, (partition, 0))[1] | 1 << position)
-        self.join_pair(pair_of(lm), me, list(self._masks), list(self._gms), lease, incarnation)
-        self._active: dict[Address, dict[TaskId, Active]] = {node: {} for node in self._masks}
+    _layout: Any
+    _partitions: range
+    _gms: dict[Address, Any]
+    _armed: bool
+
+    def join_cluster(self, lm: int, me: int, lease: Lease, incarnation: int) -> None:
+        """Become one of the pair of a cluster.
+
+        Args:
+            lm: its number.
+            me: 0, or 1 for the standby.
+            lease: of its nodes.
+            incarnation: of this component.
+        """
+        nodes = list(dict.fromkeys(node for partition in self._partitions for node in self._layout.nodes[partition]))
+        self.join_pair(pair_of(lm), me, nodes, list(self._gms), lease, incarnation)
+        self._there: dict[Address, dict[TaskId, Active]] = {node: {} for node in nodes}
         self._results: dict[TaskId, tuple[Active, Address]] = {}
         if not self.leading:
             self.stop_leading()
 
+    # What the roles differ in.
+
+    def _take_note(self, told: Any, message: Place) -> None:
+        """Take note of what the GM believes from now on."""
+        raise NotImplementedError
+
+    def _has_room(self, active: Active, node: Address) -> bool:
+        """Whether the attempt can have what it asks for."""
+        raise NotImplementedError
+
+    def _refuse(self, told: Any, refused: list[Active]) -> None:
+        """Answer invalid placements with the news that the GM lacks."""
+        raise NotImplementedError
+
+    def _holds(self, task: TaskId) -> bool:
+        """Whether something is allocated to the task."""
+        raise NotImplementedError
+
+    def _allot(self, active: Active, node: Address) -> None:
+        """The attempt has what it asked for."""
+        raise NotImplementedError
+
+    def _give_back(self, active: Active, node: Address) -> None:
+        """What the attempt had is free if its node is usable."""
+        raise NotImplementedError
+
+    def _note(self, active: Active, now: Time) -> None:
+        """The owner is to be told of the end in this instant."""
+        raise NotImplementedError
+
+    def _forget_notices(self) -> None:
+        """Tell nobody of ends."""
+        raise NotImplementedError
+
+    def _clear(self) -> None:
+        """Nothing is allocated, nothing is free, and no GM has been told anything."""
+        raise NotImplementedError
+
+    def _meet_anew(self, told: Any) -> None:
+        """The GM has begun anew."""
+        raise NotImplementedError
+
+    def _news_for(self, told: Any) -> Update | StateUpdate:
+        """What the GM lacks; from now on it has been told."""
+        raise NotImplementedError
+
+    def _state_for(self, told: Any) -> Update | StateUpdate:
+        """Everything; from now on it has been told."""
+        raise NotImplementedError
+
+    def _maybe_arm(self, now: Time) -> None:
+        """Set the heartbeat where it is not."""
+        raise NotImplementedError
+
+    def _on_own_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """What a Local Master does that stands alone."""
+        raise NotImplementedError
+
+    # What they have in common.
+
     def begin_to_lead(self) -> None:
-        """All units count as taken until their nodes have answered."""
+        """All counts as taken until the nodes have answered."""
         self.stop_leading()
 
     def stop_leading(self) -> None:
         """Forget all but results."""
-        self._owned.clear()
-        self._telling.clear()
-        for node, (partition, mask) in self._masks.items():
-            self._active[node].clear()
-            self._busy[partition] |= mask
-        for address in self._gms:
-            self._gms[address] = Told(address, len(self._layout.size))
+        for known in self._there.values():
+            known.clear()
+        self._clear()
 
     def on_place(self, message: Place, source: Address, now: Time) -> None:
         """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
         if not self.opened or message.epoch != self.epoch:
             return
         told, partition = self._gms[source], message.partition
-        bits, nodes = self._layout.bits, self._layout.nodes[partition]
-        refused = []
-        for task, position, attempt in zip(message.tasks, message.positions, message.attempts, strict=True):
-            bit = bits[position]
-            told.busy[partition] |= bit
-            if self._busy[partition] & bit:
-                refused.append(task.id)
-                continue
-            self._busy[partition] |= bit
-            active = Active(task.id, task.job, attempt, source, partition << UNIT_SHIFT | position)
-            self._take_on(active, nodes[position])
-            self._port.send(nodes[position], Run(self.epoch, task, attempt, source, active.unit))
+        self._take_note(told, message)
+        nodes, refused = self._layout.nodes[partition], []
+        wanted = zip(message.tasks, message.positions, message.attempts, strict=True)
+        for (task, position, attempt), account in zip(wanted, message.accounts or repeat(0), strict=False):
+            unit, node = partition << UNIT_SHIFT | position, nodes[position]
+            active = Active(task.id, task.job, attempt, source, unit, task.request, account)
+            if self._has_room(active, node):
+                self._begin(task, active, node)
+            else:
+                refused.append(active)
         if refused:
-            self._port.send(source, Inconsistency(tuple(refused), self._update(told, self._news(told))))
+            self._refuse(told, refused)
         self._maybe_arm(now)
 
+    def _begin(self, task: Task, active: Active, node: Address) -> None:
+        self._take_on(active, node)
+        self._run(task, active, node)
+
+    def _run(self, task: Task, active: Active, node: Address) -> None:
+        self._port.send(node, Run(self.epoch, task, active.attempt, active.owner, active.unit, active.account))
+
     def _take_on(self, active: Active, node: Address) -> None:
-        partition, position = active.unit >> UNIT_SHIFT, active.unit & (1 << UNIT_SHIFT) - 1
-        self._owned[active.task] = (partition, self._layout.bits[position], self._gms[active.owner])
-        self._active[node][active.task] = active
+        self._there[node][active.task] = active
+        self._allot(active, node)
 
     def _let_go(self, active: Active, node: Address) -> None:
-        """The attempt has ended; its unit is free if its node is usable."""
-        del self._active[node][active.task]
-        partition, bit, _ = self._owned.pop(active.task)
-        if self.usable(node):
-            self._busy[partition] &= ~bit
-
-    def _maybe_arm(self, now: Time) -> None:
-        if not self._armed:
-            self._arm(now)
+        """The attempt has ended."""
+        del self._there[node][active.task]
+        self._give_back(active, node)
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """Keep the result; the leader frees the unit and tells the owner."""
@@ -108,23 +171,17 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
         earlier = self._results.get(active.task)
         if earlier is None or earlier[0].attempt <= active.attempt:
             self._results[active.task] = (active, node)
-        known = self._active[node].get(active.task)
+        known = self._there[node].get(active.task)
         if known is None or known.attempt != active.attempt:
             return False
         self._let_go(active, node)
-        told, partition = self._gms[active.owner], active.unit >> UNIT_SHIFT
-        told.busy[partition] &= ~(1 << (active.unit & (1 << UNIT_SHIFT) - 1))  # a notice frees the unit in its view
-        if not told.finished:
-            self._telling.append(told)
-            self._port.set_timer(NOTICES, now)
-            self._maybe_arm(now)
-        told.finished.append(active.task)
+        self._note(active, now)
         return True
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Stop what still runs; the node reports the end."""
         wanted = frozenset(message.tasks)
-        for node, active in self._active.items():
+        for node, active in self._there.items():
             for task in active:
                 if task in wanted:
                     self._port.send(node, Stop(task))
@@ -144,30 +201,11 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
         if self.is_lease(event):
             self.on_lease_timer(event, now)
         elif self.opened:
-            super().on_timer(event, source, now)
+            self._on_own_timer(event, source, now)
         elif event.key == NOTICES:  # the first report tells them
             self._forget_notices()
         else:
             self._armed = False
-
-    def _forget_notices(self) -> None:
-        for told in self._telling:
-            told.finished.clear()
-        self._telling.clear()
-
-    def node_away(self, node: Address) -> None:
-        """Its units count as taken."""
-        partition, mask = self._masks[node]
-        self._busy[partition] |= mask
-        self._arm_soon()
-
-    def node_back(self, node: Address) -> None:
-        """Its units without a task are free."""
-        partition, mask = self._masks[node]
-        for task in self._active[node]:
-            mask &= ~self._owned[task][1]
-        self._busy[partition] &= ~mask
-        self._arm_soon()
 
     def _arm_soon(self) -> None:
         """The GMs are to hear of it with the next heartbeat."""
@@ -179,20 +217,19 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
         """Take over what runs there; what does not, and has not finished, is lost."""
         running = {active.task for active in status.running}
         finished = [active for active in status.finished if not self._end(active, node, 0)]
-        self._hand_back(node, [active for task, active in self._active[node].items() if task not in running])
-        fresh = [active for active in status.running if active.task not in self._owned]
+        self._hand_back(node, [active for task, active in self._there[node].items() if task not in running])
+        fresh = [active for active in status.running if not self._holds(active.task)]
         for active in fresh:
             self._take_on(active, node)
-            self._gms[active.owner].busy[active.unit >> UNIT_SHIFT] |= self._owned[active.task][1]
         if self.usable(node):
             self.node_back(node)
         if self.opened:
             for address in self._gms:
-                self._report(address, fresh, finished, self._news(self._gms[address]))
+                self._report(address, fresh, finished, whole=False)
 
     def node_dead(self, node: Address) -> None:
         """Its tasks go back to their owners."""
-        self._hand_back(node, list(self._active[node].values()))
+        self._hand_back(node, list(self._there[node].values()))
 
     def _hand_back(self, node: Address, dead: list[Active]) -> None:
         owners: dict[Address, list[Active]] = {}
@@ -210,39 +247,151 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
 
     def all_reported(self) -> None:
         """Tell every GM that nothing else runs here."""
-        for address, told in self._gms.items():
-            self._report(address, (), (), self._news(told))
+        for address in self._gms:
+            self._report(address, (), (), whole=False)
 
     def on_join(self, message: Join, source: Address, now: Time) -> None:
         """A GM has begun anew."""
         if self.opened:
-            self._gms[source].finished.clear()
+            self._meet_anew(self._gms[source])
             self._report_whole(source)
 
     def _report_whole(self, address: Address) -> None:
-        told, busy = self._gms[address], self._busy
-        changes = []
+        running = [active for known in self._there.values() for active in known.values()]
+        self._report(address, running, [active for active, _ in self._results.values()], whole=True)
+
+    def _report(self, address: Address, running: Iterable[Active], finished: Iterable[Active], *, whole: bool) -> None:
+        told = self._gms[address]
+        update = self._state_for(told) if whole else self._news_for(told)
+        mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
+        self._port.send(address, Report(self.epoch, whole, self.settled, update, mine[0], mine[1]))
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Place: on_place,
+        Withdraw: on_withdraw,
+        Result: on_result,
+        Forget: on_forget,
+        Join: on_join,
+        Standing: PairedMaster.on_standing,
+        Deposed: PairedMaster.on_deposed,
+        Status: PairedMaster.on_status,
+        PeerLost: PairedMaster.on_peer_lost,
+        PeerBack: PairedMaster.on_peer_back,
+        Renewed: PairedMaster.on_renewed,
+        TimerFired: on_timer,
+    }
+
+
+class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
+    """Allocates units, which are bits.
+
+    Args:
+        lm, layout, heartbeat_us, updates, completion_notice: see `LocalMaster`.
+        me, lease, incarnation: see `PairedLocalMaster.join_cluster`.
+    """
+
+    def __init__(
+        self,
+        lm: int,
+        layout: Layout,
+        *,
+        heartbeat_us: Time,
+        updates: Updates,
+        completion_notice: CompletionNotice,
+        me: int,
+        lease: Lease,
+        incarnation: int,
+    ) -> None:
+        super().__init__(lm, layout, heartbeat_us=heartbeat_us, updates=updates, completion_notice=completion_notice)
+        self._masks: dict[Address, tuple[int, int]] = {}
+        for partition in self._partitions:
+            for position, node in enumerate(layout.nodes[partition]):
+                self._masks[node] = (partition, self._masks.get(node, (partition, 0))[1] | 1 << position)
+        self.join_cluster(lm, me, lease, incarnation)
+
+    def _clear(self) -> None:
+        self._owned.clear()
+        self._telling.clear()
+        for partition, mask in self._masks.values():
+            self._busy[partition] |= mask
+        for address in self._gms:
+            self._gms[address] = Told(address, len(self._layout.size))
+
+    def _take_note(self, told: Told, message: Place) -> None:
+        for position in message.positions:
+            told.busy[message.partition] |= self._layout.bits[position]
+
+    def _has_room(self, active: Active, node: Address) -> bool:
+        partition, position = place_of(active.unit)
+        return not self._busy[partition] & self._layout.bits[position]
+
+    def _refuse(self, told: Told, refused: list[Active]) -> None:
+        update = self._update(told, self._news(told))
+        self._port.send(told.address, Inconsistency(tuple([active.task for active in refused]), update))
+
+    def _holds(self, task: TaskId) -> bool:
+        return task in self._owned
+
+    def _allot(self, active: Active, node: Address) -> None:
+        partition, position = place_of(active.unit)
+        bit, told = self._layout.bits[position], self._gms[active.owner]
+        self._busy[partition] |= bit
+        told.busy[partition] |= bit
+        self._owned[active.task] = (partition, bit, told)
+
+    def _give_back(self, active: Active, node: Address) -> None:
+        partition, bit, _ = self._owned.pop(active.task)
+        if self.usable(node):
+            self._busy[partition] &= ~bit
+
+    def _note(self, active: Active, now: Time) -> None:
+        told, (partition, position) = self._gms[active.owner], place_of(active.unit)
+        told.busy[partition] &= ~(1 << position)  # a notice frees the unit in its view
+        if not told.finished:
+            self._telling.append(told)
+            self._port.set_timer(NOTICES, now)
+            self._maybe_arm(now)
+        told.finished.append(active.task)
+
+    def _maybe_arm(self, now: Time) -> None:
+        if not self._armed:
+            self._arm(now)
+
+    def _on_own_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        LocalMaster.on_timer(self, event, source, now)
+
+    def _forget_notices(self) -> None:
+        for told in self._telling:
+            told.finished.clear()
+        self._telling.clear()
+
+    def _meet_anew(self, told: Told) -> None:
+        told.finished.clear()
+
+    def _news_for(self, told: Told) -> Update:
+        return self._update(told, self._news(told))
+
+    def _state_for(self, told: Told) -> Update:
+        changes, busy = [], self._busy
         for partition in self._partitions:
             free = self._layout.whole(partition) & ~busy[partition]
             changes.append(Change(partition, vector_bytes(free), vector_bytes(busy[partition])))
             told.busy[partition] = busy[partition]
-        running = [active for known in self._active.values() for active in known.values()]
-        self._report(address, running, [active for active, _ in self._results.values()], tuple(changes), whole=True)
+        return self._update(told, tuple(changes))
 
-    def _report(
-        self,
-        address: Address,
-        running: Iterable[Active],
-        finished: Iterable[Active],
-        news: tuple[Change, ...],
-        *,
-        whole: bool = False,
-    ) -> None:
-        told = self._gms[address]
-        told.update += 1
-        update = Update(told.update, False, news)
-        mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
-        self._port.send(address, Report(self.epoch, whole, self.settled, update, mine[0], mine[1]))
+    def node_away(self, node: Address) -> None:
+        """Its units count as taken."""
+        partition, mask = self._masks[node]
+        self._busy[partition] |= mask
+        self._arm_soon()
+
+    def node_back(self, node: Address) -> None:
+        """Its units without a task are free."""
+        partition, mask = self._masks[node]
+        for task in self._there[node]:
+            mask &= ~self._owned[task][1]
+        self._busy[partition] &= ~mask
+        self._arm_soon()
 
     def check(self) -> None:
         """A unit is busy when a task owns it or its node is not usable, and only then."""
@@ -265,17 +414,4 @@ class SurvivingLocalMaster(LocalMaster, PairedMaster):
             assert not any(self._busy), "units are taken"
             assert all(not any(told.busy) for told in self._gms.values()), "a GM has not been told"
 
-    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Place: on_place,
-        Withdraw: on_withdraw,
-        Result: on_result,
-        Forget: on_forget,
-        Join: on_join,
-        Standing: PairedMaster.on_standing,
-        Deposed: PairedMaster.on_deposed,
-        Status: PairedMaster.on_status,
-        PeerLost: PairedMaster.on_peer_lost,
-        PeerBack: PairedMaster.on_peer_back,
-        Renewed: PairedMaster.on_renewed,
-        TimerFired: on_timer,
-    }
+    receives = PairedLocalMaster.receives

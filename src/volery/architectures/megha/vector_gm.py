@@ -319,6 +319,11 @@ class VectorGlobalMaster(GlobalMaster):
                 assert not fitting, f"machines {fitting:#x} of {partition} could run what waits: {mask:#x}, {request}"
         assert len(self._jobs) or not (self._placed or self._lines.length), "tasks without an open job"
 
+    def check_rest(self) -> None:
+        """No task is left; what is free in the view may be out of date, until it is asked for and refused."""
+        left = len(self._placed) + self._lines.length + len(self._jobs)
+        assert not left, "tasks are left"
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: GlobalMaster.on_submit,
         MoreTasks: GlobalMaster.on_more_tasks,

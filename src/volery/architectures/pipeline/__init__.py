@@ -218,6 +218,7 @@ def _place(cluster: Cluster, numbers: range) -> Place:
         slots=cluster.slots[low:high],
         capacities=cluster.capacities[low:high],
         speeds=cluster.speeds[low:high],
+        racks=cluster.racks[low:high],
     )
     return Place(part, [node_address(machine) for machine in numbers], numbers)
 
@@ -235,14 +236,14 @@ def named(config: Any) -> dict[Stage, str]:
 STAGES = {
     Stage.J1: Realisation("Scheduler.on_submit"),
     Stage.J2: Realisation("Scheduler._admit", "full", "by policy"),
-    Stage.J3: Realisation("Scheduler._next_task", "full", "by policy, between tasks that T2 leaves alike"),
+    Stage.J3: Realisation("Scheduler._enqueue", "full", "by policy, between tasks that T2 leaves alike"),
     Stage.J4: Realisation("Scheduler._admit", "full", "one after another"),
     Stage.J5: Realisation("Scheduler._set_up", "full", "by policy: time to stage in", "J5=stage-in"),
     Stage.J6: Realisation("Scheduler._settle", "full", "JobDone after the last task"),
     Stage.J7: Realisation("Scheduler._settle", "partial", "records are forgotten; there are no files"),
     Stage.T1: Realisation("Scheduler._ready", "full", "dependencies finished"),
     Stage.T2: Realisation("Scheduler._next_task", "full", "by policy"),
-    Stage.T3: Realisation("Scheduler._next_task", "full", "skip, strict or easy backfilling"),
+    Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict or easy backfilling"),
     Stage.T4: Realisation("Scheduler._submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
     Stage.T9: Realisation("Scheduler._replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
@@ -277,6 +278,12 @@ PIPELINE = Architecture(
     bearing={"T11": "restart"},
     vectors=True,
     graphs=True,
+    heeds={
+        "constraints": "",
+        "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
+        "priorities": "J3=priority|bands or T2=priority|bands",
+        "deadlines": "J3=edf or T2=edf",
+    },
     named=named,
 )
 

@@ -26,6 +26,9 @@ class Iteration(Protocol):
     def among(self, waiting: Waiting) -> int:
         """Vector of the machines that it may take, if they have enough."""
 
+    def withheld(self) -> int:
+        """Vector of the machines that are kept for somebody: they may have room for a kind that fits nowhere."""
+
     def joined(self, waiting: Waiting) -> None:
         """A task has joined the queue."""
 
@@ -57,6 +60,10 @@ class Skipping:
     def among(self, waiting: Waiting) -> int:
         """All that suit it."""
         return waiting.kind.suitable & self._state.online
+
+    def withheld(self) -> int:
+        """None."""
+        return 0
 
     def joined(self, waiting: Waiting) -> None:
         """What is known of its kind holds for it."""
@@ -123,6 +130,10 @@ class Easy(Skipping):
     def among(self, waiting: Waiting) -> int:
         """Those on which it delays nobody."""
         return self._granted
+
+    def withheld(self) -> int:
+        """The machine of the reservation."""
+        return 1 << self.machine if self.machine >= 0 else 0
 
     def joined(self, waiting: Waiting) -> None:
         """It may be short enough for the reserved machine, where others of its kind are not."""

@@ -136,6 +136,7 @@ class Placing(Component):
         return Waiting(task, job, kind, self._numbered, now, self._state.work_us(task), rank_us)
 
     def _enqueue(self, waiting: Waiting) -> None:
+        """Stage J3, and T2: a task takes its place among those that wait."""
         self._state.waiting[waiting.task.id] = waiting
         self._queue.push(waiting)
         self._iteration.joined(waiting)
@@ -160,7 +161,7 @@ class Placing(Component):
         self._cycle(now)
 
     def _cycle(self, now: Time) -> None:
-        """Try what waits and may fit, in order; what fits nowhere stays."""
+        """Stage T3: try what waits and may fit, in order; what fits nowhere stays."""
         state, kinds = self._state, self._queue.kinds
         state.now = now
         self._admit(now)
@@ -196,7 +197,7 @@ class Placing(Component):
         """Stage J2, where there are jobs."""
 
     def _next_task(self) -> Waiting | None:
-        """Stages T2 and T3: the task to try now."""
+        """Stage T2: the task to try now."""
         return self._iteration.following()
 
     def _fitting(self, waiting: Waiting) -> Any:
@@ -427,8 +428,7 @@ class Placing(Component):
         """Free, held and running agree; and no machine has room for a task of a kind that is said to fit nowhere."""
         self._state.check()
         self._queue.check()
-        if self._assembly.iteration == "easy":
-            return
+        machines = self._state.online & ~self._iteration.withheld()
         for kind in self._queue.kinds.closed:
-            fitting = self._state.index.fitting(kind.need, kind.suitable & self._state.online)
+            fitting = self._state.index.fitting(kind.need, kind.suitable & machines)
             assert not fitting, f"machines {fitting:#x} have room for a kind that is said to fit nowhere"

@@ -5,7 +5,7 @@ Andreadis et al., SC18, section III-D3: stages M2 to M6 at the upper level, T2 t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import msgspec
@@ -52,17 +52,12 @@ class ManagersState(State):
             self._tokens.append(tokens)
         return self._tokens.index(tokens)
 
-    def kind(self, task: Task, access: int, claim: Hashable = None) -> Kind:
-        """The kind of a task: it suits the managers of which some machine holds it when empty."""
-        key = (task.constraints, task.request, access, claim)
-        kind = self._kinds.get(key)
-        if kind is None:
-            tokens = self._tokens[access]
-            suitable = vector_of(
-                number for number, part in enumerate(self.parts) if part.kind(task, tokens[number]).possible
-            )
-            kind = self._kinds[key] = Kind(0, self.ladders[task.request], suitable, bool(suitable))
-            kind.packed = 0
+    def _make_kind(self, task: Task, access: int) -> Kind:
+        """It suits the managers of which some machine holds the task when empty, and takes nothing from their room."""
+        tokens = self._tokens[access]
+        suitable = vector_of(n for n, part in enumerate(self.parts) if part.kind(task, tokens[n]).possible)
+        kind = Kind(0, self.ladders[task.request], suitable, bool(suitable))
+        kind.packed = 0
         return kind
 
 

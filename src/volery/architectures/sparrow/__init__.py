@@ -126,4 +126,5 @@ SPARROW = Architecture(
     hops=4,
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
+    heeds={"constraints": "", "users": "queue=fair|priority"},
 )

@@ -11,6 +11,7 @@ from volery.policies.fairness.hdrf import HierarchicalDrf
 from volery.policies.fairness.ledger import ShareLedger
 from volery.policies.fairness.order import FairOrder, filling
 from volery.policies.fairness.patience import DrfTurns, HdrfTurns, PatientVectorQueue, Reservation
+from volery.policies.fairness.pools import Pool, Pools, fair_parts
 from volery.policies.fairness.queue import FairLines, FairQueue, FairVectorQueue
 from volery.policies.fairness.shares import Resources, dominant_share
 from volery.policies.fairness.tree import Sharer, equal_users, parse_shares, parse_shares_text
@@ -24,6 +25,8 @@ __all__ = [
     "HdrfTurns",
     "HierarchicalDrf",
     "PatientVectorQueue",
+    "Pool",
+    "Pools",
     "Reservation",
     "Resources",
     "ShareLedger",
@@ -32,6 +35,7 @@ __all__ = [
     "dominant_share",
     "entitlements",
     "equal_users",
+    "fair_parts",
     "filling",
     "fluid",
     "naive",

@@ -43,6 +43,9 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "ljf": ordering.LongestJob,
         "edf": ordering.EarliestDeadline,
         "priority": ordering.MostUrgent,
+        "bands": ordering.Bands,
+        "drf": ordering.PoorestUser,
+        "hdrf": ordering.PoorestBranch,
     },
     Stage.J5: {"none": staging.NoSetup, "stage-in": staging.StageIn},
     Stage.T2: {

@@ -112,10 +112,13 @@ class State:
         key = (task.constraints, task.request, access, claim)
         kind = self._kinds.get(key)
         if kind is None:
-            need = self.ladders[task.request]
-            suitable = self.matches[task.constraints] & self._allowed[access]
-            kind = self._kinds[key] = Kind(task.constraints, need, suitable, bool(self.whole.fitting(need, suitable)))
+            kind = self._kinds[key] = self._make_kind(task, access)
         return kind
+
+    def _make_kind(self, task: Task, access: int) -> Kind:
+        need = self.ladders[task.request]
+        suitable = self.matches[task.constraints] & self._allowed[access]
+        return Kind(task.constraints, need, suitable, bool(self.whole.fitting(need, suitable)))
 
     def work_us(self, task: Task) -> Time:
         """Estimated time of a task times the processors that it asks for."""

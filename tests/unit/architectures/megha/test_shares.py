@@ -439,6 +439,9 @@ def test_where_real_work_runs_progress_cannot_be_kept() -> None:
         Plan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
 
 
-def test_shares_do_not_go_with_components_that_crash() -> None:
-    with pytest.raises(InputError, match="goes not with reliable"):
-        built(shares="a:1+b:1", reliable=True)
+def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() -> None:
+    deployment = built(shares="a:1+b:1", reliable=True)
+    assert deployment.due
+    assert deployment.rebuild is not None
+    with pytest.raises(InputError, match="must be restart where reliable is set"):
+        built(shares="a:1+b:1", reliable=True, preempted="keep")

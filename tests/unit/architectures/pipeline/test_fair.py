@@ -7,11 +7,13 @@ from collections import Counter
 
 from tests.unit.architectures.pipeline.runs import run
 
-from volery.core.model import SECOND, Amounts, Cluster
-from volery.core.trace import NEVER, Trace
+from volery.core.model import NEVER, SECOND, Amounts, Cluster
+from volery.core.trace import Trace
 
 
-def first_cycle(capacity: Amounts, demands: dict[str, Amounts], each: int, order: str) -> dict[str, int]:
+def first_cycle(
+    capacity: Amounts, demands: dict[str, Amounts], each: int, order: str, stage: str = "T2"
+) -> dict[str, int]:
     """How many tasks of each user run after one cycle in which all want much more than there is."""
     users = list(demands)
     names = tuple(f"r{k}" for k in range(len(capacity)))
@@ -27,7 +29,7 @@ def first_cycle(capacity: Amounts, demands: dict[str, Amounts], each: int, order
         request=array("H", [k for k in range(len(users)) for _ in range(each)]),
     )
     cluster = Cluster((0,), (1,), "one", names, (capacity,))
-    records = run("pipeline", trace, cluster, T2=order, cycle_s="10")
+    records = run("pipeline", trace, cluster, cycle_s="10", **{stage: order})
     first = min(at for at in records.start_us if at != NEVER)
     started = Counter(users[task // each] for task, at in enumerate(records.start_us) if at == first)
     return {user: started[user] for user in users}
@@ -57,3 +59,9 @@ def test_users_share_alike_by_turns_and_by_use() -> None:
     assert first_cycle((9,), demands, 9, "bands") == {"a": 3, "b": 3, "c": 3}
     assert first_cycle((9,), demands, 9, "usage") == {"a": 3, "b": 3, "c": 3}
     assert first_cycle((9,), demands, 9, "fifo") == {"a": 9, "b": 0, "c": 0}
+
+
+def test_jobs_can_be_ordered_fairly_as_tasks_can() -> None:
+    demands: dict[str, Amounts] = {"a": (1, 4), "b": (3, 1)}
+    assert first_cycle((9, 18), demands, 9, "drf", "J3") == {"a": 3, "b": 2}
+    assert first_cycle((9, 18), demands, 9, "fifo", "J3") == {"a": 4, "b": 1}

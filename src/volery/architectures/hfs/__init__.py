@@ -1,0 +1,152 @@
+"""Hadoop Fair Scheduler with delay scheduling (Zaharia et al., EuroSys 2010): fair pools wait a little for locality.
+
+Roles    JobTracker (one), Node (one per machine).
+Flow     Submit > Launch > Heartbeat (what has ended) > Launch, at most `per_heartbeat` to a machine at a time.
+Deviates Heartbeats that have nothing to tell are not sent: the tracker knows when those of machines with free slots are
+         due, and offers the slots then. By default machines tell at once when something ends (Hadoop's out-of-band
+         heartbeats), and machines with free slots are offered when a job comes; `out_of_band=false` is Hadoop as the
+         paper had it. Slots are of one kind. Tasks of a job without input run anywhere at once, whatever others of that
+         job wait for. Fair shares are exact instead of by bisection. No caps on running jobs, no speculative attempts.
+         Waits of the paper's evaluation and much of its text were not at hand; see docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from volery.architectures.hfs.messages import MESSAGES
+from volery.architectures.hfs.node import TRACKER, Node
+from volery.architectures.hfs.preempting import PreemptingTracker, Timeouts
+from volery.architectures.hfs.tracker import JobTracker
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster, Time
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.fairness import Pools, parse_shares_text
+from volery.policies.heartbeats import Heartbeats
+from volery.policies.locality import delay_policy
+
+
+class HfsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of the Hadoop Fair Scheduler."""
+
+    shares: Annotated[
+        str,
+        msgspec.Meta(description="pools with weights, as web:1+dev:2(ann:2+bob:1); others join with weight 1"),
+    ] = ""
+    min_shares: Annotated[str, msgspec.Meta(description="slots that pools are due first, as web:20+dev:5")] = ""
+    fifo: Annotated[
+        str, msgspec.Meta(description="pools whose jobs run first come first served, as web+dev; *: all of them")
+    ] = ""
+    delay: Annotated[
+        Literal["time", "skips", "off"],
+        msgspec.Meta(description="jobs wait for locality for some time, for a number of opportunities, or not at all"),
+    ] = "time"
+    node_wait_s: Annotated[
+        float, msgspec.Meta(ge=0, description="W1: wait for machines that hold input; 1.5 heartbeats, seconds")
+    ] = 4.5
+    rack_wait_s: Annotated[float, msgspec.Meta(ge=0, description="W2: wait for racks that do, after that, seconds")] = (
+        4.5
+    )
+    node_skips: Annotated[
+        int, msgspec.Meta(ge=0, description="D1: opportunities to let pass for machines that hold input")
+    ] = 40
+    rack_skips: Annotated[
+        int, msgspec.Meta(ge=0, description="D2: opportunities to let pass for racks that do, after that")
+    ] = 10
+    heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="between two heartbeats of a machine, seconds")] = 3.0
+    out_of_band: Annotated[
+        bool, msgspec.Meta(description="heartbeats at once when a task ends, and when a job comes to free slots")
+    ] = True
+    per_heartbeat: Annotated[
+        int, msgspec.Meta(ge=0, description="launches at one heartbeat at most; 0: as many as there are slots free")
+    ] = 0
+    min_share_timeout_s: Annotated[
+        float, msgspec.Meta(ge=0, description="preempt after so long below the minimum share, seconds; 0: never")
+    ] = 0.0
+    fair_share_timeout_s: Annotated[
+        float, msgspec.Meta(ge=0, description="preempt after so long below half the fair share, seconds; 0: never")
+    ] = 0.0
+    update_s: Annotated[
+        float, msgspec.Meta(gt=0, description="shares are looked at for preemption so long after a change, seconds")
+    ] = 0.5
+
+
+def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: texts of shares that are none, or heartbeats that come faster than machines can be told apart.
+    """
+    order = list(range(len(cluster.constraints)))
+    streams.of("hfs/heartbeats").shuffle(order)
+    try:
+        beats = Heartbeats(_us(config.heartbeat_s), len(order))
+    except ValueError as error:
+        raise InputError("hfs:heartbeat_s", str(error)) from None
+    pools = _pools(config)
+    timeouts = Timeouts(_us(config.min_share_timeout_s), _us(config.fair_share_timeout_s), max(1, _us(config.update_s)))
+    preempts = bool(timeouts.least_us or timeouts.half_us)
+    by_time = config.delay == "time"
+    node_wait = _us(config.node_wait_s) if by_time else config.node_skips
+    rack_wait = _us(config.rack_wait_s) if by_time else config.rack_skips
+    delay = delay_policy(config.delay, node_wait, rack_wait)
+    arguments = (cluster, order, pools, delay, beats, config.out_of_band, config.per_heartbeat, streams.of(TRACKER))
+    tracker = PreemptingTracker(timeouts, *arguments) if preempts else JobTracker(*arguments)
+    components: dict[Address, Component] = {TRACKER: tracker}
+    machines = {f"node/{machine}": machine for machine in range(len(order))}
+    told_at = None if config.out_of_band else beats
+    for seat, machine in enumerate(order):
+        components[f"node/{machine}"] = Node(seat, told_at)
+    due = {pool.name: share / cluster.slot_count for pool, share in pools.standing_shares(cluster.slot_count).items()}
+    return Deployment(components, machines, lambda _: TRACKER, due=due if preempts else {})
+
+
+def _us(seconds: float) -> Time:
+    return round(seconds * SECOND)
+
+
+def _pools(config: HfsConfig) -> Pools:
+    tree = parse_shares_text(config.shares, "hfs:shares") if config.shares else None
+    least = {}
+    if config.min_shares:
+        named = parse_shares_text(config.min_shares, "hfs:min_shares")
+        if any(member.members for member in named.members):
+            raise InputError("hfs:min_shares", f"{config.min_shares!r} is a tree; write POOL:SLOTS+POOL:SLOTS")
+        least = {member.name: member.weight for member in named.members}
+    return Pools(tree, least, frozenset(name.strip() for name in config.fifo.split("+") if name.strip()))
+
+
+STAGES = {
+    Stage.J1: Realisation("JobTracker.on_submit"),
+    Stage.J3: Realisation("JobTracker._assign", "full", "pools by share, jobs in them by share or first come"),
+    Stage.J4: Realisation("JobTracker._assign", "full", "one job at a time"),
+    Stage.J6: Realisation("JobTracker.on_heartbeat", "full", "JobDone after the last task"),
+    Stage.T2: Realisation("JobTracker._assign", "full", "the nearest to its input, then the oldest"),
+    Stage.T3: Realisation("JobTracker._assign", "full", "one task at a time"),
+    Stage.T4: Realisation("JobTracker._launch"),
+    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats tell what has ended, no progress"),
+    Stage.T7: Realisation("JobTracker.on_heartbeat"),
+    Stage.T10: Realisation("PreemptingTracker._look", "full", "timeouts on shares", "min_share_timeout_s"),
+    Stage.R1: Realisation("JobTracker.on_heartbeat", "full", "one machine per heartbeat"),
+    Stage.R3: Realisation("JobTracker._assign", "full", "constraint bit vectors"),
+    Stage.R4: Realisation("JobTracker._offer", "full", "idle slots of the machine"),
+    Stage.R5: Realisation("JobTracker._assign", "full", "delay scheduling: pass a machine over, or take it"),
+}
+
+HFS = Architecture(
+    name="hfs",
+    summary="Hadoop Fair Scheduler: fair pools of jobs that wait a little for machines that hold their input",
+    source="Zaharia, Borthakur, Sen Sarma, Elmeleegy, Shenker, Stoica: Delay Scheduling, EuroSys 2010",
+    defaults=HfsConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=2,
+    tolerates=frozenset({"duplication"}),
+    heeds={"constraints": "", "users": "", "priorities": "", "locality": ""},
+)

@@ -1,0 +1,317 @@
+"""The job tracker: whose turn it is on the machine that has something free, and whether it waits for a better one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from volery.architectures.hfs.messages import Ended, Heartbeat, Kill, Launch
+from volery.architectures.hfs.node import BEAT
+from volery.core.component import Component
+from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit, TimerFired
+from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
+from volery.policies.fairness import Pools
+from volery.policies.heartbeats import Heartbeats
+from volery.policies.jobs import JobLedger
+from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
+from volery.policies.match import Anchors, Matches, nth_position
+
+
+class Running(NamedTuple):
+    """An attempt on a machine."""
+
+    task: Task
+    attempt: int
+    machine: int
+
+
+class JobWork:
+    """What the tracker keeps of a job.
+
+    Attributes:
+        placed: its waiting tasks.
+        has_input: some task of it has input somewhere.
+        passed_since: when it was first passed over since its last launch; NEVER: it was not.
+        waited_us, passed_count, launched_count: in all, for the account.
+    """
+
+    __slots__ = ("has_input", "launched_count", "passed_count", "passed_since", "placed", "waited_us")
+
+    def __init__(self, sites: Sites) -> None:
+        self.placed = PlacedTasks(sites)
+        self.has_input = False
+        self.passed_since: Time = NEVER
+        self.waited_us: Time = 0
+        self.passed_count = 0
+        self.launched_count = 0
+
+
+class JobTracker(Component):
+    """Offers machines to jobs in the order of their pools; a job without input there may let the next go first.
+
+    Args:
+        cluster: the machines.
+        order: machines in the order of their heartbeats; a machine's place in it is its seat.
+        pools: of jobs.
+        delay: how long jobs let others go first.
+        beats: when machines with slots free are heard.
+        at_once: machines tell at once what has ended, and those with slots free are offered when a job comes.
+        per_heartbeat: at most so many launches at one opportunity; 0: as many as there are slots free.
+        stream: of random choices between machines.
+    """
+
+    __slots__ = (
+        "_armed", "_at_once", "_attempts", "_beats", "_delay", "_fitting", "_free", "_idle", "_jobs", "_launches",
+        "_masks", "_matches", "_order", "_per_heartbeat", "_pools", "_running", "_seat", "_sites", "_slots", "_stream",
+        "_waiting", "_work",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        order: Sequence[int],
+        pools: Pools,
+        delay: DelayPolicy,
+        beats: Heartbeats,
+        at_once: bool,
+        per_heartbeat: int,
+        stream: Random,
+    ) -> None:
+        self._sites = Sites(cluster)
+        self._order = order
+        self._seat = [0] * len(order)
+        for seat, machine in enumerate(order):
+            self._seat[machine] = seat
+        self._matches = Matches([cluster.constraints[machine] for machine in order], Anchors(cluster.constraints))
+        self._slots = cluster.slots
+        self._idle = list(cluster.slots)
+        self._free = self._matches.every
+        self._pools = pools
+        self._delay = delay
+        self._beats = beats
+        self._at_once = at_once
+        self._per_heartbeat = per_heartbeat
+        self._stream = stream
+        self._work: dict[JobId, JobWork] = {}
+        self._running: dict[TaskId, Running] = {}
+        self._attempts: dict[TaskId, int] = {}
+        self._masks: dict[int, int] = {}
+        self._fitting = 0
+        self._waiting = 0
+        self._launches = 0
+        self._armed: tuple[int, Time] | None = None
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Let a job join its user's pool."""
+        self._port.observe(Measured("queued_tasks", self._waiting))
+        job = message.job
+        tasks = self._jobs.admit(message, source, self._waiting)
+        if self._jobs.is_open(job.id) and job.id not in self._work:
+            self._work[job.id] = JobWork(self._sites)
+            self._pools.join(job.id, job.user, job.priority)
+            self._add(job.id, tasks, job.replicas, now)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Take a further chunk."""
+        if tasks := self._jobs.more(message):
+            self._add(message.job, tasks, message.replicas, now)
+
+    def _add(self, job: JobId, tasks: tuple[Task, ...], replicas: tuple[tuple[int, ...], ...], now: Time) -> None:
+        work, before = self._work[job], self._waiting
+        work.has_input |= bool(replicas)
+        for place, task in enumerate(tasks):
+            if self._matches[task.constraints]:
+                work.placed.add(task, replicas[place] if replicas else ())
+                self._wait(task.constraints)
+            else:
+                self._jobs.unsatisfiable(job)
+        self._pools.change(job, self._waiting - before, 0)
+        self._close_if_done(job)
+        if self._at_once and self._free:
+            self._offer_free(job, now)
+        self._arm(now)
+
+    def _wait(self, mask: int) -> None:
+        self._waiting += 1
+        known = self._masks.get(mask, 0)
+        self._masks[mask] = known + 1
+        if not known:
+            self._fitting |= self._matches[mask]
+
+    def _wait_no_longer(self, mask: int) -> None:
+        self._waiting -= 1
+        left = self._masks[mask] - 1
+        if left:
+            self._masks[mask] = left
+            return
+        del self._masks[mask]
+        self._fitting = 0
+        for other in self._masks:
+            self._fitting |= self._matches[other]
+
+    def _offer_free(self, job: JobId, now: Time) -> None:
+        """Offer machines with slots free, those that hold input of the job first, then in random order.
+
+        Where time is what counts, one machine in vain says all that a further one in this instant would.
+        """
+        work = self._work.get(job)
+        if work is None:
+            return
+        placed = work.placed
+        for machine in placed.machines():
+            if self._idle[machine]:
+                self._offer(machine, now)
+        candidates = 0
+        for mask in placed.masks:
+            candidates |= self._matches[mask] & self._free
+        while candidates and len(placed):
+            seat = nth_position(candidates, int(self._stream.random() * candidates.bit_count()))
+            candidates &= ~(1 << seat)
+            if not self._offer(self._order[seat], now) and not self._delay.each_counts:
+                break
+
+    def _offer(self, machine: int, now: Time) -> int:
+        """One opportunity; returns how many tasks were launched at it."""
+        self._delay.opportunity(now)
+        launched, most = 0, self._per_heartbeat or self._idle[machine]
+        while launched < most and self._idle[machine] and self._assign(machine, now):
+            launched += 1
+        return launched
+
+    def _assign(self, machine: int, now: Time) -> bool:
+        """Launch a task of the first job in order that has one near enough; those before it have been passed over."""
+        delay = self._delay
+        for job in self._pools.order():
+            work = self._work[job]
+            found = work.placed.find(machine, delay.allowed(job))
+            if found is not None:
+                self._launch(work, found[0], machine, now)
+                delay.launched(job, found[1])
+                return True
+            if work.placed.fits(machine):
+                delay.passed_over(job)
+                work.passed_count += 1
+                if work.passed_since == NEVER:
+                    work.passed_since = now
+        return False
+
+    def _launch(self, work: JobWork, task: Task, machine: int, now: Time) -> None:
+        work.placed.take(task)
+        work.launched_count += 1
+        if work.passed_since != NEVER:
+            work.waited_us += now - work.passed_since
+            work.passed_since = NEVER
+        self._wait_no_longer(task.constraints)
+        self._pools.change(task.job, -1, 1)
+        self._idle[machine] -= 1
+        if not self._idle[machine]:
+            self._free ^= 1 << self._seat[machine]
+        attempt = self._attempts.get(task.id, 0)
+        self._running[task.id] = Running(task, attempt, machine)
+        self._launches += 1
+        self._port.send(f"node/{machine}", Launch(self._launches, task, attempt))
+
+    def on_heartbeat(self, message: Heartbeat, source: Address, now: Time) -> None:
+        """Hear what has ended on a machine, and use it again."""
+        machine = -1
+        for ended in message.ended:
+            run = self._running.get(ended.task)
+            if run is not None and run.attempt == ended.attempt:
+                machine = run.machine
+                self._end(run, ended, now)
+        if machine >= 0:
+            self._offer(machine, now)
+            self._arm(now)
+
+    def _end(self, run: Running, ended: Ended, now: Time) -> None:
+        task, machine = run.task, run.machine
+        del self._running[task.id]
+        if not self._idle[machine]:
+            self._free |= 1 << self._seat[machine]
+        self._idle[machine] += 1
+        if ended.finished or task.job in self._jobs.cancelled:
+            self._pools.change(task.job, 0, -1)
+            self._attempts.pop(task.id, None)
+            self._jobs.finished(task.job)
+            self._close_if_done(task.job)
+        else:
+            self._pools.change(task.job, 1, -1)
+            self._attempts[task.id] = run.attempt + 1
+            self._work[task.job].placed.again(task)
+            self._wait(task.constraints)
+
+    def _close_if_done(self, job: JobId) -> None:
+        if self._jobs.is_open(job):
+            return
+        work = self._work.pop(job)
+        self._pools.leave(job)
+        self._delay.forget(job)
+        if work.has_input and work.launched_count:
+            self._port.observe(Measured("locality_wait_us", work.waited_us // work.launched_count))
+            self._port.observe(Counted("passed_over", work.passed_count))
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """The heartbeat of a machine with slots free is due."""
+        assert self._armed is not None, "a heartbeat that nobody waits for"
+        machine = self._order[self._armed[0]]
+        self._armed = None
+        if self._idle[machine]:
+            self._offer(machine, now)
+        self._arm(now)
+
+    def _arm(self, now: Time) -> None:
+        """Wait for the next heartbeat of a machine that could run something that waits."""
+        candidates = self._free & self._fitting if self._free and self._waiting else 0
+        due = self._beats.next_of(candidates, now) if candidates else None
+        if due == self._armed:
+            return
+        self._armed = due
+        if due is None:
+            self._port.cancel_timer(BEAT)
+        else:
+            self._port.set_timer(BEAT, due[1])
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the job's waiting tasks and kill the others."""
+        job = message.job
+        if self._jobs.cancel(message, source):
+            for run in self._running.values():
+                if run.task.job == job:
+                    self._port.send(f"node/{run.machine}", Kill(run.task.id, run.attempt))
+            placed = self._work[job].placed
+            dropped = list(placed.waiting.values())
+            for task in dropped:
+                placed.take(task)
+                self._wait_no_longer(task.constraints)
+            self._pools.change(job, -len(dropped), 0)
+            if dropped:
+                self._jobs.finished(job, len(dropped))
+        if job in self._work:
+            self._close_if_done(job)
+        self._arm(now)
+
+    def check(self) -> None:
+        """Slots are idle or run something; counts are those of tasks; no free slot is forgotten while tasks wait."""
+        idle = list(self._slots)
+        for run in self._running.values():
+            idle[run.machine] -= 1
+        assert idle == self._idle, "slots neither idle nor running"
+        assert all((self._free >> self._seat[m] & 1) == (count > 0) for m, count in enumerate(idle)), "free machines"
+        assert self._waiting == sum(len(work.placed) for work in self._work.values()), "waiting tasks"
+        assert (self._armed is not None) == bool(self._waiting and self._free & self._fitting), "a heartbeat is missed"
+        for work in self._work.values():
+            work.placed.check()
+        self._pools.check()
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Heartbeat: on_heartbeat,
+        TimerFired: on_timer,
+    }

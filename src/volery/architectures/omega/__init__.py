@@ -1,0 +1,327 @@
+"""Omega: shared state and optimistic concurrency (Schwarzkopf et al., EuroSys 2013), and what it was compared with.
+
+Roles    Front, Scheduler (several, in parallel), CellState (the master copy; validation is all that it does), Node.
+         monolithic: one Scheduler that places on the master. mesos: Framework (several) and Allocator.
+Flow     Submit > Refresh > Changes > (decision) > Commit > Verdict, Launch > Completed > Ended.
+         mesos: Submit > Demand > (batch) > Offer > (decisions) > Answer > Launch > Completed > Ended.
+Deviates A transaction fetches what has changed and commits over the network (the paper's simulators: without messages).
+         Jobs are never given up by default (the simulator: after 100 attempts without a task placed; the paper: after
+         1,000): attempts_max and fruitless_max do, and the submitter is told of those tasks as of ones that fit no
+         machine. A gang is placed whole or not at all, also where there is room for a part (the public simulator
+         commits that part); one that the same search does not fit into an empty cell is placed as it comes. Undone
+         claims give their sequence numbers back (restore_sequences; the simulator does not). No preemption. A task is
+         only sought among machines that were not found too full for tasks that ask for the same (the simulator: for
+         any task of the job). Elastic jobs get a decision for each task that they may run, where the paper's workers
+         take their next activity themselves. mesos: frameworks ask for offers while jobs wait; a framework's decisions
+         are taken one after the other on one offer; what is kept for a gang is given up after hoard_s. docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from volery.architectures.omega.cell import CellState, Conflicts
+from volery.architectures.omega.elastic import Elasticity, Policy
+from volery.architectures.omega.layout import WORKLOADS, Deciding, Layout, Workload, parse_rule
+from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
+from volery.architectures.omega.node import Front, Node
+from volery.architectures.omega.offers import Allocator, Framework, Terms
+from volery.architectures.omega.placer import Setting
+from volery.architectures.omega.scheduler import MasterScheduler, Scheduler
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.fairness import WeightedDrf, parse_shares_text
+from volery.policies.firstfit import Rings
+from volery.policies.links import LINK_MESSAGES, linked
+
+CELL = "cell/0"
+
+
+class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What all three have: types of jobs, decision times, retries."""
+
+    service: Annotated[
+        str, msgspec.Meta(description="which jobs are service jobs: none, user:NAME+NAME or estimate:SECONDS (longer)")
+    ] = "user:service"
+    fill: Annotated[
+        str, msgspec.Meta(description="the user whose jobs fill the cell before the run: no decision time; empty: none")
+    ] = "fill"
+    batch_job_s: Annotated[float, msgspec.Meta(ge=0, description="t_job of batch jobs: decision time per attempt")] = (
+        0.1
+    )
+    batch_task_s: Annotated[float, msgspec.Meta(ge=0, description="t_task: and so much per task that is left")] = 0.005
+    service_job_s: Annotated[float, msgspec.Meta(ge=0, description="t_job of service jobs")] = 0.1
+    service_task_s: Annotated[float, msgspec.Meta(ge=0, description="t_task of service jobs")] = 0.005
+    gang: Annotated[bool, msgspec.Meta(description="all tasks of a job at once, or none")] = False
+    pickiness: Annotated[
+        float, msgspec.Meta(ge=0, lt=1, description="share of the machines that an attempt leaves out at random")
+    ] = 0.0
+    retry_s: Annotated[
+        float, msgspec.Meta(gt=0, description="before a job with tasks left is tried again, seconds")
+    ] = 1.0
+    attempts_max: Annotated[
+        int, msgspec.Meta(ge=0, description="then a job is given up (the paper: 1000); 0: never")
+    ] = 0
+    fruitless_max: Annotated[
+        int, msgspec.Meta(ge=0, description="likewise, without any task placed (the simulator: 100); 0: never")
+    ] = 0
+    width: Annotated[
+        int, msgspec.Meta(ge=0, description="workers that users ask for: tasks of a job at once; 0: no limit")
+    ] = 0
+    elastic: Annotated[
+        Policy, msgspec.Meta(description="workers beyond these (section 6, MapReduce): who may use idle ones")
+    ] = "none"
+    elastic_cap: Annotated[
+        float, msgspec.Meta(gt=0, le=1, description="global-cap: up to this share of the cell in use")
+    ] = 0.6
+    elastic_times: Annotated[
+        int, msgspec.Meta(ge=1, description="relative-size: up to so many times the workers asked for")
+    ] = 4
+    reliable: Annotated[
+        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
+    ] = False
+
+
+class OmegaConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Omega."""
+
+    batch_schedulers: Annotated[int, msgspec.Meta(ge=1, description="schedulers that share the batch jobs")] = 1
+    service_schedulers: Annotated[int, msgspec.Meta(ge=1, description="schedulers that share the service jobs")] = 1
+    conflicts: Annotated[
+        Conflicts, msgspec.Meta(description="fine: too little is left; coarse: the machine's sequence number changed")
+    ] = "fine"
+    restore_sequences: Annotated[
+        bool, msgspec.Meta(description="undone claims give sequence numbers back; false: the public simulator")
+    ] = True
+
+
+class MonolithicConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
+    """Parameters of one scheduler for all jobs."""
+
+    path: Annotated[
+        Literal["single", "multi"],
+        msgspec.Meta(description="single: all jobs take the decision times of service jobs; multi: each its own"),
+    ] = "multi"
+
+
+class MesosConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
+    """Parameters of two-level offers."""
+
+    batch_schedulers: Annotated[int, msgspec.Meta(ge=1, description="frameworks that share the batch jobs")] = 1
+    service_schedulers: Annotated[int, msgspec.Meta(ge=1, description="frameworks that share the service jobs")] = 1
+    offer_s: Annotated[float, msgspec.Meta(ge=0, description="from a reason to make offers to the offers")] = 1.0
+    allocation_s: Annotated[float, msgspec.Meta(ge=0, description="the allocator's own decision, seconds")] = 0.001
+    offer_min: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="no offer while less than this share of a resource is free")
+    ] = 0.0025
+    refuse_s: Annotated[
+        float, msgspec.Meta(ge=0, description="no offers for so long after one of which nothing was used")
+    ] = 5.0
+    hoard_s: Annotated[
+        float, msgspec.Meta(ge=0, description="gangs keep what they have found for so long; 0: for ever (may deadlock)")
+    ] = 60.0
+    shares: Annotated[str, msgspec.Meta(description="weights of the roles, for DRF")] = "batch:1+service:1"
+
+
+def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: the rule for service jobs is malformed.
+    """
+    layout, setting = _layout(cluster, streams), _setting("omega", config)
+    schedulers = _addresses("scheduler", config.batch_schedulers, config.service_schedulers)
+    components: dict[Address, Component] = {
+        "front/0": Front(setting.rule, schedulers),
+        CELL: CellState(layout, config.conflicts, restore=config.restore_sequences),
+    }
+    for workload in WORKLOADS:
+        for address in schedulers[workload]:
+            components[address] = Scheduler(layout, setting, CELL, streams.of(address))
+    return _wired(components, layout, config, {("front", "scheduler"): 0, ("scheduler", "front"): 0})
+
+
+def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Streams) -> Deployment:
+    """One scheduler beside the master copy.
+
+    Raises:
+        InputError: the rule for service jobs is malformed.
+    """
+    if config.path == "single":
+        config = msgspec.structs.replace(config, batch_job_s=config.service_job_s, batch_task_s=config.service_task_s)
+    layout, setting = _layout(cluster, streams), _setting("monolithic", config)
+    components: dict[Address, Component] = {
+        "scheduler/0": MasterScheduler(layout, setting, CELL, streams.of("scheduler/0")),
+        CELL: CellState(layout, "fine", restore=True),
+    }
+    return _wired(components, layout, config, {("scheduler", "cell"): 0, ("cell", "scheduler"): 0})
+
+
+def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Deployment:
+    """An allocator and its frameworks.
+
+    Raises:
+        InputError: the rule for service jobs or the shares are malformed.
+    """
+    layout, setting = _layout(cluster, streams), _setting("mesos", config)
+    frameworks = _addresses("framework", config.batch_schedulers, config.service_schedulers)
+    weights = {member.name: member.weight for member in parse_shares_text(config.shares, "mesos:shares").members}
+    if set(weights) != {"batch", "service"}:
+        raise InputError("mesos:shares", f"{config.shares!r} is not a weight for each role; as batch:1+service:2")
+    capacity = tuple([max(1, amount) for amount in layout.capacity])
+    terms = Terms(
+        round(config.offer_s * SECOND),
+        round(config.allocation_s * SECOND),
+        tuple([int(config.offer_min * amount) for amount in layout.capacity]),
+    )
+    role_of = {address: workload for workload in WORKLOADS for address in frameworks[workload]}
+    components: dict[Address, Component] = {
+        "front/0": Front(setting.rule, frameworks),
+        CELL: Allocator(layout, WeightedDrf(capacity, weights), role_of, terms),
+    }
+    refuse_us, hoard_us = round(config.refuse_s * SECOND), round(config.hoard_s * SECOND)
+    for address in role_of:
+        components[address] = Framework(
+            layout, setting, CELL, streams.of(address), refuse_us=refuse_us, hoard_us=hoard_us
+        )
+    return _wired(components, layout, config, {("front", "framework"): 0, ("framework", "front"): 0})
+
+
+def _layout(cluster: Cluster, streams: Streams) -> Layout:
+    return Layout(cluster, Rings(cluster, streams.of("rings")))
+
+
+def _setting(name: str, config: PlacingConfig) -> Setting:
+    def us(seconds: float) -> int:
+        return round(seconds * SECOND)
+
+    return Setting(
+        rule=msgspec.structs.replace(parse_rule(config.service, f"{name}:service"), fill=config.fill),
+        deciding=Deciding(
+            {"batch": us(config.batch_job_s), "service": us(config.service_job_s), "fill": 0},
+            {"batch": us(config.batch_task_s), "service": us(config.service_task_s), "fill": 0},
+        ),
+        gang=config.gang,
+        pickiness=config.pickiness,
+        retry_us=us(config.retry_s),
+        attempts_max=config.attempts_max,
+        fruitless_max=config.fruitless_max,
+        elasticity=Elasticity(config.width, config.elastic, config.elastic_cap, config.elastic_times),
+    )
+
+
+def _addresses(role: str, batch: int, service: int) -> dict[Workload, list[Address]]:
+    """Batch first, and one for what fills the cell."""
+    return {
+        "batch": [f"{role}/{number}" for number in range(batch)],
+        "service": [f"{role}/{number}" for number in range(batch, batch + service)],
+        "fill": [f"{role}/{batch + service}"],
+    }
+
+
+def _wired(
+    components: dict[Address, Component],
+    layout: Layout,
+    config: PlacingConfig,
+    delays: dict[tuple[str, str], int],
+) -> Deployment:
+    """With the nodes; jobs come in at the first component."""
+    entry = next(iter(components))
+    for address in layout.nodes:
+        components[address] = Node(CELL)
+    machines = {address: machine for machine, address in enumerate(layout.nodes)}
+    deployment = Deployment(components, machines, lambda _: entry, delays)
+    return linked(deployment, MESSAGES | OFFER_MESSAGES | FORWARDED) if config.reliable else deployment
+
+
+STAGES = {
+    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J3: Realisation("Scheduler.on_retry", "partial", "first come first served; retries go to the tail"),
+    Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time, schedulers in parallel"),
+    Stage.J6: Realisation("Scheduler.on_ended", "full", "JobDone after the last task"),
+    Stage.T3: Realisation("Scheduler._placing", "full", "the tasks of a job in one decision"),
+    Stage.T4: Realisation("CellState.on_commit", "full", "optimistic transactions, incremental or all-or-nothing"),
+    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T7: Realisation("CellState.on_completed"),
+    Stage.M2: Realisation("Front.on_submit", "partial", "parallel schedulers, each of which sees the whole cell"),
+    Stage.M4: Realisation("Front.on_submit", "full", "the schedulers of the job's type"),
+    Stage.M5: Realisation("Front.on_submit", "full", "by the job's id"),
+    Stage.R1: Realisation(
+        "Scheduler.on_changes", "full", "a private copy of the cell state, refreshed per transaction"
+    ),
+    Stage.R3: Realisation("Scheduler._ring", "full", "machines by constraint set"),
+    Stage.R4: Realisation("Scheduler._decide", "full", "what the copy says is free of each resource"),
+    Stage.R5: Realisation("Scheduler.on_computed", "full", "randomised first fit"),
+}
+
+OMEGA = Architecture(
+    name="omega",
+    summary="shared state: schedulers place on private copies and commit optimistically",
+    source="Schwarzkopf, Konwinski, Abd-El-Malek, Wilkes: Omega, EuroSys 2013, sections 3 to 6",
+    defaults=OmegaConfig(),
+    messages=MESSAGES | FORWARDED | LINK_MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=6,
+    tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
+    bearing={"reliable": True},
+    vectors=True,
+    heeds={"constraints": "", "users": "service=user or fill"},
+    prompt={
+        "batch_job_s": 0.0,
+        "batch_task_s": 0.0,
+        "service_job_s": 0.0,
+        "service_task_s": 0.0,
+        "retry_s": 60.0,
+    },
+)
+
+MONOLITHIC = msgspec.structs.replace(
+    OMEGA,
+    name="monolithic",
+    summary="one scheduler for all jobs on the master copy of the cell state",
+    source="Schwarzkopf et al.: Omega, EuroSys 2013, section 4.1 (the baseline)",
+    defaults=MonolithicConfig(),
+    build=build_monolithic,
+    hops=2,
+    stages={
+        **{stage: found for stage, found in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},
+        Stage.J4: Realisation("MasterScheduler._begin_next", "full", "one job at a time"),
+        Stage.T4: Realisation("CellState.on_commit", "full", "nobody else claims anything"),
+        Stage.R1: Realisation("MasterScheduler.on_changes", "full", "the master copy of the cell state"),
+    },
+)
+
+MESOS = msgspec.structs.replace(
+    OMEGA,
+    name="mesos",
+    summary="two levels: an allocator offers what is free to one framework at a time, which places its jobs there",
+    source="Hindman et al.: Mesos, NSDI 2011; as modelled in Omega, EuroSys 2013, section 4.2",
+    defaults=MesosConfig(),
+    messages=OFFER_MESSAGES | FORWARDED | LINK_MESSAGES,
+    build=build_mesos,
+    prompt={**OMEGA.prompt, "offer_s": 0.0, "allocation_s": 0.0},
+    stages={
+        Stage.J1: Realisation("Framework.on_submit"),
+        Stage.J3: Realisation("Framework.on_retry", "partial", "first come first served; retries go to the tail"),
+        Stage.J4: Realisation("Framework._decide", "full", "one job at a time, while the offer has room"),
+        Stage.J6: Realisation("Framework.on_ended", "full", "JobDone after the last task"),
+        Stage.T3: Realisation("Framework._placing", "full", "the tasks of a job in one decision"),
+        Stage.T4: Realisation("Allocator.on_answer", "full", "placed on a locked offer"),
+        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T7: Realisation("Allocator.on_completed"),
+        Stage.M2: Realisation("Allocator._allocate", "full", "offers to frameworks, which decide"),
+        Stage.M4: Realisation("Allocator._allocate", "full", "frameworks that ask and do not refuse"),
+        Stage.M5: Realisation("Allocator._first", "full", "lowest dominant share of its role"),
+        Stage.M6: Realisation("Allocator._offer", "full", "all that is free, locked until the answer"),
+        Stage.R1: Realisation("Framework.on_offer", "full", "what is offered, nothing else"),
+        Stage.R3: Realisation("Framework._ring", "full", "machines by constraint set"),
+        Stage.R4: Realisation("Framework._decide", "full", "what the offer has left of each resource"),
+        Stage.R5: Realisation("Framework.on_computed", "full", "randomised first fit"),
+    },
+)

@@ -1,0 +1,125 @@
+"""What all components of a build know: the machines, how amounts are packed, and which jobs are service jobs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
+from volery.core.resources import Packing
+from volery.policies.firstfit import Rings
+
+Workload = Literal["batch", "service", "fill"]
+WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
+"""What fills the cell when a run begins takes no decision time and is no part of what is measured."""
+
+
+class Layout:
+    """A cluster whose machines are placed on as wholes; slots are one resource of them.
+
+    Args:
+        cluster: the machines.
+        rings: of these machines.
+
+    Attributes:
+        nodes: address per machine.
+        packing: of amounts.
+        whole: per machine, everything free; to be copied.
+        capacity: of all machines together.
+        rings: the machines by constraint set.
+        state_bytes: how many bytes one machine takes in a message.
+    """
+
+    def __init__(self, cluster: Cluster, rings: Rings) -> None:
+        capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
+        self.nodes = [f"node/{machine}" for machine in range(len(capacities))]
+        self.packing = Packing(len(capacities[0]))
+        known: dict[Amounts, int] = {}  # one integer for all machines alike
+        self.whole = [known.setdefault(amounts, self.packing.free(amounts)) for amounts in capacities]
+        self.capacity = tuple([sum(column) for column in zip(*capacities, strict=True)])
+        self.rings = rings
+        self.state_bytes = (self.packing.guards.bit_length() + 7) // 8
+        self._kinds = list(dict.fromkeys(zip(cluster.constraints, self.whole, strict=True)))
+        self._possible: dict[tuple[int, Amounts], bool] = {}
+
+    def fits_somewhere(self, task: Task) -> bool:
+        """Whether some machine, empty, could run the task."""
+        kind = (task.constraints, task.request)
+        if kind not in self._possible:
+            packed, guards = self.packing[task.request], self.packing.guards
+            self._possible[kind] = any(
+                not task.constraints & ~has and (whole - packed) & guards == guards for has, whole in self._kinds
+            )
+        return self._possible[kind]
+
+    def encode(self, free: Sequence[int]) -> bytes:
+        """What some machines have free, as it travels."""
+        width = self.state_bytes
+        return b"".join([amounts.to_bytes(width, "little") for amounts in free])
+
+    def decode(self, octets: bytes) -> list[int]:
+        """What came."""
+        width = self.state_bytes
+        return [int.from_bytes(octets[at : at + width], "little") for at in range(0, len(octets), width)]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Which jobs are service jobs; the others are batch jobs.
+
+    Args:
+        users: whose are.
+        beyond_us: those whose tasks are estimated longer are; nothing: no estimate makes one.
+        fill: whose jobs fill the cell; "": nobody's.
+    """
+
+    users: tuple[str, ...] = ()
+    beyond_us: Time | None = None
+    fill: str = ""
+
+    def workload(self, job: Job) -> Workload:
+        """Of a job."""
+        if self.fill and job.user == self.fill:
+            return "fill"
+        long = self.beyond_us is not None and job.estimate_us > self.beyond_us
+        return "service" if long or job.user in self.users else "batch"
+
+
+def parse_rule(text: str, place: str) -> Rule:
+    """Read `none`, `user:NAME+NAME` or `estimate:SECONDS`.
+
+    Raises:
+        InputError: at `place`, when it is none of these.
+    """
+    kind, _, rest = text.partition(":")
+    if text == "none":
+        return Rule()
+    if kind == "user" and all(rest.split("+")):
+        return Rule(users=tuple(rest.split("+")))
+    if kind == "estimate":
+        try:
+            seconds = float(rest)
+        except ValueError:
+            seconds = math.nan
+        if 0 <= seconds < math.inf:
+            return Rule(beyond_us=round(seconds * SECOND))
+    raise InputError(place, f"{text!r} is neither none, user:NAME+NAME nor estimate:SECONDS")
+
+
+class Deciding(msgspec.Struct, frozen=True):
+    """How long a scheduler decides on a job: t_job + t_task * n for n tasks that are left (section 4).
+
+    Args:
+        job_us: per workload type.
+        task_us: likewise.
+    """
+
+    job_us: dict[Workload, Time]
+    task_us: dict[Workload, Time]
+
+    def decision_us(self, workload: Workload, tasks: int) -> Time:
+        """For so many tasks."""
+        return self.job_us[workload] + self.task_us[workload] * tasks

@@ -1,0 +1,145 @@
+"""What the front, schedulers, the cell state and nodes say to each other, and what offers are made of.
+
+Numbers count what one sender asks of one receiver, so that a repeated or stale message is recognised. What machines
+have free travels as packed integers of equal length, little endian.
+"""
+
+from __future__ import annotations
+
+from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
+from volery.core.model import JobId, Message, Task, TaskId
+
+
+class Refresh(Message, frozen=True):
+    """Scheduler > cell: a transaction begins; tell me what has changed since my last one."""
+
+    number: int
+
+
+class Changes(Message, frozen=True):
+    """Cell > scheduler: the machines that have changed, what they have free and their sequence numbers."""
+
+    number: int
+    machines: tuple[int, ...]
+    free: bytes
+    sequences: tuple[int, ...]
+
+    @property
+    def entries(self) -> int:
+        """Of how many machines it tells."""
+        return len(self.machines)
+
+
+class Commit(Message, frozen=True):
+    """Scheduler > cell: the transaction's claims, in order.
+
+    Args:
+        number: of the transaction.
+        gang: all of them or none.
+        tasks: one claim each.
+        machines: that are claimed.
+        sequences: of these machines as the scheduler knew them at the claim, its own earlier claims counted in.
+    """
+
+    number: int
+    gang: bool
+    tasks: tuple[Task, ...]
+    machines: tuple[int, ...]
+    sequences: tuple[int, ...]
+
+
+class Verdict(Message, frozen=True):
+    """Cell > scheduler: these claims were in conflict and are void; the tasks of the others run."""
+
+    number: int
+    refused: tuple[TaskId, ...]
+
+
+class Withdraw(Message, frozen=True):
+    """Scheduler > cell: end these tasks, which run; those that have ended already are no news."""
+
+    tasks: tuple[TaskId, ...]
+
+
+class Ended(Message, frozen=True):
+    """Cell > scheduler: the task has ended and what it took is free."""
+
+    job: JobId
+    task: TaskId
+
+
+class Launch(Message, frozen=True):
+    """Cell > node: run the task."""
+
+    number: int
+    task: Task
+
+
+class Kill(Message, frozen=True):
+    """Cell > node: end the task; Completed follows."""
+
+    task: TaskId
+
+
+class Completed(Message, frozen=True):
+    """Node > cell: the task has finished."""
+
+    task: TaskId
+
+
+class Demand(Message, frozen=True):
+    """Framework > allocator: I have jobs that wait; make me offers."""
+
+    number: int
+
+
+class Offer(Message, frozen=True):
+    """Allocator > framework: these machines have this much free, and it is yours until you answer."""
+
+    number: int
+    machines: tuple[int, ...]
+    free: bytes
+
+    @property
+    def entries(self) -> int:
+        """Of how many machines it tells."""
+        return len(self.machines)
+
+
+class Answer(Message, frozen=True):
+    """Framework > allocator: what I take of an offer; the rest is declined.
+
+    Args:
+        number: of the offer.
+        tasks: to be run at once, those among them that were held included.
+        machines: of these tasks.
+        held: tasks of a gang that is not whole yet; what they ask for is kept for this framework.
+        held_machines: of those.
+        refuse_us: make me no offer for so long.
+        waiting: whether jobs wait, so that offers are wanted.
+    """
+
+    number: int
+    tasks: tuple[Task, ...]
+    machines: tuple[int, ...]
+    held: tuple[Task, ...]
+    held_machines: tuple[int, ...]
+    refuse_us: int
+    waiting: bool
+
+
+class Release(Message, frozen=True):
+    """Framework > allocator: what is kept for these tasks of a gang is not wanted any more."""
+
+    number: int
+    tasks: tuple[TaskId, ...]
+
+
+MESSAGES: frozenset[type[Message]] = frozenset(
+    {Refresh, Changes, Commit, Verdict, Withdraw, Ended, Launch, Kill, Completed}
+)
+OFFER_MESSAGES: frozenset[type[Message]] = frozenset(
+    {Demand, Offer, Answer, Release, Withdraw, Ended, Launch, Kill, Completed}
+)
+FORWARDED: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobDone})
+"""What the front hands on, there and back."""

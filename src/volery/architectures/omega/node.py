@@ -1,0 +1,104 @@
+"""A worker machine, and the front that tells batch jobs from service jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from volery.architectures.omega.layout import Rule, Workload
+from volery.architectures.omega.messages import Completed, Kill, Launch
+from volery.core.component import Component
+from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit, TaskFinished
+from volery.core.model import SUBMITTER, Address, JobId, Time
+
+
+class Node(Component):
+    """Runs what it is told.
+
+    Args:
+        cell: to whom it reports.
+    """
+
+    __slots__ = ("_cell", "_launched")
+
+    def __init__(self, cell: Address) -> None:
+        self._cell = cell
+        self._launched = 0
+
+    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
+        """Start the task; a repeated or overtaken launch is ignored."""
+        if message.number > self._launched:
+            self._launched = message.number
+            self._port.launch(message.task, 0)
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        self._port.kill(message.task, 0)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Report the end."""
+        self._port.send(self._cell, Completed(event.task.id))
+
+    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+
+
+class Front(Component):
+    """Hands every job to a scheduler of its workload type; which of several: by the job's id (section 4.3).
+
+    It stands for the mapping of jobs to schedulers that all users know, and hands the answers back.
+
+    Args:
+        rule: which jobs are service jobs.
+        schedulers: of each type.
+    """
+
+    __slots__ = ("_chosen", "_done", "_rule", "_schedulers")
+
+    def __init__(self, rule: Rule, schedulers: Mapping[Workload, Sequence[Address]]) -> None:
+        self._rule = rule
+        self._schedulers = schedulers
+        self._chosen: dict[JobId, Address] = {}
+        self._done: dict[JobId, JobDone] = {}
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """By type and number."""
+        job = message.job
+        done = self._done.get(job.id)
+        if done is not None:
+            self._port.send(SUBMITTER, JobAccepted(job.id))
+            self._port.send(SUBMITTER, done)
+            return
+        schedulers = self._schedulers[self._rule.workload(job)]
+        chosen = self._chosen[job.id] = schedulers[job.id % len(schedulers)]
+        self._port.send(chosen, message)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """To where the job is."""
+        chosen = self._chosen.get(message.job)
+        if chosen is not None:
+            self._port.send(chosen, message)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """To where the job is; one that is done, or not known, is told done and never runs."""
+        chosen = self._chosen.get(message.job)
+        if chosen is None:
+            self._port.send(SUBMITTER, self._done.setdefault(message.job, JobDone(message.job)))
+        else:
+            self._port.send(chosen, message)
+
+    def on_job_accepted(self, message: JobAccepted, source: Address, now: Time) -> None:
+        """Hand it back."""
+        self._port.send(SUBMITTER, message)
+
+    def on_job_done(self, message: JobDone, source: Address, now: Time) -> None:
+        """Hand it back, and remember it: a repeated submission needs no scheduler."""
+        if self._chosen.pop(message.job, None) is not None:
+            self._done[message.job] = message
+            self._port.send(SUBMITTER, message)
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        JobAccepted: on_job_accepted,
+        JobDone: on_job_done,
+    }

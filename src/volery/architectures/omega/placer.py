@@ -1,0 +1,282 @@
+"""What schedulers of shared state and frameworks of offers have in common: a queue of jobs, attempts and retries.
+
+One job is tried at a time (or, on an offer, one after the other); what does not find room, or is refused, comes back to
+the tail of the queue after a pause, and is given up after too many attempts, where there is a limit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import msgspec
+
+from volery.architectures.omega.elastic import Elasticity
+from volery.architectures.omega.layout import Deciding, Layout, Rule, Workload
+from volery.architectures.omega.messages import Ended, Withdraw
+from volery.core.component import Component
+from volery.core.events import Cancel, Measured, MoreTasks, Submit, Transaction
+from volery.core.model import Address, Job, JobId, Task, TaskId, Time
+from volery.policies.firstfit import Placing, place, stretch
+from volery.policies.jobs import JobLedger
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What all schedulers of a deployment share.
+
+    Args:
+        rule: which jobs are service jobs.
+        deciding: how long that takes.
+        gang: place all tasks of a job or none.
+        pickiness: share of the machines that an attempt does not consider.
+        retry_us: pause before a job that is not fully placed is tried again.
+        attempts_max: then it is given up; 0: never.
+        fruitless_max: likewise where no task of it was ever placed.
+        elasticity: how many workers a job may use at once.
+    """
+
+    rule: Rule
+    deciding: Deciding
+    gang: bool
+    pickiness: float
+    retry_us: Time
+    attempts_max: int
+    fruitless_max: int
+    elasticity: Elasticity
+
+
+class Waiting:
+    """A job with tasks that are not placed.
+
+    Attributes:
+        tasks: these, in order.
+        held: tasks of a gang that wait for the others, and the machines that are kept for them.
+        running: tasks that run.
+        attempts: how often it was tried without success for all that was tried.
+        placed: whether any task was ever placed.
+        gang: whether its tasks are placed together.
+        queued: whether it is in the queue, or pauses before it comes there, or is being tried.
+    """
+
+    __slots__ = ("attempts", "gang", "held", "id", "placed", "queued", "running", "tasks", "workload")
+
+    def __init__(self, job: Job, workload: Workload, gang: bool) -> None:
+        self.id = job.id
+        self.workload = workload
+        self.tasks: list[Task] = []
+        self.held: dict[Task, int] = {}
+        self.running: set[TaskId] = set()
+        self.attempts = 0
+        self.placed = False
+        self.gang = gang
+        self.queued = False
+
+
+class Placer(Component):
+    """A queue of jobs, first come first served.
+
+    Args:
+        layout: of the cluster.
+        setting: what all of them share.
+        cell: address of the master copy, or of the allocator.
+        stream: of draws.
+    """
+
+    __slots__ = ("_cell", "_jobs", "_layout", "_queue", "_setting", "_stream", "_unplaced", "_work")
+
+    def __init__(self, layout: Layout, setting: Setting, cell: Address, stream: Random) -> None:
+        self._layout = layout
+        self._setting = setting
+        self._cell = cell
+        self._stream = stream
+        self._queue: deque[Waiting] = deque()
+        self._work: dict[JobId, Waiting] = {}
+        self._unplaced = 0
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Queue a job; tasks that fit no machine are reported."""
+        self._port.observe(Measured("queued_tasks", self._unplaced))
+        job = message.job
+        tasks = self._jobs.admit(message, source, self._unplaced)
+        if tasks:
+            work = self._work[job.id] = Waiting(job, self._setting.rule.workload(job), self._setting.gang)
+            self._add(work, tasks, now)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Queue a further chunk with its job."""
+        tasks = self._jobs.more(message)
+        if tasks:
+            self._add(self._work[message.job], tasks, now)
+
+    def _add(self, work: Waiting, tasks: Iterable[Task], now: Time) -> None:
+        fits, nowhere = self._layout.fits_somewhere, 0
+        for task in tasks:
+            if fits(task):
+                work.tasks.append(task)
+                self._unplaced += 1
+            else:
+                nowhere += 1
+        for _ in range(nowhere):
+            self._jobs.unsatisfiable(work.id)
+        self._maybe_forget(work)
+        self._maybe_queue(work, now)
+
+    def _maybe_queue(self, work: Waiting, now: Time) -> None:
+        if not work.queued and self._allowed(work):
+            work.queued = True
+            self._queue.append(work)
+            self._on_queued(now)
+
+    def _allowed(self, work: Waiting) -> bool:
+        """Whether further tasks of the job may be placed, if the cell has room."""
+        return bool(work.tasks) and self._setting.elasticity.most(len(work.running)) > 0
+
+    def _count(self, work: Waiting, free: Sequence[int]) -> int:
+        """How many tasks of the job may be placed on a cell with this much free; of a gang, all."""
+        if work.gang:
+            return len(work.tasks)
+        request, elasticity = work.tasks[0].request, self._setting.elasticity
+        budget = elasticity.budget(len(work.running), request, free, self._layout.capacity)
+        return max(0, min(len(work.tasks), budget))
+
+    def _on_queued(self, now: Time) -> None:
+        """A job waits that did not."""
+        raise NotImplementedError
+
+    def on_retry(self, job: JobId, now: Time) -> None:
+        """The pause is over: to the tail of the queue."""
+        work = self._work.get(job)
+        if work is not None and work.queued:
+            self._queue.append(work)
+            self._on_queued(now)
+
+    def _placing(self, work: Waiting, count: int, free: Sequence[int]) -> Placing:
+        """The problem of placing the first `count` tasks of a job."""
+        stream, setting = self._stream, self._setting
+        tasks = tuple(work.tasks[:count])
+        pools = {need: self._ring(need) for need in dict.fromkeys([task.constraints for task in tasks])}
+        if setting.pickiness:
+            start = stream.random()
+            pools = {need: stretch(ring, setting.pickiness, start) for need, ring in pools.items()}
+        return Placing(tasks, free, pools, self._layout.packing, stream.getrandbits(64), work.gang)
+
+    def _ring(self, need: int) -> Sequence[int]:
+        """The machines that may be drawn for tasks with these constraints."""
+        return self._layout.rings.suitable(need)
+
+    def _tried(
+        self,
+        work: Waiting,
+        now: Time,
+        *,
+        began_us: Time,
+        decision_us: Time,
+        placed: list[Task],
+        refused: int,
+        whole: bool,
+    ) -> None:
+        """An attempt has ended: the tasks that were placed run, and the others come again, or are given up.
+
+        `whole`: all that were tried run.
+        """
+        work.attempts += not whole  # an elastic job goes on for as many rounds as it has tasks
+        self._unplaced -= len(placed)
+        if placed:
+            work.placed = True
+            running = {task.id for task in placed}
+            work.running |= running
+            work.tasks = [task for task in work.tasks if task.id not in running]
+        job, left = work.id, len(work.tasks) + len(work.held)
+        cancelled = job in self._jobs.cancelled
+        abandoned = left if self._gives_up(work) and not cancelled else 0
+        work.queued = self._allowed(work) and not abandoned and not cancelled
+        if work.queued and whole:  # all that was tried runs: the others have come, or may run, since
+            self._queue.append(work)
+        elif work.queued:
+            self._port.set_timer(job, now + self._setting.retry_us)
+            if not placed and not refused and work.gang and not self._ever_whole(work):
+                work.gang = False
+        me, workload = self._port.address, work.workload
+        if workload != "fill":
+            self._port.observe(
+                Transaction(me, workload, job, began_us, decision_us, len(placed), refused, left, abandoned, now)
+            )
+        if abandoned:
+            self._give_up(work)
+        elif cancelled:
+            self._drop(work)
+            if placed:
+                self._port.send(self._cell, Withdraw(tuple([task.id for task in placed])))
+        self._maybe_forget(work)
+
+    def _gives_up(self, work: Waiting) -> bool:
+        setting = self._setting
+        most = setting.attempts_max
+        if setting.fruitless_max and not work.placed:
+            most = min(most or setting.fruitless_max, setting.fruitless_max)
+        return bool(most and work.tasks and work.attempts > most)
+
+    def _ever_whole(self, work: Waiting) -> bool:
+        """Whether the empty cell could hold the gang, by the same search."""
+        return bool(place(self._placing(work, len(work.tasks), self._layout.whole)).places)
+
+    def _give_up(self, work: Waiting) -> None:
+        """The submitter is told of these tasks as of those that fit no machine."""
+        count = len(work.tasks)
+        self._unplaced -= count
+        work.tasks = []
+        for _ in range(count):
+            self._jobs.unsatisfiable(work.id)
+
+    def _drop(self, work: Waiting, claimed: Sequence[Task] = ()) -> None:
+        """Tasks of a cancelled job that are neither placed nor claimed never run."""
+        count = len(work.tasks) - len(claimed)
+        self._unplaced -= count
+        work.tasks = list(claimed)
+        if count:
+            self._jobs.finished(work.id, count)
+
+    def _maybe_forget(self, work: Waiting) -> None:
+        if not self._jobs.is_open(work.id):
+            self._work.pop(work.id, None)
+
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+        """Count the task; its job may use its place for another."""
+        work = self._work.get(message.job)
+        if work is None or message.task not in work.running:
+            return
+        work.running.discard(message.task)
+        self._jobs.finished(work.id)
+        self._maybe_forget(work)
+        if work.tasks:
+            self._maybe_queue(work, now)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop what is not placed and have the rest killed, the end of which the cell reports."""
+        if not self._jobs.cancel(message, source):
+            return
+        work = self._work[message.job]
+        self._withdraw(work)
+        self._drop(work, self._claimed(work))
+        self._maybe_forget(work)
+
+    def _withdraw(self, work: Waiting) -> None:
+        """Have what runs killed."""
+        if work.running:
+            self._port.send(self._cell, Withdraw(tuple(sorted(work.running))))
+
+    def _claimed(self, work: Waiting) -> list[Task]:
+        """Tasks of a job of which it is not known yet whether they run."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """What waits is counted, and every job with tasks to place will be tried."""
+        assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self._work.values()), "miscounted"
+        for work in self._work.values():
+            idle = work.tasks and not work.running
+            assert work.queued or not idle, f"job {work.id} waits for nothing"

@@ -1,0 +1,185 @@
+"""alsched (Tumanov et al., SoCC 2012) and TetriSched (the same, EuroSys 2016): utility maximised over space, and time.
+
+Roles    Scheduler (one, sees every slot and estimates when it comes free), Node (one per machine).
+Flow     Submit > (cycle) > compute: expressions, plan > Launch > Completed; Cancel > Kill.
+Deviates Neither text was at hand in full: what is recalled or chosen is marked in docs/reference/utility.md. A machine
+         of several slots counts as that many machines. There is no reservation system in front: every deadline is taken
+         as accepted, and one that cannot be met any more makes its job best effort. A scheduler that was idle plans at
+         once, then at most once per cycle; with a cycle of 0, whenever something changes. A gap leaves room, which jobs
+         fill one by one (the papers do not say how). A job that no empty cluster could hold at once is elastic. alsched
+         is the same program without time: preferred machines are worth 1, others as much less as they are slower, and
+         deadlines are not known to it. The solver's work is limited by nodes of its search and jobs per plan, never by
+         a clock. Running tasks are neither moved nor preempted; one that exceeds its estimate is expected to take one
+         more quantum, again and again. Of machines alike to a plan those with the fewest constraints are taken.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from volery.architectures.tetrisched.messages import MESSAGES
+from volery.architectures.tetrisched.node import SCHEDULER, Node
+from volery.architectures.tetrisched.requests import Asking, Soft
+from volery.architectures.tetrisched.scheduler import Scheduler, Setting
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.utility.highs import Limits, check_solver
+from volery.policies.utility.planning import Solver
+
+
+class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters that alsched and TetriSched have in common."""
+
+    cycle_s: Annotated[
+        float, msgspec.Meta(ge=0, description="from one plan to the next, seconds; 0: whenever something changes")
+    ] = 4.0
+    solver: Annotated[
+        Solver, msgspec.Meta(description="all jobs together (optimal, to the gap), or one after the other (greedy)")
+    ] = "optimal"
+    gap: Annotated[
+        float, msgspec.Meta(ge=0, description="a plan may be worth so much less than the best, as a share of it")
+    ] = 0.1
+    nodes_max: Annotated[
+        int,
+        msgspec.Meta(ge=0, description="nodes of the solver's search per plan; its work is limited by nothing else"),
+    ] = 100
+    jobs_max: Annotated[int, msgspec.Meta(ge=1, description="jobs per plan, those with deadlines first")] = 100
+    gangs: Annotated[
+        bool, msgspec.Meta(description="tasks of a job start together; otherwise each starts where it can")
+    ] = True
+    decision_ms: Annotated[float, msgspec.Meta(ge=0, description="modelled time of a decision, in the lab alone")] = 0.0
+    leaf_us: Annotated[
+        float, msgspec.Meta(ge=0, description="... and more per leaf of the expressions of a plan, microseconds")
+    ] = 0.0
+
+
+class AlschedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
+    """Parameters of alsched."""
+
+    constraints: Annotated[
+        Soft, msgspec.Meta(description="preferences of jobs: weighed (soft), insisted on (hard), or ignored (none)")
+    ] = "soft"
+
+
+class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
+    """Parameters of TetriSched."""
+
+    plan_ahead_s: Annotated[
+        float,
+        msgspec.Meta(ge=0, description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),
+    ] = 96.0
+    quantum_s: Annotated[float, msgspec.Meta(gt=0, description="unit of planned time, seconds")] = 4.0
+    heterogeneity: Annotated[
+        bool, msgspec.Meta(description="know which machines a job prefers; false: any, at the slow estimate (NH)")
+    ] = True
+    deadline_value: Annotated[
+        float, msgspec.Meta(gt=0, description="of a job that meets its deadline, where best effort is worth up to 1")
+    ] = 1000.0
+
+
+QUANTUM_OF_ALSCHED_US = 4 * SECOND
+"""Of no account to what it decides: it knows now alone."""
+
+
+def build_alsched(cluster: Cluster, config: AlschedConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: the solver is not installed.
+    """
+    asking = Asking(config.gangs, False, config.constraints, 1.0)
+    return _deployment(cluster, _setting("alsched", config, QUANTUM_OF_ALSCHED_US, 0, asking))
+
+
+def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: more quanta than a plan can hold, or the solver is not installed.
+    """
+    quantum_us = round(config.quantum_s * SECOND)
+    ahead = round(config.plan_ahead_s * SECOND) // max(1, quantum_us)
+    if not quantum_us or ahead > QUANTA_MAX:
+        problem = (
+            f"{config.plan_ahead_s:g} s are {ahead} quanta of {config.quantum_s:g} s; at most {QUANTA_MAX} are planned"
+        )
+        raise InputError("tetrisched:plan_ahead_s", problem)
+    asking = Asking(config.gangs, not config.heterogeneity, None, config.deadline_value)
+    return _deployment(cluster, _setting("tetrisched", config, quantum_us, ahead, asking))
+
+
+QUANTA_MAX = 1000
+
+
+def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking: Asking) -> Setting:
+    if config.solver == "optimal":
+        check_solver(f"{name}:solver")
+    return Setting(
+        cycle_us=round(config.cycle_s * SECOND),
+        quantum_us=quantum_us,
+        ahead=ahead,
+        solver=config.solver,
+        limits=Limits(config.gap, config.nodes_max),
+        jobs_max=config.jobs_max,
+        decision_us=round(config.decision_ms * 1000),
+        leaf_us=config.leaf_us,
+        asking=asking,
+    )
+
+
+def _deployment(cluster: Cluster, setting: Setting) -> Deployment:
+    components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, setting)}
+    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+    for address in machines:
+        components[address] = Node()
+    return Deployment(components, machines, lambda _: SCHEDULER)
+
+
+STAGES = {
+    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J2: Realisation("Scheduler._plan", "full", "with a deadline that can be met first, as many as a plan holds"),
+    Stage.J4: Realisation("Scheduler._plan", "full", "all jobs of a cycle together, or one after the other"),
+    Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last task"),
+    Stage.T3: Realisation("Scheduler._plan", "full", "the tasks of a job that wait are a gang"),
+    Stage.T4: Realisation("Scheduler._launch", "full", "what the plan starts now"),
+    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T7: Realisation("Scheduler.on_completed"),
+    Stage.R1: Realisation("Scheduler._plan", "full", "every slot, exactly; when it comes free, by estimate"),
+    Stage.R3: Realisation("Scheduler._plan", "full", "equivalence sets: constraints and preferences"),
+    Stage.R4: Realisation("Scheduler._plan", "full", "slots that are idle now, or will be"),
+    Stage.R5: Realisation("Scheduler._plan", "full", "utility is maximised"),
+}
+PROMPT: dict[str, Any] = {"cycle_s": 0.0, "jobs_max": 2}
+
+TETRISCHED = Architecture(
+    name="tetrisched",
+    summary="plans all jobs together in space and time by integer programming; deadlines, gangs, preferred machines",
+    source="Tumanov, Zhu, Park, Kozuch, Harchol-Balter, Ganger: TetriSched, EuroSys 2016",
+    defaults=TetrischedConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=2,
+    tolerates=frozenset({"duplication"}),
+    prompt={**PROMPT, "plan_ahead_s": 0.0},
+    heeds={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
+)
+
+ALSCHED = Architecture(
+    name="alsched",
+    summary="maximises the utility of soft constraints over what is free now, optimally or greedily",
+    source="Tumanov, Cipar, Ganger, Kozuch: alsched, SoCC 2012",
+    defaults=AlschedConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build_alsched,
+    hops=2,
+    tolerates=frozenset({"duplication"}),
+    prompt=PROMPT,
+    heeds={"constraints": "", "preferences": "constraints=soft|hard"},
+)

@@ -1,0 +1,146 @@
+"""The machines as a planner knows them: units (slots) in sets, what is idle, and until when the others are held."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from volery.core.model import Cluster, Preference, Task, TaskId, Time
+from volery.policies.match import Anchors, Matches, fewest_constraints_first
+from volery.policies.utility.parts import Supply
+from volery.policies.utility.wishes import Grid, Option
+
+SPEEDS_MAX: Final = 4
+"""Classes of machines by speed that a job chooses among."""
+SETS_MAX: Final = 4096
+"""Sets that are remembered from cycle to cycle."""
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A task on a unit, and when it should be over."""
+
+    task: Task
+    unit: int
+    end_us: Time
+
+
+class Machines:
+    """Sets of units by name, and what runs where.
+
+    Args:
+        cluster: the machines; a slot is a unit. Machines that satisfy few constraints come first, so that planners,
+            which take the first of what is alike to them, leave the others to those who need them.
+
+    Attributes:
+        idle: units on which nothing runs, as a bit vector.
+        running: by task.
+        sets: the members of the sets that have been named.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        order = fewest_constraints_first(range(len(cluster.slots)), cluster.constraints)
+        self.machine_of = [machine for machine in order for _ in range(cluster.slots[machine])]
+        self._cluster = cluster
+        constraints = [cluster.constraints[machine] for machine in self.machine_of]
+        self._matches = Matches(constraints, Anchors(cluster.constraints))
+        self.idle = self.every = self._matches.every
+        self.running: dict[TaskId, Running] = {}
+        self.sets: dict[str, int] = {}
+        self._options: dict[tuple[int, Preference, int, bool], list[tuple[str, int, int]]] = {}
+
+    def forget(self) -> None:
+        """Begin a cycle: where too many sets have been named, let go of them."""
+        if len(self.sets) > SETS_MAX:
+            self.sets.clear()
+            self._options.clear()
+
+    def fitting(self, constraints: int) -> int:
+        """The units that satisfy constraints, as a bit vector."""
+        return self._matches[constraints]
+
+    def named(self, constraints: int, speed: int = 0) -> str:
+        """The name of the set of units that satisfy constraints and have at least this speed."""
+        name = f"c{constraints:x}" + (f".s{speed}" if speed else "")
+        if name not in self.sets:
+            self.sets[name] = self._fast(self.fitting(constraints), speed)
+        return name
+
+    def _fast(self, units: int, speed: int) -> int:
+        if not speed:
+            return units
+        fast = [1 << unit for unit, machine in enumerate(self.machine_of) if self._cluster.speeds[machine] >= speed]
+        return units & sum(fast)
+
+    def options(self, k: int, constraints: int, wish: Preference, estimate_us: Time, *, blind: bool) -> list[Option]:
+        """Where k tasks with these constraints may run together, and for how long.
+
+        Args:
+            k: how many.
+            constraints: that each needs.
+            wish: of their job.
+            estimate_us: on a preferred machine of the reference speed.
+            blind: to what makes machines different: anywhere, and as long as it takes where it takes longest.
+        """
+        key = (constraints, wish, k, blind)
+        if key not in self._options:
+            self._options[key] = self._worked_out(constraints, wish, k, blind)
+        at_best = estimate_us * self._reference
+        return [Option(name, -(-at_best * percent // (100 * speed))) for name, percent, speed in self._options[key]]
+
+    @property
+    def _reference(self) -> int:
+        return self._cluster.reference_speed or 1
+
+    def _worked_out(self, constraints: int, wish: Preference, k: int, blind: bool) -> list[tuple[str, int, int]]:
+        """(name of a set, duration in percent, least speed in it), no set with too few units."""
+        found: list[tuple[str, int, int]] = []
+        preferred = constraints | wish.constraints
+        if not blind and (wish.constraints or wish.together):
+            bits = [1 << bit for bit in range(wish.together.bit_length()) if wish.together >> bit & 1]
+            for bit in bits or [0]:
+                found += [(name, 100, speed) for name, speed in self._by_speed(preferred | bit)]
+        slow = wish.elsewhere_percent if wish.constraints or wish.together else 100
+        classes = self._by_speed(constraints)
+        found += [(name, slow, speed) for name, speed in (classes[-1:] if blind else classes)]
+        return [option for option in found if self.sets[option[0]].bit_count() >= k]
+
+    def _by_speed(self, constraints: int) -> list[tuple[str, int]]:
+        """Sets of units that satisfy constraints, by least speed: the fastest few first, all of them last."""
+        if not self._cluster.speeds:
+            return [(self.named(constraints), 1)]
+        units = self.fitting(constraints)
+        speeds = sorted({self._cluster.speeds[m] for unit, m in enumerate(self.machine_of) if units >> unit & 1})
+        if not speeds:
+            return [(self.named(constraints), self._reference)]
+        least = {speeds[len(speeds) * part // SPEEDS_MAX] for part in range(SPEEDS_MAX)}
+        return [(self.named(constraints, speed), speed) for speed in sorted(least, reverse=True)]
+
+    def supply(self, grid: Grid) -> Supply:
+        """What there is now and when the rest comes back by estimate; who is over time is given one more quantum."""
+        held: dict[int, int] = {}
+        for one in self.running.values():
+            since = grid.quanta(one.end_us - grid.now_us)
+            if since <= grid.ahead:
+                held[since] = held.get(since, 0) | 1 << one.unit
+        return Supply(self.idle, tuple(sorted(held.items())))
+
+    def start(self, task: Task, unit: int, end_us: Time) -> None:
+        """A task is sent to an idle unit."""
+        assert self.idle >> unit & 1, f"unit {unit} is taken"
+        self.idle ^= 1 << unit
+        self.running[task.id] = Running(task, unit, end_us)
+
+    def end(self, task: TaskId) -> Task | None:
+        """A task has ended; None where it was known before."""
+        ended = self.running.pop(task, None)
+        if ended is None:
+            return None
+        self.idle |= 1 << ended.unit
+        return ended.task
+
+    def check(self) -> None:
+        """Every unit is idle or runs one task."""
+        taken = [one.unit for one in self.running.values()]
+        assert len(set(taken)) == len(taken), "a unit runs two tasks"
+        assert sum(1 << unit for unit in taken) == self.every & ~self.idle, "units are neither idle nor running"

@@ -1,0 +1,35 @@
+"""A machine of TetriSched: runs what it is told and says when it has ended."""
+
+from __future__ import annotations
+
+from volery.architectures.tetrisched.messages import Completed, Kill, Launch
+from volery.core.component import Component
+from volery.core.events import TaskFinished
+from volery.core.model import Address, Time
+
+SCHEDULER: Address = "scheduler/0"
+
+
+class Node(Component):
+    """One worker machine."""
+
+    __slots__ = ("_launched",)
+
+    def __init__(self) -> None:
+        self._launched = 0
+
+    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
+        """Start the task; a repeated launch is ignored."""
+        if message.number > self._launched:
+            self._launched = message.number
+            self._port.launch(message.task, 0)
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        self._port.kill(message.task, 0)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Report the end."""
+        self._port.send(SCHEDULER, Completed(event.task.id))
+
+    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base

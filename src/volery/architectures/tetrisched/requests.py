@@ -1,0 +1,196 @@
+"""Jobs as the lab has them, as expressions: the wizard's input is worked out here.
+
+A job's tasks that wait are a gang: all start at once, on machines of one option. Where tasks of a job have different
+constraints, the gang is a min over them. A job that would not fit on the empty cluster at once is elastic: it takes
+what it gets (LnCk), now. A deadline that cannot be met any more makes a job best effort.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from volery.architectures.tetrisched.machines import Machines
+from volery.core.model import NEVER, Job, JobId, Task, Time
+from volery.policies.utility.expressions import Expression, LnCk, Min, NCk, Sum
+from volery.policies.utility.greedy import Greedy
+from volery.policies.utility.parts import Parts, Supply
+from volery.policies.utility.wishes import Branch, Grid, Option, Wishes, branches, joined
+
+Soft = Literal["soft", "hard", "none"]
+Groups = dict[int, list[Task]]
+"""Tasks that wait, by what they need."""
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """How jobs become expressions.
+
+    Args:
+        gangs: tasks of a job start together; otherwise every job is elastic.
+        blind: to what makes machines different (the ablation NH).
+        timeless: of alsched, without a notion of when and how long; None: TetriSched.
+        deadline_value: of a job with a deadline, where one without is worth 1.
+    """
+
+    gangs: bool
+    blind: bool
+    timeless: Soft | None
+    deadline_value: float
+
+
+class Waiting(msgspec.Struct):
+    """A job with tasks that wait.
+
+    Args:
+        job: as it was submitted.
+        submitted_us: when.
+        groups: its tasks that wait, by their constraints.
+        planned: (set, start) that the last plan had for it, absolute; nothing: none.
+        missed: its deadline has been given up.
+    """
+
+    job: Job
+    submitted_us: Time
+    groups: Groups
+    planned: tuple[str, Time] | None = None
+    missed: bool = False
+
+    @property
+    def tasks(self) -> int:
+        """How many wait."""
+        return sum(map(len, self.groups.values()))
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a job asks for in a cycle.
+
+    Args:
+        job: whose.
+        expression: worth more than nothing on the empty cluster.
+        branches: (set, absolute start) of the alternatives of its outermost max, in order.
+        needs: per leaf of an alternative, the constraints of the tasks that it is for.
+        missed: its deadline cannot be met any more.
+    """
+
+    job: JobId
+    expression: Expression
+    branches: tuple[tuple[str, Time], ...]
+    needs: tuple[int, ...]
+    missed: bool = False
+
+
+class Requests:
+    """Makes the requests of a cycle.
+
+    Args:
+        machines: of the cluster.
+        asking: how.
+    """
+
+    def __init__(self, machines: Machines, asking: Asking) -> None:
+        self._machines = machines
+        self._asking = asking
+        self._fits: dict[tuple[tuple[int, int], ...], bool] = {}
+
+    def make(self, waiting: Waiting, grid: Grid) -> Request:
+        """The request of a job with tasks that wait and each fit some machine."""
+        needs = tuple(waiting.groups)
+        if not self._is_gang(waiting):
+            return Request(waiting.job.id, self._elastic(waiting, grid), ((ELASTIC, grid.now_us),), needs)
+        if self._asking.timeless is not None:
+            return self._timeless(waiting, grid, self._asking.timeless)
+        found = self._alternatives(waiting, grid, waiting.job.deadline_us)
+        missed = not found and waiting.job.deadline_us != NEVER
+        if missed:
+            found = self._alternatives(waiting, grid, NEVER)
+        expression = joined([branch.expression for branch in found])
+        assert expression is not None, "best effort is always worth something"
+        places = tuple([(branch.where, grid.start_us(branch.start)) for branch in found])
+        return Request(waiting.job.id, expression, places, needs, missed)
+
+    def _wishes(self, waiting: Waiting, deadline_us: Time) -> Wishes:
+        value = self._asking.deadline_value if deadline_us != NEVER else 1.0
+        return Wishes(
+            waiting.tasks,
+            waiting.job.estimate_us,
+            deadline_us=deadline_us,
+            submitted_us=waiting.submitted_us,
+            value=value,
+        )
+
+    def _alternatives(self, waiting: Waiting, grid: Grid, deadline_us: Time) -> list[Branch]:
+        wishes = self._wishes(waiting, deadline_us)
+        if len(waiting.groups) > 1:
+            apart = tuple([(self._machines.named(mask), len(tasks)) for mask, tasks in waiting.groups.items()])
+            options = [Option(APART, self._slowest_us(waiting))]
+            return branches(msgspec.structs.replace(wishes, apart=apart), options, grid)
+        return branches(wishes, self._options(waiting, next(iter(waiting.groups))), grid)
+
+    def _options(self, waiting: Waiting, mask: int) -> list[Option]:
+        """For tasks with the same constraints; the last one is anywhere that they fit."""
+        job, blind = waiting.job, self._asking.blind
+        return self._machines.options(len(waiting.groups[mask]), mask, job.preference, job.estimate_us, blind=blind)
+
+    def _slowest_us(self, waiting: Waiting) -> Time:
+        """A gang over several sets takes as long as its slowest part may."""
+        job = waiting.job
+        return max(
+            self._machines.options(1, mask, job.preference, job.estimate_us, blind=True)[-1].length_us
+            for mask in waiting.groups
+        )
+
+    def _elastic(self, waiting: Waiting, grid: Grid) -> Expression:
+        """Any number of tasks, now; each is worth its share of the job's value as best effort."""
+        quanta, tasks = grid.quanta(self._slowest_us(waiting)), waiting.tasks
+        sets = {mask: self._machines.named(mask) for mask in waiting.groups}
+        parts = []
+        for mask, group in waiting.groups.items():
+            k = min(len(group), self._machines.sets[sets[mask]].bit_count())
+            parts.append(LnCk((sets[mask],), k, k / tasks, 0, quanta))
+        return Sum(tuple(parts))
+
+    def _timeless(self, waiting: Waiting, grid: Grid, soft: Soft) -> Request:
+        """alsched: a job is worth 1 on preferred machines, and less by as much as it is slower elsewhere."""
+        needs = tuple(waiting.groups)
+        if len(needs) > 1:
+            leaf = [NCk((self._machines.named(mask),), len(tasks), 1.0) for mask, tasks in waiting.groups.items()]
+            return Request(waiting.job.id, Min(tuple(leaf)), ((APART, grid.now_us),), needs)
+        options = self._options(waiting, needs[0])
+        best_us = max(1, min(option.length_us for option in options))
+        if soft == "none":
+            options = options[-1:]
+        elif soft == "hard":
+            options = [option for option in options if option.length_us <= best_us]
+        worths = [1.0 if soft == "none" else min(1.0, best_us / max(1, option.length_us)) for option in options]
+        found = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
+        expression = joined(list(found))
+        assert expression is not None, "there is always an option"
+        return Request(waiting.job.id, expression, tuple([(o.where, grid.now_us) for o in options]), needs)
+
+    def _is_gang(self, waiting: Waiting) -> bool:
+        """Whether all tasks that wait fit on the empty cluster at once."""
+        if not self._asking.gangs:
+            return False
+        kind = tuple([(mask, len(tasks)) for mask, tasks in waiting.groups.items()])
+        if len(kind) == 1:
+            ((mask, k),) = kind
+            return self._machines.fitting(mask).bit_count() >= k
+        if kind not in self._fits:
+            if len(self._fits) > FITS_MAX:
+                self._fits.clear()
+            self._fits[kind] = self._together(kind)
+        return self._fits[kind]
+
+    def _together(self, kind: tuple[tuple[int, int], ...]) -> bool:
+        apart = tuple([(self._machines.named(mask), k) for mask, k in kind])
+        wishes = Wishes(0, 0, apart=apart)
+        (branch,) = branches(wishes, [Option(APART, 0)], Grid(0, 1, 0, 1))
+        parts = Parts((branch.expression,), self._machines.sets, Supply(self._machines.every))
+        return bool(Greedy(parts).best(0, branch.expression))
+
+
+ELASTIC = "elastic"
+APART = "apart"
+"""Names of alternatives that are of no single set."""
+FITS_MAX = 4096

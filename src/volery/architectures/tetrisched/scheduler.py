@@ -1,0 +1,254 @@
+"""The scheduler of TetriSched and alsched: jobs wait, a plan is made, what starts now is launched, the rest dropped."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+
+from volery.architectures.tetrisched.machines import Machines
+from volery.architectures.tetrisched.messages import Completed, Kill, Launch
+from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
+from volery.core.component import Component
+from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
+from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
+from volery.core.port import Problem
+from volery.policies.jobs import JobLedger
+from volery.policies.match import positions
+from volery.policies.utility.expressions import leaves
+from volery.policies.utility.highs import Limits
+from volery.policies.utility.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed
+from volery.policies.utility.wishes import Grid
+
+CYCLE = "cycle"
+PLAN = "plan"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What the configuration means.
+
+    Args:
+        cycle_us: from one plan to the next at least; 0: whenever something has changed.
+        quantum_us: the unit of planned time.
+        ahead: quanta with which a job may be planned to start.
+        solver, limits: of the plan.
+        jobs_max: that a plan looks at.
+        decision_us, leaf_us: modelled time of a decision, and more per leaf of its expressions.
+        asking: how jobs become expressions.
+    """
+
+    cycle_us: Time
+    quantum_us: Time
+    ahead: int
+    solver: Solver
+    limits: Limits
+    jobs_max: int
+    decision_us: Time
+    leaf_us: float
+    asking: Asking
+
+    def grid(self, now: Time) -> Grid:
+        """Time from now on; best effort loses its value over two plan-aheads."""
+        return Grid(now, self.quantum_us, self.ahead, max(1, 2 * self.ahead) * self.quantum_us)
+
+
+class Scheduler(Component):
+    """Plans in cycles."""
+
+    __slots__ = (
+        "_asked", "_changed", "_jobs", "_launches", "_machines", "_open", "_planned_us", "_planning", "_requests",
+        "_setting", "_waiting",
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, setting: Setting) -> None:
+        self._setting = setting
+        self._machines = Machines(cluster)
+        self._requests = Requests(self._machines, setting.asking)
+        self._open: dict[JobId, Waiting] = {}
+        self._waiting: dict[JobId, Waiting] = {}
+        self._asked: tuple[Request, ...] = ()
+        self._planned_us = NEVER
+        self._planning = False
+        self._changed = False
+        self._launches = 0
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """A job waits from now on."""
+        tasks = self._jobs.admit(message, source, sum(waiting.tasks for waiting in self._waiting.values()))
+        if tasks:
+            self._open[message.job.id] = Waiting(msgspec.structs.replace(message.job, tasks=()), now, {})
+            self._wait(message.job.id, tasks, now)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """More of a job waits; a gang of its own if the rest has started."""
+        tasks = self._jobs.more(message)
+        if tasks:
+            self._wait(message.job, tasks, now)
+
+    def _wait(self, job: JobId, tasks: tuple[Task, ...], now: Time) -> None:
+        waiting = self._open[job]
+        for task in tasks:
+            if self._machines.fitting(task.constraints):
+                waiting.groups.setdefault(task.constraints, []).append(task)
+            else:
+                self._jobs.unsatisfiable(job)
+        if waiting.groups:
+            self._waiting[job] = waiting
+        self._close_if_done(job)
+        self._change(now)
+
+    def _close_if_done(self, job: JobId) -> None:
+        if not self._jobs.is_open(job):
+            self._open.pop(job, None)
+
+    def _change(self, now: Time) -> None:
+        """Something has changed: plan again as soon as the cycle allows."""
+        self._changed = True
+        if not self._waiting or self._planning:
+            return
+        if not self._setting.cycle_us:
+            self._plan(now)
+            return
+        due_us = now if self._planned_us == NEVER else max(now, self._planned_us + self._setting.cycle_us)
+        self._port.set_timer(CYCLE, due_us)  # also if that is now: jobs of one instant are planned together
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """The next cycle begins."""
+        if self._waiting and not self._planning:
+            self._plan(now)
+
+    def _plan(self, now: Time) -> None:
+        setting, grid = self._setting, self._setting.grid(now)
+        self._machines.forget()
+        waiting = sorted(self._waiting.values(), key=_urgency)[: setting.jobs_max]
+        self._asked = asked = tuple([self._requests.make(each, grid) for each in waiting])
+        for each, request in zip(waiting, asked, strict=True):
+            if request.missed and not each.missed:
+                each.missed = True
+                self._port.observe(Counted("deadlines_given_up"))
+        expressions = tuple([request.expression for request in asked])
+        named = [name for expression in expressions for leaf in leaves(expression) for name in leaf.where]
+        planning = Planning(
+            expressions,
+            {name: self._machines.sets[name] for name in dict.fromkeys(named)},
+            self._machines.supply(grid),
+            tuple([_before(each, request) for each, request in zip(waiting, asked, strict=True)]),
+            setting.solver,
+            setting.limits,
+        )
+        self._planning, self._planned_us, self._changed = True, now, False
+        self._port.compute(
+            PLAN, Problem(answer, packed(planning), setting.decision_us + round(setting.leaf_us * len(named)))
+        )
+
+    def on_computed(self, event: Computed, source: Address, now: Time) -> None:
+        """Launch what starts now; the rest of the plan is only where the next one begins."""
+        plan: Plan = event.answer
+        self._planning = False
+        for request in self._asked:
+            if request.job in self._waiting:
+                self._waiting[request.job].planned = None
+        for placed in plan.now:
+            self._launch(self._asked[placed.request], placed, now)
+        for number, branch in plan.later:
+            request = self._asked[number]
+            if request.job in self._waiting:
+                self._waiting[request.job].planned = request.branches[branch]
+        self._tell(plan)
+        self._asked = ()
+        if self._waiting and self._setting.cycle_us:
+            self._port.set_timer(CYCLE, max(now, self._planned_us + self._setting.cycle_us))
+        elif self._waiting and self._changed:
+            self._plan(now)
+
+    def _launch(self, request: Request, placed: Placed, now: Time) -> None:
+        """The tasks of a gang that a leaf is for, on the machines that it was given."""
+        waiting = self._waiting.get(request.job)
+        if waiting is None:
+            return  # cancelled meanwhile
+        leaf = next(itertools.islice(leaves(request.expression), placed.leaf, None))
+        need = request.needs[placed.leaf % len(request.needs)]
+        units = positions(placed.machines)
+        group = waiting.groups[need]
+        end_us = now + leaf.duration * self._setting.quantum_us
+        for task, unit in zip(group[: len(units)], units, strict=True):
+            self._machines.start(task, unit, end_us)
+            self._launches += 1
+            self._port.send(f"node/{self._machines.machine_of[unit]}", Launch(self._launches, task))
+        del group[: len(units)]
+        if not group:
+            del waiting.groups[need]
+        if not waiting.groups:
+            del self._waiting[request.job]
+
+    def _tell(self, plan: Plan) -> None:
+        cost, observe = plan.cost, self._port.observe
+        observe(Measured("plan_jobs", len(self._asked)))
+        if cost.variables:
+            observe(Measured("plan_variables", cost.variables))
+            observe(Measured("plan_rows", cost.rows))
+            observe(Measured("plan_gap_per_mille", cost.gap_per_mille))
+            observe(Measured("plan_nodes", cost.nodes))
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """A machine is free again, sooner or later than was estimated."""
+        task = self._machines.end(message.task)
+        if task is not None:
+            self._jobs.finished(task.job)
+            self._close_if_done(task.job)
+            self._change(now)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the job's waiting tasks and kill the others."""
+        if not self._jobs.cancel(message, source):
+            self._open.pop(message.job, None)
+            return
+        for running in self._machines.running.values():
+            if running.task.job == message.job:
+                self._port.send(f"node/{self._machines.machine_of[running.unit]}", Kill(running.task.id))
+        dropped = self._waiting.pop(message.job, None)
+        if dropped is not None:
+            self._jobs.finished(message.job, dropped.tasks)
+        self._close_if_done(message.job)
+        self._change(now)
+
+    def check(self) -> None:
+        """Units are idle or run one task; what waits is of open jobs."""
+        self._machines.check()
+        for job, waiting in self._waiting.items():
+            assert self._jobs.is_open(job), f"job {job} waits and is not open"
+            assert waiting.tasks, f"job {job} waits with nothing"
+
+    def check_rest(self) -> None:
+        """Nothing waits, runs or is planned."""
+        assert not self._waiting, f"{len(self._waiting)} jobs wait for ever"
+        assert not self._open, f"{len(self._open)} jobs are open for ever"
+        assert not self._machines.running, "tasks run for ever"
+        assert not self._planning, "a plan never comes"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Completed: on_completed,
+        TimerFired: on_timer,
+        Computed: on_computed,
+    }
+
+
+def _urgency(waiting: Waiting) -> bool:
+    """Jobs with a deadline that can be met come first."""
+    return waiting.missed or waiting.job.deadline_us == NEVER
+
+
+def _before(waiting: Waiting, request: Request) -> int:
+    """The alternative that is nearest to what the last plan had for the job."""
+    if waiting.planned is None:
+        return NO_BRANCH
+    where, start_us = waiting.planned
+    same = [number for number, (name, _) in enumerate(request.branches) if name == where]
+    return min(same, key=lambda number: abs(request.branches[number][1] - start_us), default=NO_BRANCH)

@@ -1,0 +1,101 @@
+"""`volery strl`: read a utility expression, print it, and say what it would be given of some machines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from volery.cli.options import AsJson
+from volery.cli.output import print_json
+from volery.core.errors import InputError
+from volery.policies.match import positions
+from volery.policies.utility.expressions import Expression, from_json, leaves
+from volery.policies.utility.parts import Supply
+from volery.policies.utility.planning import Plan, Planning, solve
+from volery.policies.utility.text import parse, written
+
+MACHINES_MAX = 100_000
+ITEM = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+
+
+def strl(
+    expression: Annotated[str, typer.Argument(metavar="EXPR|FILE", help="Utility expression, as STRL or JSON.")],
+    machines: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=0-3,8", help="Members of a set of machines; asks for a plan."),
+    ] = None,
+    busy: Annotated[
+        list[str] | None,
+        typer.Option("--busy", metavar="0-3:2", help="Machines that come free with quantum 2 only."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a utility expression (STRL) and print it; with --set, plan it on those machines."""
+    path = Path(expression)
+    found = read(path.read_text(encoding="utf-8"), str(path)) if _is_file(path) else read(expression, "STRL")
+    plan = _planned(found, machines, busy or []) if machines else None
+    if as_json:
+        given = None if plan is None else [{"leaf": one.leaf, "machines": positions(one.machines)} for one in plan.now]
+        print_json({"strl": written(found), "expression": found, "now": given, "worth": plan and plan.worth})
+        return
+    typer.echo(written(found))
+    if plan is not None:
+        typer.echo(f"worth {plan.worth:g}")
+        all_leaves = list(leaves(found))
+        for one in plan.now:
+            typer.echo(f"now: machines {_shown(one.machines)} for {written(all_leaves[one.leaf])}")
+        if not plan.now:
+            typer.echo("nothing starts now")
+
+
+def read(text: str, place: str) -> Expression:
+    """The expression in either form.
+
+    Raises:
+        InputError: it is neither; the message names the place in it.
+    """
+    return from_json(text) if text.lstrip().startswith("{") else parse(text, place)
+
+
+def _is_file(path: Path) -> bool:
+    return "(" not in path.name and path.is_file()
+
+
+def _planned(found: Expression, sets: list[str], busy: list[str]) -> Plan:
+    members = {}
+    for text in sets:
+        name, equals, numbers = text.partition("=")
+        if not (name and equals and numbers):
+            raise InputError("--set", f"{text!r} is not NAME=MACHINES, as gpu=0-3,8")
+        members[name] = _numbers(numbers, "--set")
+    every = 0
+    for each in members.values():
+        every |= each
+    held: dict[int, int] = {}
+    for text in busy:
+        numbers, colon, until = text.partition(":")
+        if not (colon and until.isdecimal() and int(until)):
+            raise InputError("--busy", f"{text!r} is not MACHINES:QUANTUM with a quantum of at least 1, as 0-3:2")
+        held[int(until)] = held.get(int(until), 0) | _numbers(numbers, "--busy")
+    idle = every
+    for each in held.values():
+        idle &= ~each
+    return solve(Planning((found,), members, Supply(idle, tuple(sorted(held.items())))))
+
+
+def _numbers(text: str, place: str) -> int:
+    found = 0
+    for part in text.split(","):
+        shape = ITEM.fullmatch(part.strip())
+        low, high = (int(shape[1]), int(shape[2] or shape[1])) if shape else (1, 0)
+        if not low <= high < MACHINES_MAX:
+            raise InputError(place, f"{part!r} is no machine or range of machines below {MACHINES_MAX}, as 0-3")
+        found |= ((1 << (high - low + 1)) - 1) << low
+    return found
+
+
+def _shown(machines: int) -> str:
+    return ", ".join(map(str, positions(machines)))

@@ -1,0 +1,100 @@
+"""The checks of features: what a design ignores changes nothing, what it heeds does, and distance costs time."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from volery.conformance.cases import MACHINES, Case, mixed_cases
+from volery.conformance.outcomes import demand_all_finished, demand_capacity, demand_constraints
+from volery.conformance.verdict import check, demand, run
+from volery.core.component import Architecture
+from volery.core.features import (
+    CONSTRAINTS,
+    DEADLINES,
+    DERIVED,
+    FEATURES,
+    LOCALITY,
+    PRIORITIES,
+    USERS,
+    alternatives,
+    features_of,
+    heeded,
+)
+from volery.core.locality import with_replicas
+from volery.core.model import SECOND
+from volery.core.streams import Streams
+from volery.core.trace import longs
+from volery.sim import Options
+
+RACKS = 5
+REPLICAS = 3
+AS_NEAR = (1000, 1000)
+FARTHER = (1500, 2300)
+WITHOUT: Mapping[str, Mapping[str, Any]] = {
+    USERS: {"user": ()},
+    PRIORITIES: {"priority": longs()},
+    DEADLINES: {"deadline_us": longs()},
+    LOCALITY: {"replica_first": longs(), "replicas": array("i")},
+}
+"""How a feature is taken from a trace."""
+
+
+def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
+    """Jobs of several users with priorities and deadlines, whose tasks have input that lies somewhere, or nowhere."""
+    made = []
+    for case in mixed_cases(seed):
+        stream = Streams(seed).of(f"conformance/rich/{case.name}")
+        trace = case.trace
+        held = [stream.sample(range(MACHINES), REPLICAS * (stream.random() < 0.8)) for _ in range(trace.task_count)]
+        trace = with_replicas(trace, held, far_permille)
+        trace = msgspec.structs.replace(
+            trace,
+            priority=array("q", [stream.randrange(3) for _ in range(trace.job_count)]),
+            deadline_us=array("q", [at + stream.randrange(1, 60 * SECOND) for at in trace.arrival_us]),
+        )
+        racks = tuple(machine % RACKS for machine in range(MACHINES))
+        made.append(Case(f"{case.name}, rich", seed, trace, msgspec.structs.replace(case.cluster, racks=racks)))
+    return made
+
+
+@check
+def check_features_are_declared(architecture: Architecture) -> None:
+    """What a design heeds is declared in known words; constraints are among it, because every design must keep them."""
+    known = [feature for feature in FEATURES if feature not in DERIVED]
+    for feature, when in architecture.heeds.items():
+        demand(feature in known, f"heeds {feature!r}, which is not one of {', '.join(known)}")
+        fields = architecture.defaults.__struct_fields__
+        named = all(not parameter or parameter in fields for parameter, _ in alternatives(when))
+        demand(named, f"heeds {feature} when {when}, but there is no such parameter")
+    demand(architecture.heeds.get(CONSTRAINTS) == "", "does not declare what it heeds; constraints at least, always")
+
+
+@check
+def check_ignored_features_change_nothing(architecture: Architecture) -> None:
+    """A workload with and without a feature runs alike if the design ignores it, and not if it always heeds it."""
+    known, changed = heeded(architecture, architecture.defaults), dict.fromkeys(WITHOUT, False)
+    for case in rich_cases(12, AS_NEAR):
+        digest = run(architecture, case).digest()
+        for feature, columns in WITHOUT.items():
+            demand(feature in features_of(case.trace), f"case {case.name!r} has no {feature}")
+            plain = msgspec.structs.replace(case, trace=msgspec.structs.replace(case.trace, **columns))
+            changed[feature] |= run(architecture, plain).digest() != digest
+    for feature, differs in changed.items():
+        demand(feature in known or not differs, f"says that it ignores {feature}; without them a run changes")
+        always = architecture.heeds.get(feature) == ""  # by a parameter it may be no more than what ties are decided by
+        demand(differs or not always, f"says that it heeds {feature}; without them no run changes")
+
+
+@check
+def check_locality(architecture: Architecture) -> None:
+    """Wherever a task runs, it lasts as long as the distance from its input makes it, and all other rules hold."""
+    for case in rich_cases(13, FARTHER):
+        for options in (Options(check=True), Options(check=True, tie_shuffle=13), Options(copy_messages=True)):
+            records = run(architecture, case, options=options)
+            demand_all_finished(case, records)
+            demand_capacity(case, records)
+            demand_constraints(case, records)

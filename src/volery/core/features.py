@@ -1,0 +1,66 @@
+"""What a workload may say beyond tasks and their durations, and which of it an architecture decides by.
+
+A design that ignores a feature is compared in silence with designs that do not, unless somebody says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from volery.core.component import Architecture
+from volery.core.model import NEVER
+from volery.core.trace import Trace
+
+CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS = "constraints", "amounts", "dependencies", "users"
+PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
+FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES)
+DERIVED: Final = (AMOUNTS, DEPENDENCIES)
+"""What `Architecture.vectors` and `Architecture.graphs` say already."""
+
+
+def features_of(trace: Trace) -> tuple[str, ...]:
+    """The features that a workload has, in the order of `FEATURES`; what is the same for all of it is none."""
+    found = {
+        CONSTRAINTS: any(trace.constraints),
+        AMOUNTS: bool(trace.resources),
+        DEPENDENCIES: bool(trace.parents),
+        USERS: len(set(trace.user)) > 1,
+        PRIORITIES: len(set(trace.priority)) > 1,
+        DEADLINES: any(at != NEVER for at in trace.deadline_us),
+        LOCALITY: bool(trace.replicas),
+        PREFERENCES: bool(trace.preference),
+    }
+    return tuple([feature for feature in FEATURES if found[feature]])
+
+
+def heeded(architecture: Architecture, config: Any) -> frozenset[str]:
+    """The features that a design decides by under this configuration.
+
+    Args:
+        architecture: which declares them.
+        config: of its own type.
+    """
+    found = {
+        feature
+        for feature, when in architecture.heeds.items()
+        if any(_holds(one, config) for one in alternatives(when))
+    }
+    found |= {AMOUNTS} if architecture.vectors else set()
+    found |= {DEPENDENCIES} if architecture.graphs else set()
+    return frozenset(found)
+
+
+def alternatives(when: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The parameters that a declaration names, each with the values that count; no values: any that is set."""
+    pairs = [one.partition("=") for one in when.split(" or ")]
+    return [(name, tuple(values.split("|")) if equals else ()) for name, equals, values in pairs]
+
+
+def _holds(one: tuple[str, tuple[str, ...]], config: Any) -> bool:
+    """Whether an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
+    name, values = one
+    if not name:
+        return True
+    value = getattr(config, name)
+    return re.split("[/:]", str(value))[0] in values if values else bool(value)

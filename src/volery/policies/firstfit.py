@@ -1,0 +1,129 @@
+"""Randomised first fit on a copy of the cell state: machines are drawn until one has room, for each task of a job.
+
+A machine that has no room for a task is drawn no more for tasks that ask for the same: within one decision machines
+only become fuller. So every machine with room is as likely as another, and a full cell costs one look at each machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from volery.core.model import Amounts, Cluster, Task
+from volery.core.resources import Packing
+from volery.policies.sampling import Draws
+
+MISSES_MAX: Final = 48
+"""After so many draws in vain for one task, listing the machines with room is cheaper than drawing on."""
+RINGS_MAX: Final = 1024
+"""Constraint sets whose machines are remembered; traces have some hundreds of frequent ones."""
+
+
+class Placing(NamedTuple):
+    """What is to be placed where: a problem that is solved without any effect but its answer.
+
+    Args:
+        tasks: of one job, in order.
+        free: per machine, what it has free, packed and guarded; it is not changed.
+        pools: constraint set of these tasks -> machines to draw from.
+        packing: of requests.
+        seed: of the draws.
+        whole: place all of them or none.
+    """
+
+    tasks: Sequence[Task]
+    free: Sequence[int]
+    pools: Mapping[int, Sequence[int]]
+    packing: Packing
+    seed: int
+    whole: bool = False
+
+
+class Placed(NamedTuple):
+    """The answer: places of the tasks that found room, and the machine of each."""
+
+    places: tuple[int, ...]
+    machines: tuple[int, ...]
+
+
+NOWHERE: Final = Placed((), ())
+
+
+def place(problem: Placing) -> Placed:
+    """Find a machine for each task, as far as there is room."""
+    free, packing = problem.free, problem.packing
+    guards, draw = packing.guards, Draws(problem.seed).below
+    left: dict[int, int] = {}
+    drawn_from: dict[tuple[int, Amounts], list[int]] = {}
+    places, machines = [], []
+    for number, task in enumerate(problem.tasks):
+        kind = (task.constraints, task.request)
+        pool = drawn_from.get(kind)
+        if pool is None:
+            pool = drawn_from[kind] = list(problem.pools[task.constraints])
+        packed, misses = packing[task.request], 0
+        while pool:
+            at = draw(len(pool))
+            machine = pool[at]
+            rest = (left.get(machine) or free[machine]) - packed
+            if rest & guards == guards:
+                left[machine] = rest
+                places.append(number)
+                machines.append(machine)
+                break
+            last = pool.pop()
+            if last != machine:
+                pool[at] = last
+            misses += 1
+            if misses == MISSES_MAX:
+                floor = packed | guards  # less than this as a number is less of something: most of a full cell at once
+                pool[:] = [
+                    one
+                    for one in pool
+                    if free[one] >= floor and ((left.get(one) or free[one]) - packed) & guards == guards
+                ]
+        else:
+            if problem.whole:
+                return NOWHERE
+    return Placed(tuple(places), tuple(machines))
+
+
+class Rings:
+    """The machines that satisfy a constraint set, in one random order; shared inside a build.
+
+    Args:
+        cluster: the machines.
+        stream: shuffles them.
+    """
+
+    __slots__ = ("_constraints", "_order", "_rings")
+
+    def __init__(self, cluster: Cluster, stream: Random) -> None:
+        self._constraints = cluster.constraints
+        self._order = list(range(len(cluster.constraints)))
+        stream.shuffle(self._order)
+        self._rings: dict[int, list[int]] = {0: self._order}
+
+    def suitable(self, needs: int) -> list[int]:
+        """All of them; not to be changed."""
+        ring = self._rings.get(needs)
+        if ring is None:
+            constraints = self._constraints
+            ring = [machine for machine in self._order if not needs & ~constraints[machine]]
+            if len(self._rings) < RINGS_MAX:
+                self._rings[needs] = ring
+        return ring
+
+
+def stretch(ring: Sequence[int], pickiness: float, start: float) -> Sequence[int]:
+    """What a picky job considers of some machines in random order: a stretch, one machine at least where there is any.
+
+    Args:
+        ring: the machines.
+        pickiness: share of them that is left out (0 to 1).
+        start: where the stretch begins, uniform on [0, 1).
+    """
+    length = max(1, len(ring) - int(pickiness * len(ring)))
+    first = int(start * len(ring))
+    return [*ring[first : first + length], *ring[: max(0, first + length - len(ring))]]

@@ -1,0 +1,56 @@
+"""When machines send their heartbeats: each once per interval, spread evenly, so that one master hears them in turn.
+
+Heartbeats that have nothing to tell are not sent: that a machine has slots free is known to the master, and so is when
+its heartbeat is due. What is decided at that moment is the same.
+"""
+
+from __future__ import annotations
+
+from volery.core.model import Time
+
+
+class Heartbeats:
+    """The clock of all machines.
+
+    Args:
+        interval_us: between two heartbeats of one machine.
+        seats: how many machines there are; that of seat k is due k / seats of an interval later than the first.
+
+    Raises:
+        ValueError: an interval in which not every machine has a microsecond of its own.
+    """
+
+    __slots__ = ("_interval_us", "_seats")
+
+    def __init__(self, interval_us: Time, seats: int) -> None:
+        if interval_us < seats:
+            raise ValueError(
+                f"heartbeats of {seats} machines need an interval of {seats} us at least: {interval_us} us"
+            )
+        self._interval_us = interval_us
+        self._seats = seats
+
+    def after(self, seat: int, now: Time) -> Time:
+        """The next heartbeat of a machine, later than now."""
+        phase = seat * self._interval_us // self._seats
+        return now + self._interval_us - (now - phase) % self._interval_us
+
+    def next_of(self, candidates: int, now: Time) -> tuple[int, Time]:
+        """Which of some machines has its heartbeat next, later than now, and when.
+
+        Args:
+            candidates: bit vector of seats, not 0.
+            now: the time.
+        """
+        # phases <= offset have passed in this interval: those of seats below the first one whose phase is greater
+        offset = now % self._interval_us
+        first = (offset + 1) * self._seats + self._interval_us - 1
+        first //= self._interval_us
+        later = candidates >> first
+        seat = first + lowest(later) if later else lowest(candidates)
+        return seat, self.after(seat, now)
+
+
+def lowest(vector: int) -> int:
+    """The position of the lowest set bit."""
+    return (vector & -vector).bit_length() - 1

@@ -1,0 +1,100 @@
+"""Synthetic jobs that read blocks of a distributed file system: each task's input has replicas on some machines.
+
+Replicas are placed as the Hadoop Distributed File System does it: the first on any machine, the second in another rack,
+the third in the rack of the second, further ones anywhere; no two on one machine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from volery.core.errors import InputError, suggestion
+from volery.core.locality import PER_MILLE, with_replicas
+from volery.core.model import SECOND, split_evenly
+from volery.core.trace import Trace
+from volery.workload.columns import Integers, generator
+from volery.workload.distributions import exponential
+from volery.workload.making import arrivals, check_size, made_trace
+from volery.workload.spec import Spec
+
+BINS: Final = {
+    "facebook": ((1, 38), (2, 16), (10, 14), (50, 8), (100, 6), (200, 6), (400, 4), (800, 4), (4800, 4)),
+}
+"""Maps of a job, and how many of a hundred jobs have so many: the macro-benchmark of Zaharia et al., EuroSys 2010."""
+KEYS: Final = ("jobs", "gap", "duration", "spread", "workers", "racks", "replicas", "rack", "any")
+
+
+def machine_racks(workers: int, racks: int) -> tuple[int, ...]:
+    """Per machine its rack, of equal racks of neighbours.
+
+    Raises:
+        ValueError: more racks than machines.
+    """
+    return tuple([rack for rack, machines in enumerate(split_evenly(workers, racks)) for _ in machines])
+
+
+def hdfs(text: str, seed: int) -> Trace:
+    """`hdfs`: jobs of one size, or of the sizes of a preset, whose tasks read blocks with replicas."""
+    spec = Spec(text, KEYS, word="TASKSxJOBS or facebook, for example hdfs:facebook,workers=100")
+    sizes = _sizes(spec, seed)
+    check_size(text, int(sizes.sum()))
+    gap_s = spec.at_least_zero("gap", 14.0)
+    gaps = exponential(generator(seed, "workload/arrivals").random(len(sizes))) * gap_s
+    spread = spec.at_least_zero("spread", 0.1, most=1.0)
+    factors = 1 + spread * (2 * generator(seed, "workload/durations").random(int(sizes.sum())) - 1)
+    duration_us = np.rint(spec.positive("duration", 60.0) * SECOND * factors).astype(np.int64)
+    trace = made_trace(text, arrivals(gaps), sizes, np.maximum(duration_us, 1))
+    far = [round(spec.positive(key, 1.0, most=1000) * PER_MILLE) for key in ("rack", "any")]
+    return with_replicas(trace, _placements(spec, trace.task_count, seed), (max(1, far[0]), max(1, far[1])))
+
+
+def _sizes(spec: Spec, seed: int) -> Integers:
+    shape = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})", spec.word)
+    if shape is not None:
+        if not int(shape[1]) or not int(shape[2]):
+            raise InputError(spec.text, f"{spec.word!r} has no tasks; for example hdfs:400x20")
+        if spec.text_of("jobs", ""):
+            raise spec.refusal("jobs", "stands in TASKSxJOBS already; leave it out")
+        return np.full(int(shape[2]), int(shape[1]), dtype=np.int64)
+    if spec.word not in BINS:
+        raise InputError(spec.text, f"{spec.word!r} is neither TASKSxJOBS nor a preset{suggestion(spec.word, BINS)}")
+    tasks, counts = zip(*BINS[spec.word], strict=True)
+    jobs = spec.count("jobs", sum(counts))
+    bounds = np.cumsum(counts) / sum(counts)
+    sizes = np.array(tasks)[np.searchsorted(bounds, (np.arange(jobs) + 0.5) / jobs)]
+    order = np.argsort(generator(seed, "workload/jobs").random(jobs), kind="stable")
+    return np.asarray(sizes[order], dtype=np.int64)
+
+
+def _placements(spec: Spec, tasks: int, seed: int) -> list[tuple[int, ...]]:
+    workers, count = spec.count("workers", 100), spec.count("replicas", 3)
+    racks = spec.count("racks", 1)
+    if count > workers:
+        raise spec.refusal("replicas", f"{count} replicas need as many machines; there are {workers}")
+    if racks > workers:
+        raise spec.refusal("racks", f"{racks} racks need as many machines; there are {workers}")
+    ranges, rack_of = split_evenly(workers, racks), machine_racks(workers, racks)
+    draws = generator(seed, "workload/replicas").random((tasks, count)).tolist()
+    return [_placement(draw, ranges, rack_of, workers) for draw in draws]
+
+
+def _placement(draw: list[float], ranges: list[range], rack_of: tuple[int, ...], workers: int) -> tuple[int, ...]:
+    """Machines of one block, from a uniform number each."""
+    held = [int(draw[0] * workers)]
+    for place, u in enumerate(draw[1:], start=1):
+        rack = ranges[rack_of[held[-1]]]
+        if place == 1 and len(rack) < workers:
+            found = int(u * (workers - len(rack)))
+            found += len(rack) * (found >= rack.start)
+        elif place == 2 and 1 < len(rack) < workers:
+            found = rack.start + int(u * (len(rack) - 1))
+            found += found >= held[-1]
+        else:
+            found = int(u * (workers - len(held)))
+            for taken in sorted(held):
+                found += found >= taken
+        held.append(found)
+    return tuple(held)

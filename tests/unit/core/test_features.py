@@ -1,0 +1,57 @@
+"""What workloads have, what designs heed, and that every registered design says it."""
+
+from __future__ import annotations
+
+from array import array
+
+import msgspec
+import pytest
+
+from volery.architectures import configure, lookup, registry
+from volery.core.features import CONSTRAINTS, FEATURES, features_of, heeded
+from volery.core.locality import with_replicas
+from volery.core.model import NEVER, Preference
+from volery.workload import load_trace
+
+
+def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
+    plain = load_trace("syn:2x2")
+    assert features_of(plain) == ()
+    alike = {"user": ("ann", "ann"), "priority": array("q", [3, 3]), "deadline_us": array("q", [NEVER, NEVER])}
+    assert features_of(msgspec.structs.replace(plain, **alike)) == (), "what is the same for all is no feature"
+    rich = msgspec.structs.replace(
+        with_replicas(plain, [(0,), (), (), ()], (1000, 1000)),
+        constraints=array("q", [0, 0, 0, 1]),
+        resources=("gpus",),
+        parent_first=array("q", [0, 0, 1, 1, 1]),
+        parents=array("q", [0]),
+        user=("ann", "bob"),
+        priority=array("q", [0, 1]),
+        deadline_us=array("q", [NEVER, 5]),
+        preferences=(Preference(1, 0, 200),),
+        preference=array("H", [0, 0]),
+    )
+    assert features_of(rich) == FEATURES
+
+
+@pytest.mark.parametrize(
+    ("design", "parameters", "expected"),
+    [
+        ("oracle", {}, {"constraints", "amounts"}),
+        ("oracle", {"order": "drf"}, {"constraints", "amounts", "users"}),
+        ("megha-2021", {"shares": "a:1+b:1"}, {"constraints", "amounts", "users"}),
+        ("pigeon", {}, {"constraints"}),
+        ("tetrisched", {}, {"constraints", "deadlines", "preferences"}),
+        ("tetrisched", {"heterogeneity": False}, {"constraints", "deadlines"}),
+        ("alsched", {"constraints": "none"}, {"constraints"}),
+        ("hfs", {}, {"constraints", "users", "priorities", "locality"}),
+    ],
+)
+def test_what_is_heeded_depends_on_parameters(design: str, parameters: dict[str, str], expected: set[str]) -> None:
+    architecture = lookup(design)
+    assert heeded(architecture, configure(architecture, parameters)) == expected
+
+
+@pytest.mark.parametrize("name", registry())
+def test_every_registered_design_declares_what_it_heeds(name: str) -> None:
+    assert registry()[name].heeds.get(CONSTRAINTS) == ""

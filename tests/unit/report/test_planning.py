@@ -1,0 +1,35 @@
+"""Deadlines and plans in the report, where there are any."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.unit.report.samples import sample_run
+
+from volery.metrics import DeadlineSummary, Distribution
+from volery.report.groups import group_runs
+from volery.report.planning import deadline_rows, plan_rows
+from volery.report.units import NOTHING
+
+SPENT = Distribution(10, 0.5, 0.4, 0.9, 1.0, 1.5, 2.0)
+
+
+def test_runs_without_deadlines_or_plans_have_no_rows() -> None:
+    groups = group_runs([sample_run("megha", 0)])
+    assert (deadline_rows(groups), plan_rows(groups)) == ([], [])
+
+
+def test_rows_are_means_over_seeds() -> None:
+    plans = {"plan_jobs_count": 10.0}
+    solved = {"plan_variables_max": 800.0, "plan_rows_max": 90.0, "plan_gap_per_mille_mean": 20.0}
+    runs = [
+        msgspec.structs.replace(
+            sample_run("megha", seed),
+            deadlines=DeadlineSummary(4, met, met / 4, SPENT),
+            compute_s=SPENT,
+            counters=plans | (solved if seed else {}),
+        )
+        for seed, met in ((0, 1), (1, 3))
+    ]
+    assert deadline_rows(group_runs(runs)) == [["megha", "4.00", "50.0 %", "500 ms", "900 ms"]]
+    assert plan_rows(group_runs(runs)) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", "800", "90.0", "2.0 %"]]
+    assert plan_rows(group_runs(runs[:1])) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", *[NOTHING] * 3]]

@@ -1,0 +1,72 @@
+"""Work that reads replicated blocks: sizes, placement by racks, and errors that name the key."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from volery.core.errors import InputError
+from volery.workload import load_cluster, load_trace
+from volery.workload.hdfs import BINS, machine_racks
+
+
+def test_sizes_of_the_preset_are_the_papers() -> None:
+    trace = load_trace("hdfs:facebook")
+    sizes = Counter(trace.first[job + 1] - trace.first[job] for job in range(trace.job_count))
+    assert sizes == dict(BINS["facebook"])
+    assert trace.task_count == 26_410
+    assert load_trace("hdfs:facebook,jobs=10").job_count == 10
+
+
+def test_replicas_lie_as_the_file_system_places_them() -> None:
+    """The second in another rack than the first, the third beside the second; never two on a machine."""
+    racks = machine_racks(23, 4)
+    trace = load_trace("hdfs:500x4,workers=23,racks=4,replicas=4")
+    use: Counter[int] = Counter()
+    for task in range(trace.task_count):
+        first, second, third, fourth = trace.replicas_of([task])[0]
+        assert racks[first] != racks[second] == racks[third]
+        assert len({first, second, third, fourth}) == 4
+        use.update((first, second, third, fourth))
+    assert set(use) == set(range(23))
+    assert max(use.values()) < 1.5 * min(use.values())
+
+
+def test_in_one_rack_they_lie_anywhere() -> None:
+    trace = load_trace("hdfs:400x5,workers=9,replicas=9,any=2,rack=1.25")
+    assert all(sorted(held) == list(range(9)) for held in trace.replicas_of(range(400)))
+    assert trace.far_permille == (1250, 2000)
+
+
+def test_a_cut_trace_keeps_the_replicas_of_its_jobs() -> None:
+    whole, cut = (load_trace("hdfs:7x9,workers=20", job_count=jobs) for jobs in (None, 4))
+    assert cut.replicas_of(range(28)) == whole.replicas_of(range(28))
+    assert len(cut.replica_first) == 29
+    moved = load_trace("hdfs:7x9,workers=20,gap=0", arrivals="dephased")
+    assert moved.replicas_of(range(63)) == load_trace("hdfs:7x9,workers=20,gap=0").replicas_of(range(63))
+
+
+def test_clusters_have_racks_of_neighbours() -> None:
+    assert load_cluster(7, racks=3).racks == (0, 0, 1, 1, 2, 2, 2)
+    assert load_cluster(7).racks == ()
+    with pytest.raises(InputError, match="8 racks for 7 workers"):
+        load_cluster(7, racks=8)
+
+
+@pytest.mark.parametrize(
+    ("spec", "match"),
+    [
+        ("hdfs:workers=9", "lacks its first part"),
+        ("hdfs:yahoo", "neither TASKSxJOBS nor a preset"),
+        ("hdfs:0x4", "has no tasks"),
+        ("hdfs:2x4,jobs=4", "hdfs:jobs"),
+        ("hdfs:2x4,replicas=5,workers=4", "hdfs:replicas"),
+        ("hdfs:2x4,racks=5,workers=4", "hdfs:racks"),
+        ("hdfs:2x4,gap=-1", "a number from 0"),
+        ("hdfs:2x4,any=0", "above 0"),
+    ],
+)
+def test_wrong_specs_name_the_key(spec: str, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        load_trace(spec)
