@@ -91,10 +91,22 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:lrms=3": {"M4": "managed/per_machine:2.5", "M5": "random-fit", "T2": "heft"},
     "pipeline:lrms=2": {"M4": "managed", "T3": "easy", "broker_machines": "6", "M1": "overflow/tasks:5"},
     "pipeline:cycle_s=0.02": {"cycle_cost_us": "50", "task_cost_us": "7", "J4": "2", "T2": "bands"},
+    "pipeline:T10=fairness/shares:a:1+b:2+c:1": {"T2": "drf/shares:a:1+b:2+c:1"},
+    "pipeline:progress=keep": {"T10": "fairness/shares:a:3+b:1", "T2": "drf/shares:a:3+b:1", "cycle_cost_us": "40"},
+    "pipeline:T12=rebalance/period_s:0.1/cost_s:0.01/left_s:0": {"progress": "keep"},
+    "pipeline:T9=fixed/n:3": {"T11": "restart"},
+    "pipeline:T9=straggler/times:0.5": {"lrms": "2"},
+    "pipeline:T11=checkpoint/period_s:0.1": {"lrms": "2"},
+    "pipeline:reliable=true": {"T2": "drf", "T10": "fairness"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 
-HOPS = {"pipeline:lrms=3": 4, "pipeline:lrms=2": 4}
+HOPS = {
+    "pipeline:lrms=3": 4,
+    "pipeline:lrms=2": 4,
+    "pipeline:T11=checkpoint/period_s:0.1": 4,
+    "pipeline:T9=straggler/times:0.5": 4,
+}
 """Variants that take another number of hops than the entry that they are of."""
 
 EXCUSED = {
@@ -109,6 +121,8 @@ EXCUSED = {
     ("hfs:out_of_band=false", "check_cancel"): "what was killed is told with the next heartbeat",
     ("pipeline:cycle_s=0.02", "check_lone_task_costs_its_hops"): "tasks wait for the next cycle",
     ("pipeline:cycle_s=0.02", "check_allocation_adds_up"): "likewise",
+    ("pipeline:progress=keep", "check_lone_task_costs_its_hops"): "cycles take their time",
+    ("pipeline:progress=keep", "check_allocation_adds_up"): "likewise",
     ("pipeline:T5=stage-in/mb:1", "check_lone_task_costs_its_hops"): "tasks wait for their files",
     ("pipeline:T5=stage-in/mb:1", "check_allocation_adds_up"): "likewise",
 }

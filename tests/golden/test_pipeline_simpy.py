@@ -11,6 +11,9 @@ from tests.unit.architectures.pipeline.runs import cores_cluster, run, trace_of_
 
 from volery.core.model import SECOND
 
+Lived = list[tuple[int, int, int]]
+"""Per job, its start, its finish and its machine."""
+
 simpy = pytest.importorskip("simpy", reason="SimPy is an extra of development")
 
 
@@ -62,6 +65,56 @@ def test_one_machine_of_many_cores_is_a_pool_that_nobody_overtakes_in(seed: int)
     rows = work(seed, 1500, 1.6, 6)
     found = run("pipeline", trace_of_rows(rows), cores_cluster(8), T2="fifo", T3="strict").start_us
     assert list(found) == simpy_starts(rows, 8)
+
+
+def simpy_first_fit(rows: list[tuple[float, int, float]], machines: list[int], *, strict: bool) -> Lived:
+    """The same where each job gets all of its cores from the first machine that has them, a container of its own."""
+    environment: Any = simpy.Environment()
+    pools = [simpy.Container(environment, capacity=cores, init=cores) for cores in machines]
+    queue: list[int] = []
+    lived: Lived = [(-1, -1, -1)] * len(rows)
+
+    def life(number: int, machine: int) -> Iterator[Any]:
+        _, cores, duration = rows[number]
+        began = environment.now
+        yield environment.timeout(round(duration * SECOND))
+        lived[number] = began, environment.now, machine
+        yield pools[machine].put(cores)
+        place()
+
+    def place() -> None:
+        for number in list(queue):
+            cores = rows[number][1]
+            machine = next((k for k, pool in enumerate(pools) if pool.level >= cores), None)
+            if machine is not None:
+                pools[machine].get(cores)
+                queue.remove(number)
+                environment.process(life(number, machine))
+            elif strict:
+                return
+
+    def source() -> Iterator[Any]:
+        for number, (at, _, _) in enumerate(rows):
+            yield environment.timeout(round(at * SECOND) - environment.now)
+            queue.append(number)
+            place()
+
+    environment.process(source())
+    environment.run()
+    return lived
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("iteration", ["strict", "skip"])
+def test_several_machines_of_many_cores_are_filled_by_first_fit(seed: int, iteration: str) -> None:
+    """Starts, finishes and machines of every task agree, whether or not small tasks may overtake."""
+    machines = [4, 2, 8, 3]
+    rows = work(seed, 1000, 4.4 if iteration == "skip" else 3.5, 4)
+    found = run("pipeline", trace_of_rows(rows), cores_cluster(*machines), T2="fifo", T3=iteration, R5="first-fit")
+    expected = simpy_first_fit(rows, machines, strict=iteration == "strict")
+    assert list(zip(found.start_us, found.finish_us, found.worker, strict=True)) == expected
+    waited = sum(began > round(row[0] * SECOND) for (began, _, _), row in zip(expected, rows, strict=True))
+    assert waited > 200, "there were queues"
 
 
 def test_the_two_can_disagree() -> None:

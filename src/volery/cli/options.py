@@ -109,6 +109,9 @@ Durations = Annotated[
 Arrivals = Annotated[
     str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
 ]
+Estimates = Annotated[
+    str, typer.Option(metavar="mean|exact", help="What schedulers know of a task: its job's mean, or its duration.")
+]
 Users = Annotated[
     str | None,
     typer.Option(

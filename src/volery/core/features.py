@@ -5,6 +5,7 @@ A design that ignores a feature is compared in silence with designs that do not,
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from volery.core.component import Architecture
@@ -57,9 +58,9 @@ def alternatives(when: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _holds(one: tuple[str, tuple[str, ...]], config: Any) -> bool:
-    """Whether an alternative is met; that without a name always is. `NAME/parameter:value` counts as NAME."""
+    """Whether an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
     name, values = one
     if not name:
         return True
     value = getattr(config, name)
-    return str(value).partition("/")[0] in values if values else bool(value)
+    return re.split("[/:]", str(value))[0] in values if values else bool(value)

@@ -127,6 +127,7 @@ class Cluster(msgspec.Struct, frozen=True):
             attempt on a machine takes duration * reference_speed // speed microseconds, rounded down.
         reference_speed: of the machine for which durations and estimates hold; 0 where no speeds are given.
         racks: per machine, the number of its rack; nothing: all stand in one.
+        tick_us: with speeds, how long an attempt takes is rounded down to a multiple of this.
     """
 
     constraints: tuple[int, ...]
@@ -137,6 +138,7 @@ class Cluster(msgspec.Struct, frozen=True):
     speeds: tuple[int, ...] = ()
     reference_speed: int = 0
     racks: tuple[int, ...] = ()
+    tick_us: Time = 1
 
     def __post_init__(self) -> None:
         """Refuse a cluster that nothing could run on."""
@@ -176,8 +178,10 @@ class Cluster(msgspec.Struct, frozen=True):
             raise ValueError(f"machine {machine} has the speed {min(self.speeds)}; speeds are at least 1")
 
     def attempt_us(self, duration_us: Time, machine: int) -> Time:
-        """How long an attempt of a task lasts on a machine, rounded down to microseconds."""
-        return duration_us * self.reference_speed // self.speeds[machine] if self.speeds else duration_us
+        """How long an attempt of a task lasts on a machine, rounded down to ticks."""
+        if not self.speeds:
+            return duration_us
+        return duration_us * self.reference_speed // self.speeds[machine] // self.tick_us * self.tick_us
 
     def done_us(self, run_us: Time, machine: int) -> Time:
         """How much of a task's duration is behind it after it has run so long on a machine, rounded down."""

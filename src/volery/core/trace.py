@@ -55,6 +55,7 @@ class Trace(msgspec.Struct, frozen=True):
         replicas: numbers of the machines that hold the input of a task.
         far_permille: how long a task lasts in a rack that holds its input, and elsewhere, in thousandths of its
             duration; only drivers may read it.
+        task_estimate_us: per task, what schedulers may assume about its own duration; empty where that is the job's.
         preferences: the distinct preferences of jobs; durations hold on preferred machines.
         preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
     """
@@ -76,6 +77,7 @@ class Trace(msgspec.Struct, frozen=True):
     replica_first: array[int] = array("q")
     replicas: array[int] = array("i")
     far_permille: tuple[int, int] = (1000, 1000)
+    task_estimate_us: array[int] = array("q")
     preferences: tuple[Preference, ...] = ()
     preference: array[int] = array("H")
 
@@ -126,6 +128,8 @@ class Trace(msgspec.Struct, frozen=True):
             job: theirs.
             numbers: which; a range where all.
         """
+        if self.task_estimate_us:
+            return self._estimated(job, numbers)
         estimate = self.estimate_us[job]
         if self.request:
             masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
@@ -136,6 +140,13 @@ class Trace(msgspec.Struct, frozen=True):
             rows_of_slots = zip(numbers, self._of(self.constraints, numbers), strict=True)
             return tuple([Task(number, job, mask, estimate) for number, mask in rows_of_slots])
         return tuple([Task(number, job, 0, estimate) for number in numbers])
+
+    def _estimated(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
+        """Tasks of a job, each with an estimate of its own."""
+        masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
+        asked = [self.requests[k] for k in self._of(self.request, numbers)] if self.request else [()] * len(numbers)
+        rows = zip(numbers, masks, self._of(self.task_estimate_us, numbers), asked, strict=True)
+        return tuple([Task(number, job, mask, estimate, b"", need) for number, mask, estimate, need in rows])
 
     @staticmethod
     def _of(values: array[int], numbers: Sequence[TaskId]) -> list[int]:
@@ -195,7 +206,7 @@ class Trace(msgspec.Struct, frozen=True):
         sha.update("\0".join(self.user).encode())
         if self.resources:
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
-        for name in ("parent_first", "parents", "priority", "deadline_us"):
+        for name in ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))

@@ -72,6 +72,10 @@ def _stays(records: Records) -> Stays:
         stays = [(begun.get(key, records.start_us[key[0]]), end, key[0]) for key, end in records.killed.items()]
         begins, ends, tasks = np.array(stays, dtype=np.int64).T
         start, finish, task = np.append(start, begins), np.append(finish, ends), np.append(task, tasks)
+    late = [(one.start_us, one.finish_us, one.task) for one in records.lost if one.finish_us >= 0]
+    if late:  # they finished, and another attempt counts
+        begins, ends, tasks = np.array(late, dtype=np.int64).T
+        start, finish, task = np.append(start, begins), np.append(finish, ends), np.append(task, tasks)
     return Stays(start, finish, task)
 
 

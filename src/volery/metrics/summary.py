@@ -12,6 +12,7 @@ import numpy as np
 from volery.core.misses import misses
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
+from volery.core.workflows import has_workflows
 from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
@@ -86,7 +87,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.
         transactions: how busy schedulers were, conflicts and waits; None where no scheduler reports its attempts.
-        workflows: what became of workflows; None where no task waits for another.
+        workflows: what became of workflows; None where no task waits for another and all machines are of one speed.
         locality: how near to their input tasks ran; None where it lies nowhere.
         ignores: features of the workload that the design does not decide by.
         kept_by_driver: features that the driver sees to, because the design does not.
@@ -199,7 +200,7 @@ def summarise(
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
         preemption=preemption_summary(records, cluster),
         transactions=transaction_summary(records),
-        workflows=workflow_summary(records, table.ideal_us, table.measured),
+        workflows=_workflows(records, cluster, table),
         locality=locality_summary(records, cluster),
         deadlines=deadline_summary(records),
         compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
@@ -213,6 +214,13 @@ def summarise(
         tasks_per_cpu_s=tasks / cpu_s if cpu_s > 0 else 0.0,
         peak_rss_mb=peak_rss_mb,
     )
+
+
+def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowSummary | None:
+    """Machines of several speeds are those of the same experiments, some of whose jobs have one task."""
+    if has_workflows(records.trace) or cluster.speeds:
+        return workflow_summary(records, table.ideal_us, table.measured)
+    return None
 
 
 def _misses(records: Records, cluster: Cluster) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
         makespan_s: JMS, per job: its last finish - its submission.
         schedule_length: NJSL, per job: JMS / critical path at the reference speed (no unit), where that is above zero.
         waiting_s: JWT, per job: its first start - its submission.
+        published_length: NJSL, per job, as the published code of the experiments has it (no unit): JMS // (last finish
+            - first start), where one second is the least to divide by; None in runs kept by earlier versions.
     """
 
     workflows: int
@@ -33,6 +35,7 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
     makespan_s: Distribution
     schedule_length: Distribution
     waiting_s: Distribution
+    published_length: Distribution | None = None
 
 
 def ideal_of_workflows_us(trace: Trace, ran: Flags) -> Longs:
@@ -50,8 +53,8 @@ def ideal_of_workflows_us(trace: Trace, ran: Flags) -> Longs:
     return np.where(some, view(critical_paths_us(trace, durations)), NEVER)
 
 
-def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> WorkflowSummary | None:
-    """What became of a run's workflows; None where the trace has none.
+def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> WorkflowSummary:
+    """What became of a run's workflows, and of jobs that are none.
 
     Args:
         records: of the run.
@@ -59,18 +62,17 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
         measured: which jobs ran a task and were answered.
     """
     trace = records.trace
-    if not has_workflows(trace):
-        return None
     submit, finish, start = view(trace.arrival_us), view(records.finish_us), view(records.start_us)
     response = (finish - arrival_of_task_us(trace))[finish != NEVER]
     began = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
     spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
-    ideal = ideal_us[measured]
-    waiting = largest_per_job(np.diff(view(trace.parent_first)), trace, 0) > 0
+    ideal, idle = ideal_us[measured], (began - submit)[measured]
+    counts = np.diff(view(trace.parent_first)) if has_workflows(trace) else np.zeros(trace.task_count, dtype=np.int64)
     return WorkflowSummary(
-        int(waiting.sum()),
+        int((largest_per_job(counts, trace, 0) > 0).sum()),
         distribution(response, unit=SECOND, overwrite=True),
         distribution(spans, unit=SECOND),
         distribution(spans[ideal > 0] / ideal[ideal > 0], overwrite=True),
-        distribution((began - submit)[measured], unit=SECOND),
+        distribution(idle, unit=SECOND),
+        distribution(spans // np.maximum(spans - idle, SECOND), overwrite=True),
     )

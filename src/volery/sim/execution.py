@@ -163,7 +163,7 @@ class LabPort:
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """End a running attempt now; TaskFinished with outcome "killed" follows in this instant."""
-        self.kernel.kill(self, task, attempt)
+        self.kernel.attempts.kill(self, task, attempt)
 
     def set_timer(self, key: Key, at: Time) -> None:
         """Replace the key's timer."""
@@ -244,7 +244,7 @@ def port_class(kernel: Kernel, routes: Routes, duration_us: Durations) -> type[L
         def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
             number = task.id
             if self.idle <= 0 or task.constraints & self.lacks or start_us[number] != NEVER or attempt:
-                kernel.account_relaunch(self, task, attempt)
+                kernel.attempts.relaunched(self, task, attempt)
             self.idle -= 1
             start_us[number] = now = kernel.now
             worker[number] = self.machine

@@ -258,8 +258,7 @@ class Unreliable:
             for place, event in ending:
                 key = (event.task.id, event.attempt)
                 if place is port and (port.address, *key) not in kernel.killed:
-                    kernel.records.killed[key] = now
-                    kernel.records.finish_us[event.task.id] = NEVER
+                    kernel.attempts.died(event, now)
                     kernel.killed.add((port.address, *key))
 
     def _restart(self, address: Address, _: None, now: Time) -> None:

@@ -20,13 +20,15 @@ from volery.core.component import Component, Deployment, UnknownMessageError, ro
 from volery.core.costs import HostCosts
 from volery.core.events import Event, TaskFinished
 from volery.core.locality import Pace, check_locality
-from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, Task, TaskId, Time
-from volery.core.records import PATH_SHIFT, LostAttempt, Records
+from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, TaskId, Time
+from volery.core.records import PATH_SHIFT, Records
 from volery.core.resources import check_resources
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import check_workflows, has_workflows
-from volery.sim.execution import BrokenRule, Door, Handle, LabPort, Route, Routes
+from volery.sim.attempts import Attempts
+from volery.sim.copies import Copies
+from volery.sim.execution import Door, Handle, LabPort, Route, Routes
 from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.flows import Flow
 from volery.sim.hosts import Host
@@ -89,8 +91,8 @@ class Kernel:
         self.network = network
         self.options = options
         self.records = Records(trace)
-        self._keeps = deployment.keeps_progress
-        self.left_us = trace.duration_us[:] if self._keeps else trace.duration_us
+        keeps = deployment.keeps_progress or deployment.checkpoint_us > 0
+        self.left_us = trace.duration_us[:] if keeps else trace.duration_us
         self.now: Time = 0
         self.path = 0
         self.times: list[Time] = []
@@ -116,8 +118,12 @@ class Kernel:
         self.pace = Pace(trace, cluster)
         self.preferred = Preferred(trace, cluster.constraints) if trace.preference else None
         self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
+        self.unreliable: Unreliable | None = None
+        self.copies = Copies(self, deployment) if deployment.copies > 1 else None
+        self.attempts = self.copies or Attempts(self, deployment)
         self.submitter = Submitter(self, deployment.entry_for)
-        self.unreliable = Unreliable(self, options.plan, deployment) if options.plan is not None else None
+        if options.plan is not None:
+            self.unreliable = Unreliable(self, options.plan, deployment)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         self._host_costs = {role: costs for costs in options.hosts.values() for role in costs.roles}
         shared = [(costs.roles, Host(self, costs)) for costs in options.hosts.values() if not costs.each]
@@ -376,54 +382,6 @@ class Kernel:
 
     def _arrive(self, item: Sent, path: int, now: Time) -> None:
         self._deliver([item], path, now)
-
-    def account_relaunch(self, port: LabPort, task: Task, attempt: int) -> None:
-        """A launch that is not the plain first one: refuse it, or keep the attempt that it follows.
-
-        Raises:
-            BrokenRule: when the design broke a rule that every design must keep.
-        """
-        what = f"task {task.id} (job {task.job}, attempt {attempt}) on {port.address} at {self.now} us"
-        if port.machine < 0:
-            raise BrokenRule(f"{what}: {port.address} stands on no machine")
-        if port.idle <= 0:
-            raise BrokenRule(f"{what}: no idle slot")
-        if task.constraints & port.lacks:
-            raise BrokenRule(f"{what}: the machine lacks constraints {task.constraints & port.lacks:#x}")
-        records, number = self.records, task.id
-        if records.start_us[number] == NEVER:
-            records.attempt[number] = attempt
-            return
-        before = LostAttempt(
-            number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
-        )
-        if self._keeps and (at := records.killed.get((number, before.attempt))) is not None:
-            before = msgspec.structs.replace(before, kept_us=at - before.start_us)
-            done_us = self.pace.done_us(number, before.kept_us, before.worker)
-            self.left_us[number] -= done_us if self.preferred is None else self.preferred.done_us(done_us, number)
-        faulty = self.unreliable
-        ended = (number, before.attempt) in records.killed or (faulty and faulty.forgotten(before, self.now))
-        if not ended or attempt <= before.attempt:
-            raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
-        records.lost.append(before)
-        records.attempt[number] = attempt
-
-    def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
-        """End an attempt that runs on this port's machine; anything else is ignored."""
-        records = self.records
-        runs_here = records.worker[task] == port.machine and records.finish_us[task] > self.now
-        if not runs_here or records.attempt[task] != attempt or (task, attempt) in records.killed:
-            return
-        records.killed[task, attempt] = self.now
-        due = records.finish_us[task]
-        records.finish_us[task] = NEVER
-        event = next(e for p, e in self.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
-        self.killed.add((port.address, task, attempt))
-        self.schedule(self.now, self._end_killed, port, event)
-
-    def _end_killed(self, port: LabPort, event: TaskFinished, now: Time) -> None:
-        port.idle += 1
-        port.deliver(TaskFinished(event.task, event.attempt, "killed"), None, now)
 
     def is_busy(self) -> bool:
         """Whether anything is left to happen."""

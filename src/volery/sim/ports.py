@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from volery.core.locality import Pace
 from volery.core.model import Cluster, JobId, Task, TaskId, Time
 from volery.core.trace import Trace
+from volery.sim.copies import copy_port_class
 from volery.sim.execution import LabPort, Routes, port_class
 from volery.sim.flows import flow_port_class
 from volery.sim.vectors import vector_port_class
@@ -106,4 +107,6 @@ def role_port_class(kernel: Kernel, routes: Routes, cluster: Cluster) -> type[La
         made = port_class(kernel, routes, kernel.left_us)
     if cluster.resources:
         made = vector_port_class(made, cluster)
+    if kernel.copies is not None:
+        made = copy_port_class(made, kernel.copies)
     return made if kernel.flow is None else flow_port_class(made, kernel.flow)

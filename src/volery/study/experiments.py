@@ -26,9 +26,11 @@ from volery.study.analysis import parse_analysis
 from volery.study.claims import Claim, Name, Side
 from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
-from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, is_synthetic
+from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Estimates, is_synthetic
 
-Picture = Literal["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis"]
+Picture = Literal[
+    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
+]
 RESULTS, EXPLANATIONS, PAPERS = "results", "explanations", "papers.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
@@ -40,8 +42,8 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     Args:
         label: what tables call it.
         seed: of drawn machine constraints.
-        machines: file of machine constraints in the traces folder; a workload with another number of workers than
-            `machine_count` has its machines drawn from `seed` instead.
+        machines: file of machines in the traces folder, or beside the experiments; a workload with another number of
+            workers than `machine_count` has its machines drawn from `seed` instead.
         machine_count: how many the file holds.
     """
 
@@ -70,11 +72,13 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     jobs: AtLeastOne | None = None
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
+    estimates: Estimates = "mean"
     requests: Name = "none"
     capacity: str = ""
     users: Name | None = None
     slots: AtLeastOne = 1
     racks: AtLeastOne = 1
+    reference_mhz: AtLeastZero = 0
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -103,10 +107,12 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         figure: what the paper calls it.
         architectures: label -> architecture, or reading of the paper -> architecture.
         network: of every run.
+        unseeded: labels of architectures that draw nothing: run under the first seed, which stands for all.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         columns: metrics of a run that the table shows, in place of the usual ones.
         settled: which jobs count in `settled` measures.
         name: of the file; it is set on reading.
+        folder: of the file; likewise.
     """
 
     title: Name
@@ -118,12 +124,14 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     claim: Annotated[tuple[Claim, ...], msgspec.Meta(min_length=1)]
     architectures: dict[Name, Name | dict[Name, Name]] = {}
     seeds: Annotated[tuple[AtLeastZero, ...], msgspec.Meta(min_length=1)] = (0, 1, 2)
+    unseeded: tuple[Name, ...] = ()
     pictures: tuple[Picture, ...] = ()
     table: bool = True
     columns: tuple[Name, ...] = ()
     settled: Window | None = None
     network: Network = Network()
     name: str = ""
+    folder: str = ""
 
     @property
     def stand_ins(self) -> dict[str, str]:
@@ -204,7 +212,7 @@ def read_experiment(folder: Path, name: str) -> Experiment:
     if not path.exists() or path.name == PAPERS:
         raise InputError("experiment", f"{name!r} is none{suggestion(name, names(folder))}")
     experiment: Experiment = read_toml(path, Experiment)
-    experiment = msgspec.structs.replace(experiment, name=name)
+    experiment = msgspec.structs.replace(experiment, name=name, folder=str(folder))
     _check(experiment)
     return experiment
 
@@ -263,6 +271,15 @@ def _check(experiment: Experiment) -> None:
         if check_metric(metric, f"{root}.columns[{i}]"):
             raise InputError(f"{root}.columns[{i}]", f"{metric!r} is measured on the input; take a measure of a run")
         _check_window(experiment, metric, f"{root}.columns[{i}]")
+    drawn = [one.label for one in experiment.workload if is_synthetic(one.trace) or one.constraints != "none"]
+    for i, label in enumerate(experiment.unseeded):
+        if label not in experiment.architectures:
+            hint = suggestion(label, experiment.architectures)
+            raise InputError(f"{root}.unseeded[{i}]", f"no architecture {label!r} here{hint}")
+        if drawn:
+            raise InputError(
+                f"{root}.unseeded[{i}]", f"workload {drawn[0]!r} is drawn anew for every seed; leave it out"
+            )
     for i, population in enumerate(experiment.population):
         if (population.machines is None) != (population.machine_count is None):
             raise InputError(
@@ -320,9 +337,9 @@ def _check_window(experiment: Experiment, metric: str, place: str) -> None:
         raise InputError(place, f"{metric!r} needs a table [settled] that says how long the warm-up is")
 
 
-def find_input(name: str, traces: Path) -> Path | str | None:
-    """A file of the traces folder, a synthetic workload by its name, or None when the file is not here."""
-    path = traces / name
-    if path.exists():
-        return path
+def find_input(name: str, *folders: Path) -> Path | str | None:
+    """A file of one of the folders, a synthetic workload by its name, or None when the file is not here."""
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
     return name if is_synthetic(name) else None

@@ -159,7 +159,8 @@ def make_record(found: Reproduction, *, quick: bool) -> Record:
 
 def content_sha256(experiment: Experiment) -> str:
     """SHA-256 of what an experiment says, whatever its file looks like."""
-    return hashlib.sha256(msgspec.json.encode(experiment, order="deterministic")).hexdigest()
+    said = msgspec.structs.replace(experiment, folder="")
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
 
 
 def _facts(found: Reproduction) -> Iterator[Fact]:

@@ -11,6 +11,7 @@ import msgspec
 from volery.core.errors import InputError, suggestion
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
 from volery.study.settled import Settled
+from volery.study.stagecosts import ALL, COUNTED, STAGE_COSTS
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
 
@@ -75,6 +76,9 @@ def check_metric(path: str, place: str) -> bool:
         return True
     if root == SETTLED:
         _expect(rest, [Settled.__struct_fields__], place, path)
+        return False
+    if root == STAGE_COSTS:
+        _expect(rest, [(*COUNTED, ALL)], place, path)
         return False
     _check_run_metric(path, place)
     return False

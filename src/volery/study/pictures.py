@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report import plots
+from volery.report.folder import StageProfile
 from volery.report.plots import Series
+from volery.report.stageplot import stage_times
 from volery.study.experiments import Workload
 from volery.study.measures import LOAD_STATISTICS, SETTLED
 from volery.study.reproduce import Reproduction, full_label
@@ -30,6 +33,11 @@ def draw(found: Reproduction) -> Iterator[tuple[str, str]]:
             if picture:
                 yield f"{kind}.svg", picture
             continue
+        if kind == "stage_times":
+            picture = _stage_times(found)
+            if picture:
+                yield f"{kind}.svg", picture
+            continue
         if kind in ("conflicts", "analysis"):
             picture = _conflicts(found) if kind == "conflicts" else _analysis(found)
             if picture:
@@ -39,6 +47,19 @@ def draw(found: Reproduction) -> Iterator[tuple[str, str]]:
             picture = _of_workload(found, workload, kind)
             if picture:
                 yield f"{kind}_{workload.label}.svg", picture
+
+
+def _stage_times(found: Reproduction) -> str:
+    """The last run of every architecture on the first workload and population."""
+    experiment = found.experiment
+    place = (experiment.workload[0].label, experiment.population[0].label)
+    runs = [runs[-1].key for of, runs in found.planned.runs.items() if of[1:] == place]
+    profiles = [
+        msgspec.convert(msgspec.to_builtins(found.stages[key].profile), StageProfile)
+        for key in runs
+        if key in found.stages
+    ]
+    return stage_times(profiles, title=f"{experiment.figure}: {place[0]}") if profiles else ""
 
 
 def _of_workload(found: Reproduction, workload: Workload, kind: str) -> str:

@@ -25,10 +25,12 @@ from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND, Cluster, Task
 from volery.core.stages import Stage
 from volery.core.streams import Streams
+from volery.policies.match import positions
 from volery.policies.stages import (
     METHODS,
     Candidates,
     Choice,
+    Eviction,
     JobRecord,
     Manager,
     Policy,
@@ -47,6 +49,8 @@ USERS: Final = ("ann", "bob", "eve", "")
 HASH_SEEDS: Final = ("1", "2718")
 BUDGET_US: Final = 1_000
 """CPU time of a decision: at a thousandth of a second a scheduler places a thousand tasks per second."""
+PERIODIC: Final = {Stage.T12: 100}
+"""Stages that decide once a period for all machines: how many times the budget that may take."""
 TIMED_CALLS: Final = 200
 IMPURE_MODULES: Final = {
     "asyncio", "datetime", "multiprocessing", "os", "random", "requests", "secrets", "socket", "subprocess",
@@ -88,6 +92,7 @@ class Example:
             reference_speed=3500,
         )
         self.state = State(cluster, half_life_us=86_400 * SECOND)
+        self.state.priorities = {}
         self.view = View(self.state)
         self.draw = stream
         self._access = self.state.access(None)
@@ -98,7 +103,7 @@ class Example:
             waiting = self._wait(stream.choice(jobs))
             among = Candidates(self.state, waiting, waiting.kind.suitable)
             if among.vector:
-                self.state.launched(waiting, stream.choice(list(among)), stream.randrange(3600 * SECOND))
+                self.state.launched(waiting, stream.choice(list(among)), stream.randrange(3600 * SECOND)).sent = True
             else:
                 del self.state.waiting[waiting.task.id]
         for _ in range(WAITING):
@@ -179,6 +184,20 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         for what in (*tasks, *example.state.jobs.values()):
             staged = decide.stage_us(view, what)
             yield staged, "" if isinstance(staged, int) and staged >= 0 else f"{staged!r} is no time in microseconds"
+    elif stage is Stage.T9:
+        for run in view.running():
+            pair: tuple[Any, Any] = decide.copies(view, run), decide.ask_us(view, run)
+            whole = all(isinstance(each, int) for each in pair)
+            yield pair, "" if whole and pair[0] >= 1 else "at least one runs"
+    elif stage is Stage.T12:
+        moves = list(decide.moves(view))
+        astray = [move for move in moves if move.task not in example.state.running]
+        yield [decide.every_us(), moves], f"{astray[0]} moves what does not run" if astray else ""
+    elif stage is Stage.T11:
+        period = decide.period_us()
+        yield period, "" if period is None or (isinstance(period, int) and period >= 0) else "a period is a time"
+    elif stage is Stage.T10:
+        yield from (_evicted(decide.evict(view, task, positions(task.kind.suitable)), view, task) for task in tasks)
     elif stage is Stage.J2:
         for job in example.state.jobs.values():
             yield [repr(decide.line(job)), decide.eligible(view, job)], ""
@@ -202,6 +221,17 @@ def _selected(found: Any, machines: Candidates) -> tuple[Any, str]:
 
 def _truth(found: Any) -> tuple[Any, str]:
     return found, "" if isinstance(found, bool) else f"{found!r} is neither True nor False"
+
+
+def _evicted(found: Eviction | None, view: View, task: Waiting) -> tuple[Any, str]:
+    if found is None:
+        return found, ""
+    runs = {run.task.id: run for run in view.losable(found.machine)}
+    losers = [runs[number] for number in found.tasks if number in runs]
+    if len(losers) < len(found.tasks):
+        return found, f"some of the tasks {found.tasks} cannot be ended on machine {found.machine}"
+    enough = view.makes_room(task, found.machine, losers)
+    return found, "" if enough else f"that makes no room for task {task.task.id} on machine {found.machine}"
 
 
 def _turns(decide: Any, view: View, tasks: list[Waiting]) -> Iterator[tuple[Any, str]]:
@@ -322,7 +352,7 @@ def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> Finding:
             if calls >= TIMED_CALLS * (seed + 1):
                 break
         spent_s += time.process_time() - began
-    each_us = spent_s / calls * 1e6
+    each_us, budget_us = spent_s / calls * 1e6, budget_us * PERIODIC.get(stage, 1)
     detail = f"{each_us:.0f} us of CPU time a decision on {MACHINES:,} machines; {budget_us:.0f} are allowed"
     return Finding("budget", each_us <= budget_us, detail)
 

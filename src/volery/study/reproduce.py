@@ -33,6 +33,7 @@ from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.settled import Settled, settle
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
+from volery.study.stagecosts import STAGE_COSTS, Measured, kept_costs, measure_costs
 
 IDLE = "oracle"
 """Stands for the architecture where only the input is measured."""
@@ -65,9 +66,10 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
     places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
               experiment.variants()}  # fmt: skip
     chosen = {label: _architecture(text, places[label]) for label, text in variants}
+    once = {full_label(label, reading) for label, reading, _ in experiment.variants() if label in experiment.unseeded}
     for number, workload in enumerate(experiment.workload):
         for population in experiment.population:
-            axes = _axes(workload, population, traces)
+            axes = _axes(workload, population, traces, Path(experiment.folder))
             if isinstance(axes, Missing):
                 found.missing[workload.label, population.label] = axes
                 continue
@@ -81,7 +83,8 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
             study = make_study(experiment.name, idle, axes, experiment.seeds, place)
             found.inputs[workload.label, population.label] = plan(study)
             for label, choice in chosen.items():
-                study = make_study(experiment.name, [choice], axes, experiment.seeds, place)
+                seeds = experiment.seeds[:1] if label in once else experiment.seeds
+                study = make_study(experiment.name, [choice], axes, seeds, place)
                 found.runs[label, workload.label, population.label] = [_labelled(run, label) for run in plan(study)]
     return found
 
@@ -104,7 +107,7 @@ def _labelled(run: PlannedRun, label: str) -> PlannedRun:
     return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, label=label))
 
 
-def _axes(workload: Workload, population: Population, traces: Path) -> dict[str, list[Any]] | Missing:
+def _axes(workload: Workload, population: Population, traces: Path, beside: Path) -> dict[str, list[Any]] | Missing:
     """The setting of a workload on a population, as axes of one value each."""
     trace = find_input(workload.trace, traces)
     if trace is None:
@@ -112,11 +115,11 @@ def _axes(workload: Workload, population: Population, traces: Path) -> dict[str,
     given = {name: getattr(workload, name) for name in Workload.__struct_fields__ if name in SETTING_FIELDS}
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if population.machines is not None and workload.workers == population.machine_count:
-        machines = find_input(population.machines, traces)
+        machines = find_input(population.machines, traces, beside)
         if machines is None:
             return Missing(f"machines {population.machines} are not here")
         given |= {"machines": str(machines), "population": None}
-    if workload.constraints == "none":
+    if workload.constraints == "none" and not workload.reference_mhz:
         given |= {"machines": None, "population": None}
     return {name: [setting] for name, setting in given.items()}
 
@@ -127,6 +130,7 @@ class Reproduction(msgspec.Struct):
     Args:
         finished: runs by key.
         measured: measures of inputs by workload and population, one per seed.
+        stages: what stages cost by key, where that is asked for.
         steady: measures without the warm-up by key, where a claim asked for them.
         interrupted: whether Ctrl-C ended it early.
     """
@@ -136,6 +140,7 @@ class Reproduction(msgspec.Struct):
     store: ResultsFolder
     finished: dict[str, StoredRun] = {}
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
+    stages: dict[str, Measured] = {}
     steady: dict[str, Settled] = {}
     interrupted: bool = False
 
@@ -144,7 +149,8 @@ class Reproduction(msgspec.Struct):
         """Whether every run is finished, and every input measured where that is asked for."""
         runs = {run.key for runs in self.planned.runs.values() for run in runs}
         unmeasured = self.planned.inputs.keys() - self.measured.keys() if _input_roots(self.experiment) else ()
-        return not self.interrupted and runs <= self.finished.keys() and not unmeasured
+        timed = not _asks_for_stages(self.experiment) or runs <= self.stages.keys()
+        return not self.interrupted and runs <= self.finished.keys() and not unmeasured and timed
 
     @property
     def begun(self) -> bool:
@@ -164,6 +170,10 @@ class Reproduction(msgspec.Struct):
                 if any(run.key not in self.finished for run in runs):
                     return Missing("not all runs are finished")
                 values = self.values(metric, runs)
+                if len(values) == 1:  # what draws nothing gives the same under every seed
+                    values *= len(self.experiment.seeds)
+                if not values:
+                    return Missing("its stages were not measured")
             else:
                 measures = self.measured.get((workload, population), [])
                 if not measures:
@@ -182,6 +192,8 @@ class Reproduction(msgspec.Struct):
     def values(self, metric: str, runs: Sequence[PlannedRun]) -> list[float | None]:
         """A metric of those runs that are finished; None where a run has no such thing."""
         root, _, rest = metric.partition(".")
+        if root == STAGE_COSTS:
+            return [one[rest] for run in runs if run.key in self.stages for one in self.stages[run.key].costs]
         if root == SETTLED:
             return [value(self.settled(run), rest) for run in runs if run.key in self.finished]
         return [value(one, metric) for one in self.summaries(runs)]
@@ -240,6 +252,7 @@ def reproduce(
             found.finished[key] = stored
     if only_finished:
         _measure_inputs(found, only_finished)
+        _measure_stages(found, only_finished)
         return found
     waiting = [run for run in everything.values() if run.key not in found.finished]
     for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
@@ -249,6 +262,7 @@ def reproduce(
             for run, outcome in outcomes:
                 found.finished[run.key] = store.write_run(run.key, outcome)
         _measure_inputs(found, only_finished)
+        _measure_stages(found, only_finished)
     except KeyboardInterrupt:
         found.interrupted = True
     return found
@@ -284,6 +298,30 @@ def _measure_inputs(found: Reproduction, only_finished: bool) -> None:
         whole = [one for one in kept if one is not None]
         if len(whole) == len(runs):
             found.measured[place] = whole
+
+
+def _asks_for_stages(experiment: Experiment) -> bool:
+    metrics = {side.metric for claim in experiment.claim for side in claim.sides} | set(experiment.columns)
+    return any(metric.startswith(f"{STAGE_COSTS}.") for metric in metrics) or "stage_times" in experiment.pictures
+
+
+def _measure_stages(found: Reproduction, only_finished: bool) -> None:
+    """Measure what stages cost, where that is asked for, or take what was measured."""
+    if not _asks_for_stages(found.experiment):
+        return
+    folder, repetitions = found.store.path / RUNS, len(found.experiment.seeds)
+    groups = list(found.planned.runs.values())
+
+    def missing(group: Sequence[PlannedRun]) -> bool:
+        kept = [kept_costs(folder, run.key) for run in group]
+        return any(one is None or len(one.costs) * len(group) != repetitions for one in kept)
+
+    if not only_finished:
+        measure_costs([group for group in groups if missing(group)], repetitions, folder)
+    for run in (run for group in groups if not missing(group) for run in group):
+        measured = kept_costs(folder, run.key)
+        assert measured is not None, "nothing is missing of this group"
+        found.stages[run.key] = measured
 
 
 def _input_roots(experiment: Experiment) -> set[str]:

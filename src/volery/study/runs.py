@@ -102,6 +102,8 @@ def read_inputs(run: RunSpec) -> Inputs:
     )
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
+    if run.estimates == "exact":
+        trace = workload.with_exact_estimates(trace)
     cluster = workload.load_cluster(
         run.workers,
         slots=run.slots,
@@ -113,6 +115,8 @@ def read_inputs(run: RunSpec) -> Inputs:
         racks=run.racks,
         reference_mhz=run.reference_mhz,
     )
+    if cluster.speeds and run.durations == "whole-seconds":
+        cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
     if run.slot_request:
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
     digest = trace.digest()

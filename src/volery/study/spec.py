@@ -18,6 +18,7 @@ from volery.core.errors import InputError, suggestion
 Value = str | int | float | bool
 Durations = Literal["exact", "whole-seconds"]
 Arrivals = Literal["exact", "dephased"]
+Estimates = Literal["mean", "exact"]
 ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -35,8 +36,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         machines: file of machine constraints (CSV, may be gzipped).
         population: seed of drawn machine constraints; None: the run's own seed.
         jobs: only the first so many jobs of the trace; None: all.
-        durations: "whole-seconds" cuts durations as the published simulators do.
+        durations: "whole-seconds" cuts durations as the published simulators do, also on machines with speeds.
         arrivals: "dephased" shifts equal arrivals by 10 ms as the published simulators do.
+        estimates: what schedulers know of a task's duration: the mean of its job, or "exact".
         users: deals the jobs to users by weight, as `q1:10+q2:25+q3:15+q4:50`; None: as the trace says.
         cutoff_s: jobs whose mean task is at most this long are short; None: no split.
         delay_us: delay of a message on any link that nothing else is said about.
@@ -63,6 +65,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     jobs: AtLeastOne | None = None
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
+    estimates: Estimates = "mean"
     users: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     delay_us: AtLeastZero = 500

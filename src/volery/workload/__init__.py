@@ -13,7 +13,7 @@ from volery.workload.capacity import as_slots
 from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
-from volery.workload.quirks import apply_quirks, first_jobs
+from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
 from volery.workload.tr import Reading, begins_like_tr, read_tr, scan_tr, write_tr
@@ -33,6 +33,7 @@ __all__ = [
     "load_workload",
     "read_tr",
     "synthesize",
+    "with_exact_estimates",
     "write_tr",
 ]
 

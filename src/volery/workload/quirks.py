@@ -45,6 +45,11 @@ def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
     return trace
 
 
+def with_exact_estimates(trace: Trace) -> Trace:
+    """The trace whose schedulers know how long each task takes, as those of OpenDC do (Andreadis et al., SC18)."""
+    return msgspec.structs.replace(trace, task_estimate_us=trace.duration_us)
+
+
 def _dephased(trace: Trace) -> Trace:
     arrival_us = view(trace.arrival_us)
     opens_group = np.concatenate(([True], np.diff(arrival_us) > 0))

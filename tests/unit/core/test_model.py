@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.core.model import Cluster, Message, Task, split_evenly
+from volery.core.model import SECOND, Cluster, Message, Task, split_evenly
 
 
 @given(count=st.integers(1, 500), parts=st.integers(1, 500))
@@ -62,3 +62,12 @@ def test_tasks_and_messages_cannot_be_changed_and_are_outside_the_garbage_collec
 def test_a_task_travels_as_an_array() -> None:
     assert msgspec.json.encode(Task(1, 2, 3, 4)) == b'[1,2,3,4,"",[]]'
     assert msgspec.json.decode(b'[1,2,3,4,""]', type=Task) == Task(1, 2, 3, 4), "as sent by a host that knows slots"
+
+
+def test_attempts_are_rounded_down_to_ticks_on_machines_with_speeds_alone() -> None:
+    """Nine seconds of a 4.0 GHz machine take 10.29 s on one of 3.5 GHz: ten whole ticks."""
+    paced = Cluster((0,), (1,), speeds=(3500,), reference_speed=4000)
+    ticking = msgspec.structs.replace(paced, tick_us=SECOND)
+    assert paced.attempt_us(9 * SECOND, 0) == 10_285_714
+    assert ticking.attempt_us(9 * SECOND, 0) == 10 * SECOND
+    assert Cluster((0,), (1,), tick_us=SECOND).attempt_us(1, 0) == 1

@@ -75,7 +75,8 @@ def test_ideals_are_those_of_the_reference_machine_where_machines_have_speeds() 
         records, cluster, architecture="x", parameters={}, seed=0, cutoff_us=None, wall_s=1, cpu_s=1, peak_rss_mb=1
     )
     assert summary.ideal_s.max == 4
-    assert summary.workflows is None
+    assert summary.workflows is not None
+    assert (summary.workflows.workflows, summary.workflows.makespan_s.mean) == (0, 8)
     assert trace.duration_us.tolist() == [4 * S, 2 * S], "the trace is left as it is"
 
 
@@ -83,3 +84,18 @@ def test_a_workload_asks_for_its_tasks_when_those_that_they_wait_for_end() -> No
     begin, end, _ = runnable_tasks(lived().trace, Cluster.uniform(1, 9))
     assert (begin / S).tolist() == [10, 14, 14, 20, 20, 20]
     assert np.array_equal((end - begin) / S, [4, 2, 6, 1, 3, 5])
+
+
+def test_the_published_schedule_length_divides_by_what_the_job_took_once_it_had_begun() -> None:
+    """One waited 30 s for 4 s, one began at once, and one took no time at all."""
+    trace = trace_of("t", [0, 0, 0], [[4 * S], [2 * S], [0]], [[0], [0], [0]])
+    records = Records(trace)
+    for task, (start, finish) in enumerate([(30, 34), (0, 2), (7, 7)]):
+        records.start_us[task], records.finish_us[task] = start * S, finish * S
+    records.answered_us[:] = records.finish_us
+    table = job_table(records)
+    found = workflow_summary(records, table.ideal_us, table.measured)
+    assert found.workflows == 0
+    assert found.published_length is not None
+    assert (found.published_length.count, found.published_length.mean) == (3, (34 // 4 + 1 + 7) / 3)
+    assert found.schedule_length.count == 2

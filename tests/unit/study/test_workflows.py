@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from volery.core.errors import InputError
 from volery.study import compare
 from volery.study.plan import inputs_key
+from volery.study.runs import execute
 from volery.study.spec import RunSpec
 
 GWF = "WorkflowID, JobID, SubmitTime, RunTime, NProcs, ReqNProcs, Dependencies\n"
@@ -59,3 +61,24 @@ def test_a_reference_speed_is_part_of_what_determines_the_machines(cores: Path) 
     assert inputs_key(plain) != inputs_key(fast)
     with pytest.raises(InputError, match="no file says how fast machines are"):
         compare("oracle", trace="syn:2x2", workers=2, reference_mhz=4000)
+
+
+def test_whole_seconds_and_exact_estimates_are_settings_of_a_run_on_machines_with_speeds(cores: Path) -> None:
+    """Cut to whole seconds, 20 s of the reference machine stay 20 s, and all finishes are whole seconds."""
+    plain = RunSpec(architecture="pipeline", trace=str(cores / "flow.gwf"), workers=50, delay_us=0,
+                    machines=str(cores / "cluster.csv"), reference_mhz=3000)  # fmt: skip
+    cut = msgspec.structs.replace(plain, durations="whole-seconds", estimates="exact")
+    assert len({inputs_key(plain), inputs_key(cut), inputs_key(msgspec.structs.replace(plain, estimates="exact"))}) == 3
+    fractions = []
+    for run in (plain, cut):
+        found = execute(run).summary.workflows
+        assert found is not None
+        fractions.append(found.task_response_s.max % 1)
+    assert fractions[0] > 0
+    assert fractions[1] == 0
+
+
+def test_machines_with_speeds_have_the_measures_of_workflows_for_plain_jobs_too(cores: Path) -> None:
+    (found,) = compare("pipeline", trace="syn:2x2", workers=2, machines=cores / "cluster.csv", reference_mhz=4000).runs
+    assert found.workflows is not None
+    assert (found.workflows.workflows, found.workflows.makespan_s.count) == (0, 2)

@@ -14,7 +14,7 @@ from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.trace import Trace
 from volery.core.workflows import check_workflows, with_parents
-from volery.workload.quirks import apply_quirks, first_jobs, in_order
+from volery.workload.quirks import apply_quirks, first_jobs, in_order, with_exact_estimates
 from volery.workload.tr import read_tr
 
 
@@ -109,3 +109,13 @@ def test_workflows_priorities_and_deadlines_move_with_their_jobs() -> None:
     assert (cut.priority.tolist(), cut.deadline_us.tolist()) == ([2, 3], [-1, 70])
     check_workflows(cut)
     check_workflows(first_jobs(moved, 1))
+
+
+def test_exact_estimates_tell_schedulers_of_each_task_what_the_job_s_mean_hides() -> None:
+    mean = with_parents(trace_of("t", [0, 5], [[1, 3], [7]], [[0, 2], [0]]), [(), (0,), ()])
+    exact = with_exact_estimates(mean)
+    assert [task.estimate_us for task in mean.tasks_of(0, range(2))] == [2, 2]
+    assert [(task.estimate_us, task.constraints) for task in exact.tasks_of(0, range(2))] == [(1, 0), (3, 2)]
+    assert [task.estimate_us for task in exact.tasks_of(0, [1])] == [3]
+    assert exact.estimate_us == mean.estimate_us
+    assert exact.digest() != mean.digest()

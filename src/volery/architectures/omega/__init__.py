@@ -271,7 +271,7 @@ OMEGA = Architecture(
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
     vectors=True,
-    heeds={"constraints": "", "users": "service"},
+    heeds={"constraints": "", "users": "service=user or fill"},
     prompt={
         "batch_job_s": 0.0,
         "batch_task_s": 0.0,

@@ -20,6 +20,7 @@ import msgspec
 from volery.architectures.pipeline.broker import ADDRESS as BROKER
 from volery.architectures.pipeline.broker import Outside
 from volery.architectures.pipeline.messages import MESSAGES
+from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
@@ -27,9 +28,13 @@ from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManage
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
+from volery.core.records import ATTEMPT_MAX
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.stages import Policy, parse
+from volery.policies.stages.ordering import PoorestUser
+from volery.policies.stages.preempting import ByFairness, NoPreemption
 
 
 class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +52,20 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(description="behind a task that does not fit: all are tried, none, or those that do not delay it"),
     ] = "skip"
     T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
+    T9: Annotated[str, msgspec.Meta(description="how many attempts of a task run at once")] = "none"
+    T10: Annotated[str, msgspec.Meta(description="who loses a running task to one that fits nowhere")] = "none"
+    T11: Annotated[str, msgspec.Meta(description="what becomes of a task whose machine has died")] = "none"
+    T12: Annotated[str, msgspec.Meta(description="which running tasks go on elsewhere; implies progress=keep")] = "none"
+    detection_s: Annotated[
+        float, msgspec.Meta(gt=0, description="within this time a scheduler is told that a machine has died; needs T11")
+    ] = 1.0
+    reliable: Annotated[
+        bool, msgspec.Meta(description="numbered and acknowledged messages: bears loss, delay and partitions")
+    ] = False
+    progress: Annotated[
+        Literal["restart", "keep"],
+        msgspec.Meta(description="where a task goes on whose attempt was ended on purpose: from zero, or where it was"),
+    ] = "restart"
     R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
     R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
     M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
@@ -68,7 +87,8 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 POLICY_STAGES = (
-    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
+    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11, Stage.T12,
+    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
 )  # fmt: skip
 
 
@@ -86,7 +106,27 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     if config.T3 == "easy" and (turns or drawn or hasattr(found[Stage.J3], "turns")):
         name = config.T2 if turns or drawn else config.J3
         raise InputError("pipeline:T3", f"easy reserves for the first task, and {name!r} decides anew who that is")
+    _check_preemption(config, found)
+    if config.T9 != "none" and (config.T10 != "none" or config.T3 == "easy"):
+        raise InputError("pipeline:T9", "a task of several attempts goes neither with T10 nor with T3=easy")
+    if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
+        raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
+    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or config.T3 == "easy"):
+        raise InputError("pipeline:T12", "it goes neither with T9 or T11 nor with T3=easy")
     return found
+
+
+def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> None:
+    preempting = found[Stage.T10]
+    if isinstance(preempting, NoPreemption):
+        return
+    if config.T3 == "easy":
+        raise InputError("pipeline:T10", "easy reserves by what runs, and preemption ends it; take T3=skip or strict")
+    if isinstance(preempting, ByFairness):
+        order = found[Stage.T2]
+        if not isinstance(order, PoorestUser) or order.shares != preempting.shares:
+            wanted = f"drf/shares:{preempting.shares}" if preempting.shares else "drf"
+            raise InputError("pipeline:T10", f"who is below its share has to be first in the queue: take T2={wanted}")
 
 
 def assembly(config: PipelineConfig) -> Assembly:
@@ -113,6 +153,8 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     """
     count = len(cluster.constraints)
     own = count - config.broker_machines
+    if config.reliable and config.T11 != "none":
+        raise InputError("pipeline:reliable", "who is cut off cannot be told from who is dead; leave it or T11")
     if (config.M1 != "none") != (config.broker_machines > 0):
         raise InputError(
             "pipeline:broker_machines", "a broker needs both, machines and a policy M1 that sends it tasks"
@@ -140,8 +182,26 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         components[entry] = Scheduler(_place(cluster, range(own)), parts, streams.of(entry), outside)
     machines = {node_address(machine): machine for machine in range(count)}
     for address, machine in machines.items():
-        components[address] = Node(manager_of.get(machine, entry))
-    return Deployment(components, machines, lambda _: entry)
+        components[address] = _node(manager_of.get(machine, entry), 0, config)
+    preempting = parts.policies["T10"]
+    due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
+    copies = 1 if config.T9 == "none" else ATTEMPT_MAX
+    keeps = config.progress == "keep" or config.T12 != "none"
+    whole = Deployment(components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies)
+    checkpoint_us = parts.policies["T11"].period_us()
+    if checkpoint_us is not None:
+        return msgspec.structs.replace(
+            whole,
+            rebuild=lambda address, life: _node(manager_of.get(machines[address], entry), life, config),
+            watches=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
+            detection_us=round(config.detection_s * SECOND),
+            checkpoint_us=checkpoint_us,
+        )
+    return linked(whole, MESSAGES) if config.reliable else whole
+
+
+def _node(manager: Address, life: int, config: PipelineConfig) -> Node:
+    return Node(manager) if config.T11 == "none" else MortalNode(manager, life)
 
 
 def node_address(machine: int) -> Address:
@@ -167,7 +227,9 @@ def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
-    absent += [Stage.J5] if config.J5 == "none" else []
+    absent += [
+        stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12) if getattr(config, stage) == "none"
+    ]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
 
@@ -184,7 +246,11 @@ STAGES = {
     Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict or easy backfilling"),
     Stage.T4: Realisation("Scheduler._submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
-    Stage.T7: Realisation("Scheduler._account"),
+    Stage.T9: Realisation("Scheduler._replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
+    Stage.T10: Realisation("Scheduler._preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
+    Stage.T11: Realisation("Scheduler._lose", "full", "by policy: restart or checkpoint", "T11=restart"),
+    Stage.T12: Realisation("Scheduler._migrate", "full", "by policy, periodic", "T12=consolidate"),
+    Stage.T7: Realisation("Scheduler._finish"),
     Stage.B: Realisation("LocalManager.on_pass", "partial", "a stub: machines of its own after a delay", "M1=long"),
     Stage.M1: Realisation("Scheduler._broker", "full", "by policy", "M1=long"),
     Stage.M2: Realisation("GlobalScheduler._submit_task", "full", "distributed", "lrms=4"),
@@ -204,11 +270,12 @@ PIPELINE = Architecture(
     summary="the reference architecture made executable: a scheduler assembled from stage policies by name",
     source="Andreadis et al., SC18, section III",
     defaults=PipelineConfig(),
-    messages=MESSAGES,
+    messages=MESSAGES | LINK_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,
-    tolerates=frozenset({"duplication"}),
+    tolerates=frozenset({"duplication", "crash:node"}),
+    bearing={"T11": "restart"},
     vectors=True,
     graphs=True,
     heeds={

@@ -49,6 +49,6 @@ def message_of(number: int, waiting: Waiting) -> Pass:
     """What hands a task to somebody else."""
     job = waiting.job
     return Pass(
-        number, waiting.task, waiting.attempt, job.user, job.priority, job.deadline_us, job.submit_us, job.task_count,
+        number, waiting.task, job.user, job.priority, job.deadline_us, job.submit_us, job.task_count,
         waiting.rank_us,
     )  # fmt: skip

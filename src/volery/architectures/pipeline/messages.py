@@ -13,12 +13,14 @@ class Launch(Message, frozen=True):
         task: what to run.
         attempt: 0 is the first.
         stage_us: how long files are staged in before (stage T5); the machine is taken meanwhile.
+        life: of the node, for which this is meant.
     """
 
     number: int
     task: Task
     attempt: int = 0
     stage_us: Time = 0
+    life: int = 0
 
 
 class Kill(Message, frozen=True):
@@ -29,10 +31,22 @@ class Kill(Message, frozen=True):
 
 
 class Completed(Message, frozen=True):
-    """Node > whoever launched it: the attempt has ended."""
+    """Node > whoever launched it: the attempt has ended.
+
+    Args:
+        task, attempt: which.
+        killed: somebody ended it before it was finished.
+    """
 
     task: TaskId
     attempt: int = 0
+    killed: bool = False
+
+
+class Risen(Message, frozen=True):
+    """Node > whoever launches there: a new life has begun, and all that ran before is dead."""
+
+    life: int
 
 
 class Pass(Message, frozen=True):
@@ -41,14 +55,12 @@ class Pass(Message, frozen=True):
     Args:
         number: grows per sender, so that a repeated or overtaken message is recognised.
         task: which.
-        attempt: 0 is the first.
         user, priority, deadline_us, submit_us, task_count: of its job.
         rank_us: the longest chain of tasks that begins with it.
     """
 
     number: int
     task: Task
-    attempt: int
     user: str
     priority: int
     deadline_us: Time
@@ -57,4 +69,4 @@ class Pass(Message, frozen=True):
     rank_us: Time
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Pass})
+MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Risen, Pass})

@@ -43,16 +43,16 @@ class Node(Component):
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, if it still runs or waits for its files."""
-        if self._staging and message.task in self._staging:
+        if self._staging and message.task in self._staging and self._staging[message.task].attempt == message.attempt:
             del self._staging[message.task]
             self._port.cancel_timer(message.task)
-            self._port.send(self._manager, Completed(message.task, message.attempt))
+            self._port.send(self._manager, Completed(message.task, message.attempt, killed=True))
             return
         self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end."""
-        self._port.send(self._manager, Completed(event.task.id, event.attempt))
+        self._port.send(self._manager, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Launch: on_launch,

@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from volery.architectures.pipeline.exits import Exit, Exits, Then
 from volery.architectures.pipeline.iterations import Easy, Iteration, Skipping, Strict
 from volery.architectures.pipeline.kinds import Kinds
-from volery.architectures.pipeline.messages import Completed, Kill, Launch
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, Risen
 from volery.architectures.pipeline.queues import KeyedQueue, Queue, RandomQueue, TurnsQueue
 from volery.core.component import Component
-from volery.core.events import TimerFired
-from volery.core.model import SECOND, Address, Cluster, Task, Time
+from volery.core.events import PeerBack, PeerLost, Preemption, TimerFired
+from volery.core.model import NEVER, SECOND, Address, Cluster, Task, TaskId, Time
+from volery.policies.match import positions
 from volery.policies.stages import Candidates, Choice, JobRecord, Kind, Running, State, View, Waiting
+from volery.policies.stages.policy import Preempting
+from volery.policies.stages.preempting import NoPreemption
 
 CYCLE = "cycle"
 DECIDED = "decided"
@@ -25,7 +29,7 @@ class Assembly(msgspec.Struct, frozen=True):
     """The policies that a scheduler is assembled from, and what its cycles cost.
 
     Args:
-        policies: by the id of their stage: of J2, J3, J5, T2, T5, M1, M4, M5, R2 and R5.
+        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2 and R5.
         iteration: how stage T3 goes on where a task does not fit: skip, strict or easy.
         cycle_us: the period of cycles; 0: whenever something has changed.
         decision_us: what a cycle costs.
@@ -60,7 +64,7 @@ class Place(NamedTuple):
 
 
 class Placing(Component):
-    """Whoever gives tasks machines: stages T2 to T5 and R1 to R5.
+    """Whoever gives tasks machines: stages T2 to T5, T10 and R1 to R5.
 
     Args:
         place: the machines.
@@ -69,8 +73,9 @@ class Placing(Component):
         make_state: from the half-life of averages; what a State makes of the machines, if it is another.
     """
 
-    __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_draw", "_due", "_iteration", "_launches",
-                 "_nodes", "_numbered", "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
+    __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_deciding", "_doomed", "_draw", "_due",
+                 "_exits", "_iteration", "_launches", "_lives", "_nodes", "_numbered", "_preempting",
+                 "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
 
     def __init__(
         self, place: Place, assembly: Assembly, stream: Random, make_state: Callable[[Time], State] | None = None
@@ -85,13 +90,19 @@ class Placing(Component):
         self._view = View(self._state)
         self._select_machine = policies["R5"].select
         self._setup = policies["T5"].stage_us
+        self._preempting = None if isinstance(policies["T10"], NoPreemption) else policies["T10"]
+        if self._preempting is not None:
+            self._state.priorities = {}
+        self._exits = Exits()
+        self._lives: dict[Address, int] = {}
+        self._doomed: list[Exit] = []
         self._queue = self._make_queue(policies["T2"], policies["J3"])
         self._iteration = self._make_iteration()
         self._access: dict[str, int] = {}
         self._aside: list[Waiting] = []
         self._decided: list[Running] = []
         self._launches = self._numbered = 0
-        self._due = self._busy = False
+        self._due = self._busy = self._deciding = False
 
     def _make_queue(self, tasks: Any, jobs: Any) -> Queue:
         kinds = Kinds(self._state.packing, self._state.cluster.constraints)
@@ -109,13 +120,14 @@ class Placing(Component):
             return Easy(self._state, self._queue)
         return (Strict if self._assembly.iteration == "strict" else Skipping)(self._state, self._queue)
 
-    def _kind(self, task: Task, user: str) -> Kind:
+    def _kind(self, task: Task, job: JobRecord) -> Kind:
         """Stages R2 and R3: the machines that the user may have and that suit the task."""
-        access = self._access.get(user)
+        access = self._access.get(job.user)
         if access is None:
-            machines = self._assembly.policies["R2"].machines(self._view, user)
-            access = self._access[user] = self._state.access(machines)
-        return self._state.kind(task, access)
+            machines = self._assembly.policies["R2"].machines(self._view, job.user)
+            access = self._access[job.user] = self._state.access(machines)
+        claim = None if self._preempting is None else self._preempting.claim(job)
+        return self._state.kind(task, access, claim)
 
     def _record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, now: Time) -> Waiting:
         """A task that is ready, the next in number."""
@@ -153,21 +165,26 @@ class Placing(Component):
         state, kinds = self._state, self._queue.kinds
         state.now = now
         self._admit(now)
+        if self._preempting is not None:  # who may be preempted changes with more than what is given back
+            for kind in list(kinds.closed):
+                kinds.reopen(kind)
         if not kinds.open:
             return
         self._queue.begin()
-        tried = 0
+        tried, self._deciding = 0, bool(self._assembly.decision_us or self._assembly.task_us)
         while (waiting := self._next_task()) is not None:
             tried += 1
             machines = self._fitting(waiting)
             if machines is None:
-                kinds.close(waiting.kind)
+                if self._preempting is None or not self._preempt(self._preempting, waiting, now):
+                    kinds.close(waiting.kind)
                 continue
             machine = self._select(waiting, machines)
             if machine >= 0:
                 self._submit_task(waiting, machine, now)
             elif self._set_aside(waiting):
                 break
+        self._deciding = False
         for waiting in self._aside:
             self._enqueue(waiting)
         self._aside.clear()
@@ -215,16 +232,55 @@ class Placing(Component):
         running = self._state.launched(waiting, machine, now)
         self._queue.served(waiting)
         self._iteration.started(machine)
-        if self._assembly.decision_us or self._assembly.task_us:
+        self._start(running)
+
+    def _start(self, running: Running) -> None:
+        """Tell the machine, as soon as the decision has taken its time and what has to end there has ended."""
+        if self._deciding:
             self._decided.append(running)
-        else:
+        elif not self._exits.holds(running):
             self._launch(running)
+
+    def _runs(self, running: Running) -> bool:
+        """Whether this attempt runs, or is about to."""
+        return self._state.on_machine[running.machine].get(running.task.id) is running
+
+    def _preempt(self, policy: Preempting, waiting: Waiting, now: Time) -> bool:
+        """Stage T10: end what runs where a task shall run that fits nowhere; False: the policy would not."""
+        eviction = policy.evict(self._view, waiting, positions(self._iteration.among(waiting)))
+        if eviction is None:
+            return False
+        losers = [self._state.on_machine[eviction.machine][number] for number in eviction.tasks]
+        if not self._view.makes_room(waiting, eviction.machine, losers):
+            name, task = type(policy).__name__, waiting.task.id
+            raise ValueError(f"{name} makes no room for task {task} on machine {eviction.machine}")
+        for running in losers:
+            self._end(running, Then.QUEUE, now, waiting.task.id)
+        self._submit_task(waiting, eviction.machine, now)
+        return True
+
+    def _end(self, running: Running, then: Then, now: Time, beneficiary: TaskId = NEVER) -> Exit:
+        """End an attempt on purpose: its room is given back, and its task is nobody's until its end is heard of."""
+        self._release(running, now)
+        leaving = Exit(running, running.attempt, then, beneficiary)
+        self._exits.add(leaving)
+        if self._deciding:
+            self._doomed.append(leaving)
+        else:
+            self._send_kill(leaving)
+        return leaving
+
+    def _send_kill(self, leaving: Exit) -> None:
+        self._port.send(self._nodes[leaving.running.machine], Kill(leaving.waiting.task.id, leaving.attempt))
 
     def _decide(self, now: Time) -> None:
         """The cycle has taken its time: what it decided happens, unless it is not wanted any more."""
         decided, self._decided = self._decided, []
+        doomed, self._doomed = self._doomed, []
+        for leaving in doomed:
+            self._send_kill(leaving)
         for running in decided:
-            if self._state.running.get(running.task.id) is running:
+            if self._runs(running) and not self._exits.holds(running):
                 self._launch(running)
         self._busy = False
         if self._due:
@@ -235,19 +291,102 @@ class Placing(Component):
         """Stage T5: tell the node, and how long files come in before."""
         waiting = running.waiting
         self._launches += 1
-        launch = Launch(self._launches, waiting.task, waiting.attempt, self._setup(self._view, waiting))
-        self._port.send(self._nodes[running.machine], launch)
+        node = self._nodes[running.machine]
+        stage_us, life = self._setup(self._view, waiting), self._lives.get(node, 0)
+        running.sent = True
+        self._port.send(node, Launch(self._launches, waiting.task, running.attempt, stage_us, life))
 
-    def _ended(self, message: Completed, now: Time) -> Running | None:
-        """Stage T7: an attempt has ended; None where that is no news."""
+    def _ended(self, message: Completed, now: Time) -> Waiting | None:
+        """Stage T7: an attempt has ended; returns the task if that was its end, too."""
         running = self._state.running.get(message.task)
-        if running is None or running.waiting.attempt != message.attempt:
-            return None
+        if running is not None and running.attempt != message.attempt:
+            copies = self._state.copies.get(message.task, ())
+            running = next((copy for copy in copies if copy.attempt == message.attempt), None)
+        if running is None:
+            return self._left(message, now)
+        if message.task in self._state.copies:
+            self._end_copies(running, now)
         self._release(running, now)
-        return running
+        return running.waiting
+
+    def _end_copies(self, running: Running, now: Time) -> None:
+        """End the other attempts of a task."""
+        raise NotImplementedError
+
+    def _left(self, message: Completed, now: Time) -> Waiting | None:
+        """Of an attempt that was to end: what was given its place is launched."""
+        leaving, held = self._exits.close(message.task, message.attempt)
+        if leaving is None:
+            return None
+        self._state.now = now
+        for running in held:
+            self._launch(running)
+        waiting = leaving.waiting
+        if leaving.then is Then.NOTHING or (leaving.target and message.killed and self._move_on(leaving.target, now)):
+            return None
+        if leaving.target and self._runs(leaving.target):
+            self._release(leaving.target, now)
+        if not message.killed or leaving.then is Then.OVER:
+            return waiting
+        if leaving.beneficiary != NEVER:
+            self._port.observe(Preemption(now, message.task, message.attempt, leaving.beneficiary))
+        waiting.attempt += 1
+        self._enqueue(waiting)
+        self._changed(now)
+        return None
+
+    def _move_on(self, running: Running, now: Time) -> bool:
+        """A task that moves has left; False: it is not wanted any more."""
+        raise NotImplementedError
+
+    def on_lost(self, event: PeerLost, source: Address, now: Time) -> None:
+        """A node has died."""
+        machine = self._nodes.index(event.peer)
+        self._state.online &= ~(1 << machine)
+        self._lose(machine, now)
+
+    def on_back(self, event: PeerBack, source: Address, now: Time) -> None:
+        """A node lives again; it says so itself, and which life that is."""
+
+    def on_risen(self, message: Risen, source: Address, now: Time) -> None:
+        """A node has begun a new life, which may be the first that is heard of its death."""
+        if message.life > self._lives.get(source, 0):
+            self._lives[source] = message.life
+            machine = self._nodes.index(source)
+            self._lose(machine, now)
+            self._state.online |= 1 << machine
+            self._iteration.given_back(machine)
+            self._changed(now)
+
+    def _lose(self, machine: int, now: Time) -> None:
+        """Stage T11: all that ran on a machine is dead; place it again."""
+        self._state.now = now
+        for running in list(self._state.on_machine[machine].values()):
+            self._exits.drop(running)
+            others = running.task.id in self._state.copies
+            self._release(running, now)
+            if running.ending:
+                self._finish(running.waiting, now)
+            elif not others:
+                running.waiting.attempt += running.sent
+                self._enqueue(running.waiting)
+        for leaving in self._exits.clear(machine):
+            if leaving.then is Then.OVER:
+                self._finish(leaving.waiting, now)
+            elif leaving.then is not Then.NOTHING:
+                leaving.waiting.attempt += 1
+                self._enqueue(leaving.waiting)
+        self._changed(now)
+
+    def _finish(self, waiting: Waiting, now: Time) -> None:
+        """A task is over."""
+        raise NotImplementedError
 
     def _release(self, running: Running, now: Time) -> None:
-        self._state.ended(running.task.id, now)
+        if running.task.id in self._state.copies:
+            self._state.copy_ended(running, now)
+        else:
+            self._state.ended(running.task.id, now)
         self._iteration.given_back(running.machine)
 
     def _give_up(self, job: JobRecord, now: Time) -> int:
@@ -256,14 +395,34 @@ class Placing(Component):
         for waiting in dropped:
             self._queue.remove(waiting)
             del self._state.waiting[waiting.task.id]
-        unsent = {running.task.id for running in self._decided}
-        for running in [running for running in self._state.running.values() if running.job is job]:
-            if running.task.id in unsent:
-                self._release(running, now)
-                dropped.append(running.waiting)
-            else:
-                self._port.send(self._nodes[running.machine], Kill(running.task.id, running.waiting.attempt))
+        dropped += [running.waiting for running in list(self._state.running.values())
+                    if running.job is job and self._call_off(running, now)]  # fmt: skip
+        for leaving in self._exits.open.values():
+            if leaving.waiting.job is job and leaving.then is Then.QUEUE:
+                leaving.then = Then.OVER
         return len(dropped)
+
+    def _call_off(self, running: Running, now: Time) -> bool:
+        """A task that runs is not wanted any more; returns whether that was its end, because no machine knew of it."""
+        if running.task.id in self._state.copies:
+            self._end_copies(running, now)
+        if running.sent:
+            running.ending = True
+            self._port.send(self._nodes[running.machine], Kill(running.task.id, running.attempt))
+        else:
+            self._exits.drop(running)
+            self._release(running, now)
+            moving = [one for one in self._exits.of_task(running.task.id) if one.target is running]
+            for leaving in moving:
+                leaving.then = Then.OVER
+            return not moving
+        return False
+
+    def check_rest(self) -> None:
+        """Nothing runs, waits or is being ended."""
+        self._exits.check_rest()
+        assert not self._state.running, "something is said to run"
+        assert not self._state.waiting, "something is said to wait"
 
     def check(self) -> None:
         """Free, held and running agree; and no machine has room for a task of a kind that is said to fit nowhere."""

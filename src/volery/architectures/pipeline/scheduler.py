@@ -7,16 +7,17 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 
 from volery.architectures.pipeline.broker import ADDRESS, Outside
-from volery.architectures.pipeline.messages import Completed, Kill
-from volery.architectures.pipeline.placing import CYCLE, DECIDED, Assembly, Place, Placing
+from volery.architectures.pipeline.messages import Completed, Kill, Risen
+from volery.architectures.pipeline.placing import Assembly, Place, Placing
 from volery.architectures.pipeline.readiness import Workflow
-from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
+from volery.architectures.pipeline.tending import Tending
+from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
 from volery.policies.stages import JobRecord, Kind, State, Waiting
 
 
-class Scheduler(Placing):
+class Scheduler(Tending):
     """Takes jobs, sees to it that their tasks are placed when they are ready, and answers when they are done.
 
     Args:
@@ -85,7 +86,7 @@ class Scheduler(Placing):
     def _arrived(
         self, record: JobRecord, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], now: Time
     ) -> None:
-        kinds = {task.id: self._kind(task, record.user) for task in tasks}
+        kinds = {task.id: self._kind(task, record) for task in tasks}
         lost = {task.id for task in tasks if not (kinds[task.id].possible or self._possible_outside(task))}
         graph = self._graphs.get(record.id)
         ready: Sequence[Task]
@@ -156,7 +157,7 @@ class Scheduler(Placing):
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Also the files of a job that have come in."""
-        if event.key in (CYCLE, DECIDED):
+        if isinstance(event.key, str):
             super().on_timer(event, source, now)
             return
         assert isinstance(event.key, tuple)
@@ -171,20 +172,19 @@ class Scheduler(Placing):
         if self._outside is not None and source == ADDRESS:
             waiting = self._outside.tasks.pop(message.task, None)
         else:
-            running = self._ended(message, now)
-            waiting = None if running is None else running.waiting
+            waiting = self._ended(message, now)
         if waiting is not None:
-            self._account(waiting, now)
+            self._finish(waiting, now)
             self._changed(now)
 
-    def _account(self, waiting: Waiting, now: Time) -> None:
+    def _finish(self, waiting: Waiting, now: Time) -> None:
         """A task has ended: count it, and queue what it has held up."""
         record = waiting.job
         record.left_us -= waiting.work_us
         graph = self._graphs.get(record.id)
         if graph is not None and record.id not in self._jobs.cancelled:
             for task in graph.finished(waiting.task.id):
-                self._ready(record, task, self._kind(task, record.user), now)
+                self._ready(record, task, self._kind(task, record), now)
         self._jobs.finished(record.id)
         self._settle(record)
 
@@ -234,6 +234,9 @@ class Scheduler(Placing):
         Cancel: on_cancel,
         Completed: on_completed,
         TimerFired: on_timer,
+        PeerLost: Placing.on_lost,
+        PeerBack: Placing.on_back,
+        Risen: Placing.on_risen,
     }
 
 

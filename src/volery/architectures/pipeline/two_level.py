@@ -11,13 +11,21 @@ from random import Random
 import msgspec
 
 from volery.architectures.pipeline.broker import Outside, message_of
-from volery.architectures.pipeline.messages import Completed, Kill, Pass
+from volery.architectures.pipeline.exits import Then
+from volery.architectures.pipeline.messages import Completed, Kill, Pass, Risen
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.core.events import TimerFired
+from volery.architectures.pipeline.tending import Tending
+from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
 from volery.policies.match import positions
 from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
+from volery.policies.stages.migrating import NoMigration
+from volery.policies.stages.preempting import NoPreemption
+from volery.policies.stages.replicating import NoCopies
+
+PASSED = 0
+"""Attempts are the lower level's: to the upper one a task that it has passed has this one alone."""
 
 
 class ManagersState(State):
@@ -78,7 +86,8 @@ class GlobalScheduler(Scheduler):
         self._usable = assembly.policies["M4"].usable
         self._select_manager = assembly.policies["M5"].select
         iteration = "skip" if assembly.iteration == "easy" else assembly.iteration
-        whole = msgspec.structs.replace(assembly, iteration=iteration)
+        policies = {**assembly.policies, "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
+        whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies)
         super().__init__(
             Place(places[0].cluster, managers, ()), whole, stream, outside, lambda us: ManagersState(places, us)
         )
@@ -122,6 +131,7 @@ class GlobalScheduler(Scheduler):
     def _launch(self, running: Running) -> None:
         """Stage M6: pass it on."""
         self._launches += 1
+        running.sent = True
         self._port.send(self._nodes[running.machine], message_of(self._launches, running.waiting))
 
     def check(self) -> None:
@@ -132,7 +142,7 @@ class GlobalScheduler(Scheduler):
             assert managed == len(self._state.on_machine[number])
 
 
-class LocalManager(Placing):
+class LocalManager(Tending):
     """The lower level: queues what it is passed, gives it machines, and tells of its end.
 
     Args:
@@ -176,8 +186,7 @@ class LocalManager(Placing):
         work = self._state.work_us(task)
         job.work_us += work
         job.left_us += work
-        waiting = self._record(task, job, self._kind(task, message.user), message.rank_us, now)
-        waiting.attempt = message.attempt
+        waiting = self._record(task, job, self._kind(task, job), message.rank_us, now)
         self._enqueue(waiting)
         self._changed(now)
 
@@ -194,38 +203,41 @@ class LocalManager(Placing):
         if number in self._delayed:
             del self._delayed[number]
             self._port.cancel_timer(number)
-            self._port.send(self._above, Completed(number, message.attempt))
+            self._port.send(self._above, Completed(number, PASSED))
             return
         waiting, running = self._state.waiting.get(number), self._state.running.get(number)
         if waiting is not None:
             self._queue.remove(waiting)
             del self._state.waiting[number]
-            self._over(waiting)
-        elif running is not None and any(decided is running for decided in self._decided):
-            self._release(running, now)
-            self._over(running.waiting)
-        elif running is not None:
-            self._port.send(self._nodes[running.machine], Kill(number, running.waiting.attempt))
+            self._finish(waiting, now)
+        elif running is not None and self._call_off(running, now):
+            self._finish(running.waiting, now)
+        for leaving in self._exits.of_task(number):
+            if leaving.then is Then.QUEUE:
+                leaving.then = Then.OVER
         self._changed(now)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Tell of the end, and use the machine again."""
-        running = self._ended(message, now)
-        if running is not None:
-            self._over(running.waiting)
+        waiting = self._ended(message, now)
+        if waiting is not None:
+            self._finish(waiting, now)
             self._changed(now)
 
-    def _over(self, waiting: Waiting) -> None:
+    def _finish(self, waiting: Waiting, now: Time) -> None:
         job = waiting.job
         job.left_us -= waiting.work_us
         self._open[job.id] -= 1
         if not self._open[job.id]:
             del self._open[job.id], self._state.jobs[job.id]
-        self._port.send(self._above, Completed(waiting.task.id, waiting.attempt))
+        self._port.send(self._above, Completed(waiting.task.id, PASSED))
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Pass: on_pass,
         Kill: on_kill,
         Completed: on_completed,
         TimerFired: on_timer,
+        PeerLost: Placing.on_lost,
+        PeerBack: Placing.on_back,
+        Risen: Placing.on_risen,
     }

@@ -4,7 +4,7 @@ A policy is a small immutable value that reads a `View` and returns a decision. 
 entry point, see `registry`.
 """
 
-from volery.policies.stages.policy import METHODS, Choice, Manager, Policy, Turn
+from volery.policies.stages.policy import METHODS, Choice, Eviction, Manager, Move, Policy, Turn
 from volery.policies.stages.records import FAR, JobRecord, Kind, Running, Waiting
 from volery.policies.stages.registry import forget, names, parameters, parse, policies, summary
 from volery.policies.stages.state import State, vector_of
@@ -15,10 +15,12 @@ __all__ = [
     "METHODS",
     "Candidates",
     "Choice",
+    "Eviction",
     "JobRecord",
     "Kind",
     "Machine",
     "Manager",
+    "Move",
     "Policy",
     "Running",
     "State",

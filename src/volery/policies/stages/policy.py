@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from volery.core.model import Amounts, Time
+from volery.core.model import Amounts, TaskId, Time
 from volery.core.stages import Stage
-from volery.policies.stages.records import JobRecord, Kind, Waiting
+from volery.policies.stages.records import JobRecord, Kind, Running, Waiting
 from volery.policies.stages.view import Candidates, View
 
 
@@ -137,12 +137,84 @@ class ManagerSelection(Protocol):
         """The number of one of the managers, of which there is at least one."""
 
 
+class Eviction(NamedTuple):
+    """Whoever loses its place, and where.
+
+    Args:
+        machine: on which the other task gets it.
+        tasks: that run there; each frees something that is needed.
+    """
+
+    machine: int
+    tasks: tuple[TaskId, ...]
+
+
+class Preempting(Protocol):
+    """Stage T10."""
+
+    def claim(self, job: JobRecord) -> Hashable:
+        """What tells claims apart: tasks of jobs with the same claim may preempt the same tasks."""
+
+    def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
+        """Who loses its place to a task that fits nowhere; None: nobody.
+
+        Args:
+            view: of the state.
+            task: that waits.
+            machines: that suit it.
+        """
+
+
+class Replicating(Protocol):
+    """Stage T9."""
+
+    def copies(self, view: View, task: Running) -> int:
+        """How many attempts of a task should run at once."""
+
+    def ask_us(self, view: View, task: Running) -> Time:
+        """When that is asked again; NEVER, or a time that has passed: not, unless room was lacking then."""
+
+
+class Move(NamedTuple):
+    """A task that runs shall go on on another machine, which has room for it."""
+
+    task: TaskId
+    machine: int
+
+
+class Migrating(Protocol):
+    """Stage T12."""
+
+    def every_us(self) -> Time:
+        """How often that is decided; 0: never."""
+
+    def moves(self, view: View) -> Sequence[Move]:
+        """Who moves where now; each in turn, so that room counts that an earlier one takes."""
+
+    def cost_us(self, view: View, task: Running) -> Time:
+        """For how long a task that moves runs nowhere."""
+
+
+class Recovering(Protocol):
+    """Stage T11."""
+
+    def period_us(self) -> Time | None:
+        """What an attempt that has died had done since the last whole period is lost.
+
+        0: all of it; None: nothing is recovered, and no machine may die.
+        """
+
+
 METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.J2: (("line", "eligible"),),
     Stage.J3: (("key",), ("line", "turns")),
     Stage.J5: (("stage_us",),),
     Stage.T2: (("key",), ("line", "turns")),
     Stage.T5: (("stage_us",),),
+    Stage.T9: (("copies", "ask_us"),),
+    Stage.T10: (("claim", "evict"),),
+    Stage.T11: (("period_us",),),
+    Stage.T12: (("every_us", "moves", "cost_us"),),
     Stage.M1: (("brokered",),),
     Stage.M4: (("usable",),),
     Stage.M5: (("select",),),
@@ -156,12 +228,18 @@ __all__ = [
     "Authorisation",
     "Choice",
     "Eligible",
+    "Eviction",
     "Keyed",
     "Kind",
     "Management",
     "Manager",
     "ManagerSelection",
+    "Migrating",
+    "Move",
     "Policy",
+    "Preempting",
+    "Recovering",
+    "Replicating",
     "Selection",
     "Setup",
     "TakingTurns",

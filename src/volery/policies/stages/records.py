@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from volery.core.model import NEVER, JobId, Task, TaskId, Time
+from volery.core.records import ATTEMPT_MAX
 from volery.policies.capacity import Need
 
 FAR: Final[Time] = 1 << 62
@@ -78,7 +79,7 @@ class Waiting(msgspec.Struct, gc=False):
         ready_us: when.
         work_us: estimated time times the processors that it asks for: what remains, since nothing of it has run.
         rank_us: length of the longest chain of tasks that begins with it, by estimates (HEFT's upward rank).
-        attempt: of its next launch; 0 is the first.
+        attempt: of its next launch, or its last one while it runs; 0 is the first.
     """
 
     task: Task
@@ -99,12 +100,23 @@ class Running(msgspec.Struct, gc=False):
         machine: where.
         start_us: when it was placed.
         expected_end_us: by its estimate and the machine's speed.
+        attempt: its number.
+        sent: whether its machine has been told; until then nobody can end it there.
+        ending: whether its end was asked for.
     """
 
     waiting: Waiting
     machine: int
     start_us: Time
     expected_end_us: Time
+    attempt: int = 0
+    sent: bool = False
+    ending: bool = False
+
+    @property
+    def losable(self) -> bool:
+        """Whether it may be ended, and go on as another attempt."""
+        return self.sent and not self.ending and self.waiting.attempt < ATTEMPT_MAX
 
     @property
     def task(self) -> Task:

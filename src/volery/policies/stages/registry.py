@@ -18,7 +18,18 @@ import msgspec
 
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Stage
-from volery.policies.stages import access, admission, managing, ordering, selecting, staging
+from volery.policies.stages import (
+    access,
+    admission,
+    managing,
+    migrating,
+    ordering,
+    preempting,
+    recovering,
+    replicating,
+    selecting,
+    staging,
+)
 from volery.policies.stages.policy import METHODS, Policy
 
 GROUP: Final = "volery.policies."
@@ -53,6 +64,26 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "usage": ordering.ByUsage,
     },
     Stage.T5: {"none": staging.NoSetup, "stage-in": staging.StageIn},
+    Stage.T9: {
+        "none": replicating.NoCopies,
+        "fixed": replicating.FixedCopies,
+        "straggler": replicating.Speculative,
+    },
+    Stage.T10: {
+        "none": preempting.NoPreemption,
+        "priority": preempting.ByPriority,
+        "fairness": preempting.ByFairness,
+    },
+    Stage.T11: {
+        "none": recovering.NoRecovery,
+        "restart": recovering.Restart,
+        "checkpoint": recovering.Checkpoint,
+    },
+    Stage.T12: {
+        "none": migrating.NoMigration,
+        "consolidate": migrating.Consolidate,
+        "rebalance": migrating.Rebalance,
+    },
     Stage.M1: {"none": managing.NoBroker, "long": managing.LongToBroker, "overflow": managing.OverflowToBroker},
     Stage.M4: {"all": managing.AllManagers, "managed": managing.Managed, "free-fraction": managing.FreeFraction},
     Stage.M5: {

@@ -5,7 +5,7 @@ Whoever schedules changes it; policies are shown a `View` of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,8 @@ class State:
         work_resource: place of the resource that counts processors, else 0.
         eligible: per user, how many of its jobs are eligible and not done.
         resume: where the last search for a machine said that the next one should begin.
+        copies: per task of which several attempts run, those after the first.
+        priorities: how many tasks of each priority run; None where nobody asks.
     """
 
     def __init__(self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0) -> None:
@@ -75,12 +77,14 @@ class State:
         self.eligible: dict[str, int] = {}
         self.waiting: dict[TaskId, Waiting] = {}
         self.running: Runs = {}
+        self.copies: dict[TaskId, list[Running]] = {}
         self.on_machine: list[Runs] = [{} for _ in cluster.constraints]
         self.used: dict[str, list[int]] = {}
         self.half_life_us = half_life_us
         self.averages: dict[str, Average] = {}
+        self.priorities: dict[int, int] | None = None
         self._allowed: list[int] = []
-        self._kinds: dict[tuple[int, Amounts, int], Kind] = {}
+        self._kinds: dict[tuple[int, Amounts, int, Hashable], Kind] = {}
         self._free = np.array(self.capacities, dtype=np.int64)
         self._outdated: list[int] = []
 
@@ -97,9 +101,15 @@ class State:
             self._allowed.append(vector)
         return self._allowed.index(vector)
 
-    def kind(self, task: Task, access: int) -> Kind:
-        """The kind of a task whose user may use the machines of an `access`."""
-        key = (task.constraints, task.request, access)
+    def kind(self, task: Task, access: int, claim: Hashable = None) -> Kind:
+        """The kind of a task.
+
+        Args:
+            task: which.
+            access: its user may use the machines of this one.
+            claim: what stage T10 tells tasks apart by.
+        """
+        key = (task.constraints, task.request, access, claim)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = self._make_kind(task, access)
@@ -119,10 +129,13 @@ class State:
         task, job = waiting.task, waiting.job
         del self.waiting[task.id]
         end = now + self.cluster.attempt_us(task.estimate_us, machine)
-        running = self.running[task.id] = self.on_machine[machine][task.id] = Running(waiting, machine, now, end)
+        running = self.on_machine[machine][task.id] = Running(waiting, machine, now, end, waiting.attempt)
+        self.running[task.id] = running
         self.index.put(machine, self.index.free[machine] - waiting.kind.packed)
         self._outdated.append(machine)
         job.running += 1
+        if self.priorities is not None:
+            self.priorities[job.priority] = self.priorities.get(job.priority, 0) + 1
         self._hold(job.user, task, 1, now)
         return running
 
@@ -136,8 +149,34 @@ class State:
         self.index.put(machine, self.index.free[machine] + waiting.kind.packed)
         self._outdated.append(machine)
         waiting.job.running -= 1
+        if self.priorities is not None:
+            self.priorities[waiting.job.priority] -= 1
         self._hold(waiting.job.user, waiting.task, -1, now)
         return running
+
+    def copied(self, waiting: Waiting, machine: int, now: Time) -> Running:
+        """A task that runs has been given a further machine, for another attempt."""
+        first = self.running[waiting.task.id]
+        waiting.attempt += 1
+        self.waiting[waiting.task.id] = waiting
+        copy = self.launched(waiting, machine, now)
+        self.running[waiting.task.id] = first
+        self.copies.setdefault(waiting.task.id, []).append(copy)
+        return copy
+
+    def copy_ended(self, running: Running, now: Time) -> None:
+        """One of several attempts of a task runs no more; if it was the first, the next one takes its place."""
+        number = running.task.id
+        first, others = self.running[number], self.copies[number]
+        others = [first, *others]
+        self.running[number] = running
+        self.ended(number, now)
+        left = [one for one in others if one is not running]
+        self.running[number] = left[0]
+        if left[1:]:
+            self.copies[number] = left[1:]
+        else:
+            del self.copies[number]
 
     def _hold(self, user: str, task: Task, sign: int, now: Time) -> None:
         used = self.used.get(user)
@@ -178,7 +217,9 @@ class State:
                 for k, amount in enumerate(run.task.request or (1,)):
                     held[run.job.user][k] += amount
         assert held == self.used, f"users hold {held}, not {self.used}"
-        assert sum(map(len, self.on_machine)) == len(self.running)
+        copies = [copy for others in self.copies.values() for copy in others]
+        assert sum(map(len, self.on_machine)) == len(self.running) + len(copies)
+        assert all(self.copies.values()), "an empty list of copies"
         assert not self.waiting.keys() & self.running.keys(), "a task waits and runs"
 
 

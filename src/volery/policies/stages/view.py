@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -104,6 +104,45 @@ class View:
     def running_on(self, machine: int) -> tuple[Running, ...]:
         """Tasks that run on a machine."""
         return tuple(self._state.on_machine[machine].values())
+
+    def latest(self) -> Iterator[Running]:
+        """Tasks that run, those placed last first."""
+        return reversed(self._state.running.values())
+
+    def attempts(self, task: Waiting) -> tuple[Running, ...]:
+        """The attempts of a task that run, the one placed first first."""
+        first = self._state.running.get(task.task.id)
+        return () if first is None else (first, *self._state.copies.get(task.task.id, ()))
+
+    @property
+    def running_count(self) -> int:
+        """How many tasks run."""
+        return len(self._state.running)
+
+    @property
+    def copied_count(self) -> int:
+        """How many of them run more than once."""
+        return len(self._state.copies)
+
+    def losable(self, machine: int) -> list[Running]:
+        """Tasks on a machine that may be ended, those placed last first."""
+        runs = reversed(self._state.on_machine[machine].values())
+        return [run for run in runs if run.losable]
+
+    def lowest_priority(self) -> int | None:
+        """The lowest priority that runs, for policies of stage T10; None: nothing does."""
+        counts = self._state.priorities or {}
+        return min([priority for priority, count in counts.items() if count], default=None)
+
+    def suits(self, task: Waiting, machine: int) -> bool:
+        """Whether a machine may be given a task when it has enough: allowed, suitable and online."""
+        return bool(task.kind.suitable & self._state.online & 1 << machine)
+
+    def makes_room(self, task: Waiting, machine: int, losers: Iterable[Running]) -> bool:
+        """Whether a machine holds a task when these end."""
+        free = self._state.index.free[machine] + sum([run.waiting.kind.packed for run in losers])
+        guards = self._state.packing.guards
+        return (free - task.kind.packed) & guards == guards
 
     def waiting(self) -> Iterator[Waiting]:
         """Tasks that wait, in the order in which they became ready."""

@@ -18,12 +18,18 @@ Row = tuple[float, int, float] | tuple[float, int, float, float]
 """A job of one task: arrival, cores, duration and, where it is another, estimate, in seconds."""
 
 
-def cores_cluster(*cores: int, speeds: tuple[int, ...] = ()) -> Cluster:
+def cores_cluster(*cores: int, speeds: tuple[int, ...] = (), reference_speed: int = 1) -> Cluster:
     """Machines with so many cores each."""
     count = len(cores)
     capacities = tuple((each,) for each in cores)
     return Cluster(
-        (0,) * count, (1,) * count, "cores", ("cores",), capacities, speeds=speeds, reference_speed=1 if speeds else 0
+        (0,) * count,
+        (1,) * count,
+        "cores",
+        ("cores",),
+        capacities,
+        speeds=speeds,
+        reference_speed=reference_speed if speeds else 0,
     )
 
 

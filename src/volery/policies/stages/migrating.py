@@ -1,0 +1,144 @@
+"""Stage T12: which running tasks go on on another machine, decided now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from volery.core.model import SECOND, Amounts, Time
+from volery.policies.fairness.shares import fits, minus, plus
+from volery.policies.stages.policy import Move, Policy
+from volery.policies.stages.records import Running
+from volery.policies.stages.view import View
+
+
+class NoMigration(Policy, frozen=True):
+    """Tasks stay where they are."""
+
+    def every_us(self) -> Time:
+        """Never."""
+        return 0
+
+    def moves(self, view: View) -> Sequence[Move]:
+        """None."""
+        return ()
+
+    def cost_us(self, view: View, task: Running) -> Time:
+        """Nothing."""
+        return 0
+
+
+class Periodic(Policy, frozen=True):
+    """What all migration has in common."""
+
+    period_s: Annotated[float, msgspec.Meta(ge=0.001, description="between two decisions")] = 60.0
+    cost_s: Annotated[float, msgspec.Meta(ge=0, description="during which a task that moves runs nowhere")] = 1.0
+    left_s: Annotated[float, msgspec.Meta(ge=0, description="tasks expected to end sooner stay")] = 10.0
+    most: Annotated[int, msgspec.Meta(ge=1, description="tasks that move at once")] = 10
+
+    def every_us(self) -> Time:
+        """The period."""
+        return round(self.period_s * SECOND)
+
+    def cost_us(self, view: View, task: Running) -> Time:
+        """The same for all."""
+        return round(self.cost_s * SECOND)
+
+    def movable(self, view: View, machine: int) -> list[Running]:
+        """What may move away from a machine, placed last first."""
+        soon = view.now + round(self.left_s * SECOND)
+        return [run for run in view.losable(machine) if run.expected_end_us >= soon]
+
+
+class Consolidate(Periodic, frozen=True):
+    """Empties the least used machines, where all that runs there fits onto others in use, the fullest first.
+
+    It looks at as many machines as tasks may move.
+
+    After the consolidation of virtual machines by host underload (Beloglazov and Buyya, CCPE 24(13), 2012, section 3),
+    with best fit and without a power model.
+    """
+
+    def moves(self, view: View) -> Sequence[Move]:
+        """Machine after machine, from the least used up, while not too many tasks move."""
+        used = [machine for machine in range(view.machine_count) if view.running_on(machine)]
+        used.sort(key=lambda machine: (usage(view, machine, view.free(machine)), machine))
+        free = {machine: view.free(machine) for machine in used}
+        targets, found = list(used), list[Move]()
+        for machine in used[: self.most]:
+            if len(found) >= self.most:
+                break
+            runs = view.running_on(machine)
+            if machine not in targets or len(self.movable(view, machine)) < len(runs):
+                continue
+            targets.remove(machine)
+            moves = self._spread(view, runs, targets, free)
+            if not moves or len(found) + len(moves) > self.most:
+                targets.append(machine)
+                continue
+            found += moves
+            for move in moves:
+                if move.machine in targets:
+                    targets.remove(move.machine)
+                    targets.insert(0, move.machine)
+        return found
+
+    def _spread(
+        self, view: View, runs: Sequence[Running], targets: Sequence[int], free: dict[int, Amounts]
+    ) -> list[Move]:
+        left, moves = dict(free), list[Move]()
+        for run in runs:
+            request = run.task.request or (1,)
+            able = [one for one in targets if fits(request, left[one]) and view.suits(run.waiting, one)]
+            if not able:
+                return []
+            target = max(able, key=lambda one: (usage(view, one, left[one]), -one))
+            left[target] = minus(left[target], request)
+            moves.append(Move(run.task.id, target))
+        free.update(left)
+        return moves
+
+
+class Rebalance(Periodic, frozen=True):
+    """Moves tasks from the most to the least used machine while that evens them out.
+
+    As LowNodeUtilization of Kubernetes' descheduler does with thresholds on both sides; here one on the gap.
+    """
+
+    gap: Annotated[float, msgspec.Meta(gt=0, le=1, description="between fractions used from which on tasks move")] = 0.5
+
+    def moves(self, view: View) -> Sequence[Move]:
+        """One task after another, the youngest that narrows the gap."""
+        online = [machine for machine in range(view.machine_count) if view.machine(machine).online]
+        free = {machine: view.free(machine) for machine in online}
+        movable = {machine: self.movable(view, machine) for machine in online}
+        found: list[Move] = []
+        while len(found) < self.most and len(online) > 1:
+            order = sorted(online, key=lambda one: (usage(view, one, free[one]), one))
+            low, high = order[0], order[-1]
+            gap = usage(view, high, free[high]) - usage(view, low, free[low])
+            helpful = [run for run in movable[high] if self._helps(view, run, low, free, gap)]
+            if gap < self.gap or not helpful:
+                break
+            run = helpful[0]
+            movable[high].remove(run)
+            request = run.task.request or (1,)
+            free[high], free[low] = plus(free[high], request), minus(free[low], request)
+            found.append(Move(run.task.id, low))
+        return found
+
+    def _helps(self, view: View, run: Running, low: int, free: dict[int, Amounts], gap: float) -> bool:
+        request, high = run.task.request or (1,), run.machine
+        if not fits(request, free[low]) or not view.suits(run.waiting, low):
+            return False
+        after = usage(view, high, plus(free[high], request)) - usage(view, low, minus(free[low], request))
+        return abs(after) < gap
+
+
+def usage(view: View, machine: int, free: Amounts) -> float:
+    """The fraction of a machine's processors, or slots, that is in use."""
+    resource = view.work_resource
+    whole = view.capacity(machine)[resource]
+    return (whole - free[resource]) / (whole or 1)

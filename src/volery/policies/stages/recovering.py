@@ -1,0 +1,36 @@
+"""Stage T11: what becomes of a task whose machine has died."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from volery.core.model import SECOND, Time
+from volery.policies.stages.policy import Policy
+
+
+class NoRecovery(Policy, frozen=True):
+    """No machine dies."""
+
+    def period_us(self) -> Time | None:
+        """Nothing is recovered."""
+        return None
+
+
+class Restart(Policy, frozen=True):
+    """It is placed again and starts from zero."""
+
+    def period_us(self) -> Time | None:
+        """Nothing is kept."""
+        return 0
+
+
+class Checkpoint(Policy, frozen=True):
+    """It is placed again and goes on from its last checkpoint; taking one costs nothing."""
+
+    period_s: Annotated[float, msgspec.Meta(ge=1e-6, description="counted from the start of an attempt")] = 60.0
+
+    def period_us(self) -> Time | None:
+        """What an attempt has done since the last whole period is lost."""
+        return round(self.period_s * SECOND)
