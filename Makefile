@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit bench bench-calibration bench-pipeline storm reproduce clean
+.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-pipeline storm reproduce clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -33,6 +33,9 @@ imports: $(VENV)/.tools
 
 unit: $(VENV)/.tools
 	$(BIN)/python -m pytest -n $(JOBS)
+
+conformance: $(VENV)/.tools  ## every check on every design and variant: half an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py

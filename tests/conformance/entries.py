@@ -101,6 +101,19 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 
+LONG = {
+    "omega:gang=true",
+    "alsched",
+    "tetrisched",
+    "tetrisched:solver=greedy",
+    "tetrisched:heterogeneity=false",
+    "pipeline:T10=fairness/shares:a:1+b:2+c:1",
+    "pipeline:progress=keep",
+    "pipeline:reliable=true",
+    "megha-2021:shares=a:2+b:1+c:1",
+}
+"""What takes ten times as long as the rest: plans are solved, or every kind that waits is tried again."""
+
 HOPS = {
     "pipeline:lrms=3": 4,
     "pipeline:lrms=2": 4,

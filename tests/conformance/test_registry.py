@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+
 import msgspec
 import pytest
-from tests.conformance.entries import EXCUSED, VARIANTS, entries, variant
+from _pytest.mark.structures import ParameterSet
+from tests.conformance.entries import EXCUSED, LONG, VARIANTS, entries, variant
 from tests.conformance.mutants_flows import build_whole
 
 from volery.architectures import configure, lookup
@@ -18,16 +22,37 @@ from volery.sim import Options
 
 SLOW = ("check_labels_do_not_matter", "check_same_seed_same_digest")
 """Independent of parameters; the registry's own entries suffice."""
+OF_ENTRIES = (
+    "check_builds_share_nothing",
+    "check_done_is_said_once",
+    "check_ignored_features_change_nothing",
+    "check_link_delays",
+    "check_locality",
+    "check_observing_changes_nothing",
+    "check_submitting_again_when_done",
+)
+"""Seldom touched by parameters: for variants `make conformance` runs them."""
+OF_THE_QUICK = (*OF_ENTRIES, "check_jitter_is_safe", "check_repeated_messages", "check_submitting_twice",
+                "check_ties_are_safe")  # fmt: skip
+"""For designs that take ten times as long as others `make conformance` runs these."""
 
 
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", entries())
+def _seldom(name: str, check: str) -> bool:
+    """Whether `make conformance` alone runs a check."""
+    return check in (OF_THE_QUICK if name in LONG else OF_ENTRIES if name in VARIANTS else ())
+
+
+def _judged(names: Iterable[str], checks: Iterable[str]) -> list[ParameterSet]:
+    pairs = itertools.product(names, checks)
+    return [pytest.param(*pair, marks=pytest.mark.whole if _seldom(*pair) else ()) for pair in pairs]
+
+
+@pytest.mark.parametrize(("name", "check"), _judged(entries(), CHECKS))
 def test_the_design_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](entries()[name])
 
 
-@pytest.mark.parametrize("check", [check for check in CHECKS if check not in SLOW])
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(("name", "check"), _judged(VARIANTS, [check for check in CHECKS if check not in SLOW]))
 def test_the_design_keeps_the_contract_under_other_parameters(name: str, check: str) -> None:
     if (name, check) in EXCUSED:
         with pytest.raises(NonconformanceError):
