@@ -11,17 +11,18 @@ from pathlib import Path
 from tests.live.loopback import Loopback, loopback
 
 from volery.live.api import ApiServer
+from volery.live.tokens import Gate, TokenFile
 
 
 @contextmanager
-def serving(folder: Path, port: int = 0) -> Iterator[tuple[str, Loopback]]:
+def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Iterator[tuple[str, Loopback]]:
     """Its address, and the federation behind it (to be looked at, not to be called)."""
     ready, stop = threading.Event(), asyncio.Event()
     found: list[tuple[str, Loopback, asyncio.AbstractEventLoop]] = []
 
     async def serve() -> None:
         async with loopback(folder) as it:
-            server = ApiServer(it.desk, port=port)
+            server = ApiServer(it.desk, folder / "tasks", port=port, gate=Gate(tokens))
             await server.start()
             found.append((server.url, it, asyncio.get_running_loop()))
             ready.set()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CLUSTER_PARAMETERS = ("lms", "groups")
 GM_PARAMETERS = ("gms", "distributors")
+OPEN_API = "  (no tokens: whoever uses this machine may do everything; volery token add)"
 DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
@@ -51,6 +52,7 @@ def up(
     gms: Annotated[int, typer.Option(min=1, help="Megha's Global Masters, Pigeon's distributors.")] = 2,
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
+    run_as: Annotated[str, typer.Option(metavar="ACCOUNT", help="Whom tasks run as, where this is root.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Run a whole federation in this process, until Ctrl-C; what was submitted before goes on."""
@@ -62,8 +64,9 @@ def up(
         parameters = sizes_of(architecture, clusters, gms, nodes)
         machines = [{"count": nodes, "slots": slots}]
         file = FederationFile(
-            machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api
-        )
+            machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api,
+            run_as=run_as,
+        )  # fmt: skip
         federation = resolve(file, Path(), choose)
     _serve(federation, ALL, as_json)
 
@@ -101,13 +104,15 @@ def _serve(federation: Any, name: str, as_json: bool) -> None:
 
     def tell(running: Running) -> None:
         url = running.front.url if running.front is not None else ""
+        closed = running.front is not None and not running.front.open_to_all
         if as_json:
-            print_json({"host": name, "api": url, "journal": running.journal, "folder": str(federation.folder)})
+            folder = str(federation.folder)
+            print_json({"host": name, "api": url, "tokens": closed, "journal": running.journal, "folder": folder})
             return
         plan = federation.plan
         typer.echo(f"{plan.architecture.name}: {len(plan.cluster.slots)} nodes, {plan.cluster.slot_count} slots")
         if url:
-            typer.echo(f"api:     {url}")
+            typer.echo(f"api:     {url}" + ("" if closed else OPEN_API))
         if running.journal:
             typer.echo(f"journal: {running.journal}")
         typer.echo(f"host {name} is at work; Ctrl-C ends it")

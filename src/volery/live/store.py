@@ -23,7 +23,7 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
-from volery.core.model import JobId, TaskId, Time
+from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.executor import TaskReport
 from volery.live.jobs import JobDescription
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskState, TaskStatus
@@ -57,8 +57,41 @@ _WRITE_TASK: Final = (
     "revision, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _REFUSED: Final = "refused for now: "
+_ADDED: Final = (
+    "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
+    "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
+)
+_JOB_WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?")
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
+
+
+class JobQuery(NamedTuple):
+    """Which jobs are asked for; what is None does not matter.
+
+    Args:
+        state, user: theirs.
+        before: their numbers are smaller.
+        reason: theirs contains it.
+        since_us: they were submitted then or later, microseconds since 1970.
+    """
+
+    state: str | None = None
+    user: str | None = None
+    before: int | None = None
+    reason: str | None = None
+    since_us: int | None = None
+
+
+class UserLoad(NamedTuple):
+    """What a user has under way: jobs by whether anything of them runs, and tasks."""
+
+    user: str
+    jobs_pending: int
+    jobs_running: int
+    tasks_pending: int
+    tasks_running: int
 
 
 class OpenJob(NamedTuple):
@@ -113,6 +146,8 @@ class JobStore:
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Commands and their environment stand in it: nobody else may read them.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
@@ -144,6 +179,17 @@ class JobStore:
         self._sql.close()
         os.close(self._lock)
 
+    def drained(self) -> set[Address]:
+        """The nodes on which nothing is to be placed."""
+        return {node for (node,) in self._read.execute("SELECT node FROM drained")}
+
+    def drain(self, node: Address, drained: bool) -> None:
+        """Note that nothing is to be placed on a node, or something again."""
+        if drained:
+            self._sql.execute("INSERT OR IGNORE INTO drained VALUES (?)", (node,))
+        else:
+            self._sql.execute("DELETE FROM drained WHERE node = ?", (node,))
+
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
         row = self._sql.execute(
@@ -170,9 +216,10 @@ class JobStore:
         self._revision += 1
         return self._revision
 
-    def job_with_key(self, key: str) -> tuple[JobId, int] | None:
-        """Number and task count of the job that was submitted under a key."""
-        return self._sql.execute("SELECT id, tasks FROM jobs WHERE key = ?", (key,)).fetchone()  # type: ignore[no-any-return] # two numbers
+    def job_with_key(self, user: str, key: str) -> tuple[JobId, int] | None:
+        """Number and task count of the job that a user has submitted under a key."""
+        query = "SELECT id, tasks FROM jobs WHERE key = ?"
+        return self._sql.execute(query, (_key(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
     def insert(
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
@@ -186,9 +233,9 @@ class JobStore:
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, description.key or None, msgspec.json.encode(description), first_task, description.name,
-             description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles), now_us,
-             self._next_revision()),
+            (number, _key(description.user, description.key), msgspec.json.encode(description), first_task,
+             description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
+             now_us, self._next_revision()),
         )  # fmt: skip
 
     def cancel(self, number: JobId) -> bool:
@@ -332,14 +379,25 @@ class JobStore:
         row = self._read.execute(f"SELECT {_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
         return _job(row) if row else None
 
-    def jobs(self, state: str | None, user: str | None, before: int | None, limit: int) -> list[JobStatus]:
-        """Jobs, the newest first, from below a number on."""
+    def jobs(self, query: JobQuery, limit: int) -> list[JobStatus]:
+        """Jobs, the newest first."""
+        asked = [(words, value) for words, value in zip(_JOB_WHERE, query, strict=True) if value is not None]
+        where = " AND ".join(words for words, _ in asked) or "1"
         rows = self._read.execute(
-            f"SELECT {_JOB} FROM jobs WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR user = ?2) "  # noqa: S608 - ours
-            "AND (?3 IS NULL OR id < ?3) ORDER BY id DESC LIMIT ?4",
-            (state, user, before, limit),
+            f"SELECT {_JOB} FROM jobs WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - ours
+            (*(value for _, value in asked), limit),
         )
         return [_job(row) for row in rows]
+
+    def loads(self, user: str | None = None) -> list[UserLoad]:
+        """What every user has under way, or one; nobody who has nothing."""
+        rows = self._read.execute(
+            "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
+            "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
+            "FROM jobs WHERE ended_us IS NULL AND (?1 IS NULL OR user = ?1) GROUP BY user ORDER BY user",
+            (user,),
+        )
+        return [UserLoad(*row) for row in rows]
 
     def task(self, number: JobId, place: int) -> TaskStatus | None:
         """One task."""
@@ -364,15 +422,26 @@ class JobStore:
         row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
         return row[0] if row else b""
 
-    def changes(self, after: int, job: JobId | None, limit: int) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision, in order of revisions; the tasks of a job come before the job."""
+    def changes(
+        self, after: int, job: JobId | None, limit: int, user: str | None = None
+    ) -> list[JobStatus | TaskStatus]:
+        """What has changed since a revision, in order of revisions; the tasks of a job come before the job.
+
+        Args:
+            after: the revision.
+            job: only this one.
+            limit: at most so many.
+            user: only this one's.
+        """
         jobs = self._read.execute(
-            f"SELECT {_JOB} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) ORDER BY revision LIMIT ?3",  # noqa: S608 - ours
-            (after, job, limit),
+            f"SELECT {_JOB} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
+            "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",
+            (after, job, limit, user),
         )
         tasks = self._read.execute(
-            f"SELECT {_TASK} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) ORDER BY revision LIMIT ?3",  # noqa: S608 - ours
-            (after, job, limit),
+            f"SELECT {_TASK} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
+            "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
+            (after, job, limit, user),
         )
         found: list[JobStatus | TaskStatus] = [*map(_task, tasks), *map(_job, jobs)]
         found.sort(key=lambda status: status.revision)
@@ -412,11 +481,18 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
             sql.execute("COMMIT")
         elif version != VERSION:
             raise sqlite3.DatabaseError(f"it was written by another version (format {version})")
+        for statement in _ADDED:
+            sql.execute(statement)
         sql.execute(pragma)
     except sqlite3.Error:
         sql.close()
         raise
     return sql
+
+
+def _key(user: str, key: str) -> str | None:
+    """A key as it is kept: each user has its own; no name or key holds what stands between them."""
+    return f"{user}\n{key}" if key else None
 
 
 def _job(row: Sequence[Any]) -> JobStatus:
