@@ -13,8 +13,8 @@ from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
 from volery.live.jobs import job_from_table
+from volery.live.listing import JobQuery
 from volery.live.status import JobStatus
-from volery.live.store import JobQuery
 
 
 def play(folder: Path, scenario: Callable[[Loopback], Awaitable[None]], rejections: int = 0) -> None:

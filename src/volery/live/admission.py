@@ -44,7 +44,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, str, int]] = Counter()
-        self.seconds: Counter[tuple[str, str]] = Counter()
+        self.seconds: dict[tuple[str, str], float] = {}
 
 
 def principal(request: Request) -> Principal:
@@ -81,7 +81,8 @@ def guarded(operation: Operation, gate: Gate, traffic: Traffic) -> Endpoint:
         except NotThereError as error:
             response = refusal(error.place, error.problem, 404)
         traffic.answers[operation.method, operation.path, response.status_code] += 1
-        traffic.seconds[operation.method, operation.path] += time.perf_counter() - began  # type: ignore[assignment] # a Counter adds floats as well
+        which = operation.method, operation.path
+        traffic.seconds[which] = traffic.seconds.get(which, 0.0) + time.perf_counter() - began
         return response
 
     return counted

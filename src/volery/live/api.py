@@ -45,11 +45,11 @@ from volery.live.admission import (
 )
 from volery.live.desk import Desk
 from volery.live.jobs import JobDescription, job_from_table
+from volery.live.listing import JobQuery
 from volery.live.openapi import Operation, describe
 from volery.live.operating import operating
 from volery.live.output import STREAMS, blocks, open_output
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
-from volery.live.store import JobQuery
 from volery.live.tokens import Gate, Principal
 
 LIMIT_MAX: Final = 10_000

@@ -23,8 +23,9 @@ from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.live.executor import TaskReport
 from volery.live.fleet import Fleet
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
+from volery.live.listing import JobQuery, UserLoad
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
-from volery.live.store import JobQuery, JobStore, News, OpenJob, UserLoad
+from volery.live.store import JobStore, News, OpenJob
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""

@@ -26,6 +26,7 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.executor import TaskReport
 from volery.live.jobs import JobDescription
+from volery.live.listing import JOB_COLUMNS, JobQuery, UserLoad, job_status, jobs, loads
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskState, TaskStatus
 
 VERSION: Final = 1
@@ -45,7 +46,6 @@ CREATE TABLE tasks (
   result BLOB NOT NULL DEFAULT x'', PRIMARY KEY (job, place)) WITHOUT ROWID;
 CREATE INDEX tasks_by_revision ON tasks (revision);
 """
-_JOB: Final = ", ".join(JobStatus.__struct_fields__)
 _TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__)
 _JOB_CHANGES: Final = (
     "answered", "cancelling", "state", "reason", "running", "finished", "failed", "killed", "started_us", "ended_us",
@@ -62,36 +62,8 @@ _ADDED: Final = (
     "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
     "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
 )
-_JOB_WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?")
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
-
-
-class JobQuery(NamedTuple):
-    """Which jobs are asked for; what is None does not matter.
-
-    Args:
-        state, user: theirs.
-        before: their numbers are smaller.
-        reason: theirs contains it.
-        since_us: they were submitted then or later, microseconds since 1970.
-    """
-
-    state: str | None = None
-    user: str | None = None
-    before: int | None = None
-    reason: str | None = None
-    since_us: int | None = None
-
-
-class UserLoad(NamedTuple):
-    """What a user has under way: jobs by whether anything of them runs, and tasks."""
-
-    user: str
-    jobs_pending: int
-    jobs_running: int
-    tasks_pending: int
-    tasks_running: int
 
 
 class OpenJob(NamedTuple):
@@ -376,28 +348,16 @@ class JobStore:
 
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
-        row = self._read.execute(f"SELECT {_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
-        return _job(row) if row else None
+        row = self._read.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
+        return job_status(row) if row else None
 
     def jobs(self, query: JobQuery, limit: int) -> list[JobStatus]:
         """Jobs, the newest first."""
-        asked = [(words, value) for words, value in zip(_JOB_WHERE, query, strict=True) if value is not None]
-        where = " AND ".join(words for words, _ in asked) or "1"
-        rows = self._read.execute(
-            f"SELECT {_JOB} FROM jobs WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - ours
-            (*(value for _, value in asked), limit),
-        )
-        return [_job(row) for row in rows]
+        return jobs(self._read, query, limit)
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """What every user has under way, or one; nobody who has nothing."""
-        rows = self._read.execute(
-            "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
-            "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
-            "FROM jobs WHERE ended_us IS NULL AND (?1 IS NULL OR user = ?1) GROUP BY user ORDER BY user",
-            (user,),
-        )
-        return [UserLoad(*row) for row in rows]
+        return loads(self._read, user)
 
     def task(self, number: JobId, place: int) -> TaskStatus | None:
         """One task."""
@@ -434,7 +394,7 @@ class JobStore:
             user: only this one's.
         """
         jobs = self._read.execute(
-            f"SELECT {_JOB} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
+            f"SELECT {JOB_COLUMNS} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
             "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",
             (after, job, limit, user),
         )
@@ -443,7 +403,7 @@ class JobStore:
             "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
             (after, job, limit, user),
         )
-        found: list[JobStatus | TaskStatus] = [*map(_task, tasks), *map(_job, jobs)]
+        found: list[JobStatus | TaskStatus] = [*map(_task, tasks), *map(job_status, jobs)]
         found.sort(key=lambda status: status.revision)
         return found[:limit]
 
@@ -493,10 +453,6 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
 def _key(user: str, key: str) -> str | None:
     """A key as it is kept: each user has its own; no name or key holds what stands between them."""
     return f"{user}\n{key}" if key else None
-
-
-def _job(row: Sequence[Any]) -> JobStatus:
-    return JobStatus(**dict(zip(JobStatus.__struct_fields__, row, strict=True)))
 
 
 def _task(row: Sequence[Any]) -> TaskStatus:

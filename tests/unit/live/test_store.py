@@ -17,8 +17,9 @@ from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.live.executor import AttemptState, TaskReport
 from volery.live.jobs import JobDescription
+from volery.live.listing import JobQuery
 from volery.live.status import JobStatus
-from volery.live.store import JobQuery, JobStore
+from volery.live.store import JobStore
 
 FIRST = 100
 """Number of the first task of job 0."""
