@@ -33,6 +33,8 @@ HELLO_S: Final = 0.5
 """A host that waits for others says so this often: who came too late to hear it answers then."""
 PENDING_BYTES_MAX: Final = 256 << 20
 CONNECT_S: Final = 2.0
+OPEN_S: Final = 6.0
+"""The client may try for ever where the broker hangs up after the handshake."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
 """What a sender begins and never ends must not fill the memory."""
@@ -117,6 +119,7 @@ class BrokerTransport:
         self._name = ""
         self._met: set[HostName] = set()
         self._misfit = ""
+        self._last: Exception | None = None
         self._changed = asyncio.Event()
         self._assemblies: dict[HostName, Assembly] = {}
         self._subjects: dict[HostName, str] = {}
@@ -134,13 +137,14 @@ class BrokerTransport:
         self._on_frame = on_frame
         options = self._access.options(name)
         try:
-            client = await nats.connect(
-                self._url, name=f"volery {self._federation} {name}", no_echo=True, connect_timeout=CONNECT_S,
-                max_reconnect_attempts=1, reconnect_time_wait=0.1, pending_size=PENDING_BYTES_MAX,
-                error_cb=self._trouble, disconnected_cb=self._disconnected, skip_subject_validation=True, **options,
-            )  # fmt: skip
+            async with asyncio.timeout(OPEN_S):
+                client = await nats.connect(
+                    self._url, name=f"volery {self._federation} {name}", no_echo=True, connect_timeout=CONNECT_S,
+                    max_reconnect_attempts=1, reconnect_time_wait=0.1, pending_size=PENDING_BYTES_MAX,
+                    error_cb=self._trouble, disconnected_cb=self._disconnected, skip_subject_validation=True, **options,
+                )  # fmt: skip
         except (OSError, errors.Error, ValueError) as error:
-            raise InputError(f"broker {self._url}", _why_not(error)) from None
+            raise InputError(f"broker {self._url}", _why_not(self._last or error)) from None
         client.options["max_reconnect_attempts"] = -1  # having been there, it will come back
         self._client = client
         # no limits on what waits to be handled: dropping a frame would stall jobs
@@ -237,6 +241,8 @@ class BrokerTransport:
         self._on_trouble(misfit)
 
     async def _trouble(self, error: Exception) -> None:
+        if self._client is None and not isinstance(error, ConnectionError):
+            self._last = error  # which the exception that ends the attempt will not say
         self._on_trouble(f"host {self._name}: broker {self._url}: {error or type(error).__name__}")
 
     async def _disconnected(self) -> None:
