@@ -30,6 +30,8 @@ from volery.live.store import JobStore, News, OpenJob
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
 WARNINGS_MAX: Final = 5
+REPEAT_S: Final = 5.0
+"""How long a component that has begun anew may place something on a drained node."""
 PLANNED_INLINE_MAX: Final = 2000
 """Tasks of a job that are planned at once, in about 10 ms; larger jobs are planned in a thread."""
 
@@ -69,7 +71,7 @@ class Desk(Component):
 
     def __init__(
         self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
-        post: Callable[[Event], None], in_charge: Mapping[Address, tuple[Address, ...]] = {},
+        post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
         due: Mapping[str, Fraction] = {},
     ) -> None:  # fmt: skip
         self._store = store
@@ -143,8 +145,7 @@ class Desk(Component):
     async def open(self) -> None:
         """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
-        for node in sorted(self._drained):
-            self._tell_of_drain(node, drained=True)
+        self._repeat_drains()
         for job in self._store.open_jobs():
             await self._resubmit(job)
 
@@ -195,7 +196,7 @@ class Desk(Component):
         """
         if node not in self._nodes:
             return None
-        if node not in self._in_charge:
+        if self._in_charge is None:
             problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
             raise InputError(f"nodes/{node}", problem)
         await self._written(lambda: self._store.drain(node, drained))
@@ -203,8 +204,16 @@ class Desk(Component):
         self._tell_of_drain(node, drained)
         return next(found for found in self.nodes() if found.address == node)
 
+    def _repeat_drains(self) -> None:
+        """Tell of all drained nodes once more: whoever is in charge may have begun anew."""
+        if self._closed:
+            return
+        for node in sorted(self._drained):
+            self._tell_of_drain(node, drained=True)
+        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_drains)
+
     def _tell_of_drain(self, node: Address, drained: bool) -> None:
-        for master in self._in_charge.get(node, ()):
+        for master in self._in_charge(node) if self._in_charge is not None else ():
             self._post(Outgoing(master, (Drain(node, drained),)))
 
     def users(self, user: str | None) -> list[UserStatus]:
