@@ -55,6 +55,12 @@ def test_one_users_task_reaches_neither_anothers_output_nor_the_federations_file
     assert [end[2] for end in ends] == ["mine", "daemon"]
 
 
+def test_tasks_have_no_privilege_and_the_agent_keeps_its_own(open_folder: Path) -> None:
+    ((_, _, output),) = play(open_folder, Command(("grep", "^Cap[PE]", "/proc/self/status"), user="ada"))
+    assert {line.split()[1] for line in output.splitlines()} == {"0" * 16}
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
 def test_a_user_without_an_account_runs_nothing(open_folder: Path) -> None:
     ((state, reason, _),) = play(open_folder, Command(("true",), user="eve"))
     assert (state, "no account is named to run the tasks of user 'eve'" in reason) == ("failed", True)

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -23,6 +23,7 @@ from typing import Final, Literal
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.accounts import Account, Accounts
+from volery.live.becoming import Starter
 from volery.live.command import Command, decode_payload
 from volery.live.executor import AttemptState, OnEnd, Report, report_now
 from volery.live.folders import AttemptFolders, attempt_environment, inherited_environment
@@ -97,6 +98,7 @@ class ProcessExecutor:
     ) -> None:  # fmt: skip
         self._folders = folders
         self._accounts = accounts
+        self._starters: dict[Account, Starter] = {}
         self._ledger = ledger
         self._report = report
         self._inherited = inherited_environment()
@@ -145,6 +147,8 @@ class ProcessExecutor:
             self._spawner.cancel()
         if self._attempts:
             await self._empty.wait()
+        for starter in self._starters.values():
+            starter.close()
         os.close(self._nothing)
 
     def _spawn_next(self) -> None:
@@ -180,10 +184,9 @@ class ProcessExecutor:
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
             environment = self._environment_of(attempt, command, account)
-            attempt.popen = subprocess.Popen(  # noqa: S603 - running what users submit is the purpose
+            attempt.popen = self._start_as(account)(
                 command.argv, executable=self._program(command.argv[0], environment), stdin=stdin, stdout=stdout,
                 stderr=stderr, cwd=command.cwd or folder, env=environment, start_new_session=True, close_fds=False,
-                **(account.becoming() if account is not None else {}),
             )  # fmt: skip
         finally:
             for descriptor in opened:
@@ -202,6 +205,13 @@ class ProcessExecutor:
         if command.timeout_s:
             attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
         self._tell(attempt, "running")
+
+    def _start_as(self, account: Account | None) -> Callable[..., subprocess.Popen[bytes]]:
+        if account is None:
+            return subprocess.Popen
+        if account not in self._starters:
+            self._starters[account] = Starter(account)
+        return self._starters[account].start
 
     def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
         return {
