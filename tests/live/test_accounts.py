@@ -23,7 +23,7 @@ ACCOUNTS = {"ada": "nobody", "bob": "daemon"}
 
 def play(folder: Path, *commands: Command | Call) -> list[tuple[str, str, str]]:
     """How each has ended: state, reason and output."""
-    found = []
+    found: list[tuple[str, str, str]] = []
 
     async def scenario(it: Bench) -> None:
         for command in commands:

@@ -366,8 +366,9 @@ class ApiServer:
         # A name proves nothing where a token does.
         names = LOCAL_NAMES if gate.open else ("*",)
         config = uvicorn.Config(
-            make_app(desk, outputs, gate, names), log_config=None, access_log=False, lifespan="off", http=_Protocol,
-            timeout_graceful_shutdown=1, limit_concurrency=CONNECTIONS_MAX, server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
+            make_app(desk, outputs, gate, names), log_config=None, log_level="warning", access_log=False,
+            lifespan="off", http=_Protocol, timeout_graceful_shutdown=1, limit_concurrency=CONNECTIONS_MAX,
+            server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
         self._server = _Server(config)
         self._serving: asyncio.Task[None] | None = None

@@ -12,7 +12,7 @@ import ctypes
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ class Starter:
         if self._calls is None:
             return subprocess.Popen(words, **options, **self._account.becoming())  # noqa: S603 - what users submit
         try:
-            return self._thread.submit(subprocess.Popen, words, **options).result()
+            return self._thread.submit(_started, words, options).result()
         except BrokenExecutor:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
 
@@ -64,3 +64,7 @@ class Starter:
                 raise OSError(ctypes.get_errno(), f"cannot become {self._account.name}")
         if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
             raise PermissionError(f"did not become {self._account.name}")
+
+
+def _started(words: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose

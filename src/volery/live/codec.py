@@ -76,7 +76,7 @@ class Codec:
             raise CodecError(f"a frame of {found} arrived, this host speaks version {VERSION}; update the older host")
         try:
             return Frame(*self._decoder.decode(memoryview(encoded)[1:]))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise CodecError(f"a frame cannot be read ({error}); known messages are {', '.join(self._names)}") from None
 
 

@@ -86,6 +86,6 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_roles_contain_each_other() -> None:
-    user, operator, admin = (Principal("ada", role) for role in ("user", "operator", "admin"))  # type: ignore[arg-type] # they are roles
+    user, operator, admin = (Principal("ada", role) for role in ("user", "operator", "admin"))
     assert (user.may("operator"), operator.may("user"), admin.may("operator")) == (False, True, True)
     assert (user.sees, operator.sees, ANYBODY.sees) == ("ada", None, None)
