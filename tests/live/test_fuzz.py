@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -17,15 +13,13 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from tests.live.bench import LIMIT_S
+from tests.live.serving import at_work
 
 from volery.architectures import REGISTRY
-from volery.cli.federation import choose
 from volery.conformance.examples import examples
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.live.broker import Assembly
 from volery.live.codec import Codec, CodecError, Frame
-from volery.live.federation import FederationFile, resolve
-from volery.live.running import Running, running
 from volery.live.tokens import TokenFile
 
 QUICK: Final = settings(
@@ -38,40 +32,13 @@ NAMES: Final = (
 )  # fmt: skip
 
 
-@contextmanager
-def idle_federation(folder: Path) -> Iterator[tuple[str, str]]:
-    """Address and token of a federation whose nodes run nothing: what is submitted must not be run here."""
-    file = FederationFile(
-        machines=[{"count": 4, "labels": {"zone": "a"}}], parameters={"gms": 1, "lms": 1}, folder=str(folder),
-        api="127.0.0.1:0", executor="instant", journal=False,
-    )  # fmt: skip
-    token, _ = TokenFile(folder).add("ada", "admin")
-    federation, ready, stop = resolve(file, Path(), choose), threading.Event(), asyncio.Event()
-    found: list[tuple[Running, asyncio.AbstractEventLoop]] = []
-
-    async def serve() -> None:
-        async with running(federation) as at_work:
-            found.append((at_work, asyncio.get_running_loop()))
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert ready.wait(LIMIT_S)
-    at_work, loop = found[0]
-    assert at_work.front is not None
-    try:
-        yield at_work.front.url, token
-        assert at_work.host.failed is None, "a component has raised"
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(LIMIT_S)
-
-
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    with idle_federation(tmp_path_factory.mktemp("fuzz")) as found:
-        yield found
+    """Its nodes run nothing: what is submitted must not be run here."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    token, _ = TokenFile(folder).add("ada", "admin")
+    with at_work(folder, machines=[{"count": 4, "labels": {"zone": "a"}}], parameters={"gms": 1, "lms": 1}) as url:
+        yield url, token
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from volery.live.replay import Replayed
     from volery.live.running import Running
 
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
 CLUSTER_PARAMETERS = ("lms", "groups")
 GM_PARAMETERS = ("gms", "distributors")
 OPEN_API = "  (no tokens: whoever uses this machine may do everything; volery token add)"
@@ -53,6 +54,7 @@ def up(
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
     run_as: Annotated[str, typer.Option(metavar="ACCOUNT", help="Whom tasks run as, where this is root.")] = "",
+    log_json: LogJson = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a whole federation in this process, until Ctrl-C; what was submitted before goes on."""
@@ -68,7 +70,7 @@ def up(
             run_as=run_as,
         )  # fmt: skip
         federation = resolve(file, Path(), choose)
-    _serve(federation, ALL, as_json)
+    _serve(federation, ALL, as_json, log_json)
 
 
 def serve(
@@ -76,12 +78,13 @@ def serve(
     config: Annotated[
         Path, typer.Option("-c", "--config", metavar="FEDERATION.toml", help="The federation.", show_default=False)
     ],
+    log_json: LogJson = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one host of a federation in this process, connected to the others by NATS, until Ctrl-C."""
     from volery.live.federation import read_federation
 
-    _serve(read_federation(config, choose), role, as_json)
+    _serve(read_federation(config, choose), role, as_json, log_json)
 
 
 def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
@@ -95,12 +98,16 @@ def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str
     return sizes
 
 
-def _serve(federation: Any, name: str, as_json: bool) -> None:
+def _serve(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
     try:
         from volery.live.running import run_loop, serve
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
+    from volery.live.jsonlog import JsonLines
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines(name) if log_json else logging.Formatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
 
     def tell(running: Running) -> None:
         url = running.front.url if running.front is not None else ""

@@ -21,10 +21,11 @@ def nodes(api: Api = None, as_json: AsJson = False) -> None:
         print_json(found)
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table("node", "running", "state", "arch", "os", "kernel", "cores", "memory", "labels")
+    first = [Column(heading, no_wrap=True) for heading in ("node", "running", "state")]
+    table = Table(*first, "arch", "os", "kernel", "cores", "memory", "labels")
     for node in found:
         labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
         table.add_row(

@@ -44,6 +44,7 @@ from volery.live.admission import (
     refusal,
 )
 from volery.live.desk import Desk
+from volery.live.explaining import Why
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.listing import JobQuery
 from volery.live.openapi import Operation, describe
@@ -92,6 +93,8 @@ def operations(desk: Desk, outputs: Path, traffic: Traffic) -> tuple[Operation, 
         Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
         Operation("GET", one_job, jobs.show, JobStatus),
         Operation("POST", one_job + "/cancel", jobs.cancel, JobStatus, status=202),
+        Operation("GET", one_job + "/why", jobs.why, Why),
+        Operation("GET", one_task + "/why", tasks.why, Why),
         Operation("GET", one_job + "/tasks", tasks.list, list[TaskStatus], query={"first": "from here"} | paging),
         Operation("GET", one_task, tasks.show, TaskStatus),
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
@@ -165,6 +168,10 @@ class _JobEndpoints:
         """One job, with its tasks counted by state."""
         return as_json(_job(self._desk, request))
 
+    async def why(self, request: Request) -> Response:
+        """Why its first task that waits does so: the machines that could have it, and what schedulers have decided."""
+        return as_json(self._desk.why(_job(self._desk, request).id, None))
+
     async def cancel(self, request: Request) -> Response:
         """Give a job up: what waits never runs, and what runs is killed."""
         job = _job(self._desk, request)
@@ -218,6 +225,11 @@ class _TaskEndpoints:
     async def show(self, request: Request) -> Response:
         """One task, as its last attempt left it."""
         return as_json(self._task(request))
+
+    async def why(self, request: Request) -> Response:
+        """Why it waits, or where it went."""
+        task = self._task(request)
+        return as_json(self._desk.why(task.job, task.index))
 
     async def result(self, request: Request) -> Response:
         """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""

@@ -22,6 +22,7 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
+from volery.live.explaining import Why
 from volery.live.output import OUTPUT_BYTES_MAX
 from volery.live.status import ENDED_TASKS, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
 
@@ -162,6 +163,10 @@ class Client:
     def cancel(self, number: int) -> JobStatus:
         """Give a job up."""
         return self._ask(asking.cancel(number))
+
+    def why(self, number: int, index: int | None = None) -> Why:
+        """Why a task waits; without a place, the first of the job that does."""
+        return self._ask(asking.why(number, index))
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes."""

@@ -21,8 +21,9 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.live.executor import TaskReport
+from volery.live.explaining import DecisionBook, Explained, Why, funnel
 from volery.live.fleet import Fleet
-from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
+from volery.live.jobs import JobDescription, PlannedTask, demands, plan, submission, task_count
 from volery.live.listing import JobQuery, UserLoad
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
 from volery.live.store import JobStore, News, OpenJob
@@ -30,6 +31,8 @@ from volery.live.store import JobStore, News, OpenJob
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
 WARNINGS_MAX: Final = 5
+LOOK_MAX: Final = 1_000
+"""So many tasks are looked at for one that waits."""
 REPEAT_S: Final = 5.0
 """How long a component that has begun anew may place something on a drained node."""
 PLANNED_INLINE_MAX: Final = 2000
@@ -65,8 +68,9 @@ class Desk(Component):
     """
 
     __slots__ = (
-        "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_news", "_nodes", "_numbers", "_post",
-        "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "told",
+        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_news", "_nodes", "_numbers",
+        "_post", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s",
+        "commits", "told",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +86,7 @@ class Desk(Component):
         self._in_charge = in_charge
         self._due = due
         self._drained = store.drained()
+        self._book = DecisionBook()
         self.told: dict[str, int] = {}
         self.commits = 0
         self.commit_s = 0.0
@@ -119,6 +124,10 @@ class Desk(Component):
             case JobAccepted() | JobDone():
                 self._sent.pop(event.job, None)
 
+    def on_explained(self, event: Explained, source: Address, now: Time) -> None:
+        """Remember what a scheduler has decided."""
+        self._book.note(event)
+
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
@@ -134,6 +143,7 @@ class Desk(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
         TaskReport: on_news,
+        Explained: on_explained,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,
@@ -242,6 +252,36 @@ class Desk(Component):
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, in order."""
         return self._store.tasks(number, first, limit)
+
+    def why(self, number: JobId, place: int | None) -> Why | None:
+        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        job, described = self._store.job(number), self._store.described(number)
+        if job is None or described is None or (place is not None and place >= job.tasks):
+            return None
+        if place is None:
+            place = self._first_waiting(job)
+        task = self._store.tasks(number, place, 1)[0]
+        mask, request = demands(described[1], place, self._fleet)
+        machine_of = self._nodes
+        taken: dict[int, int] = {}
+        for node in self._running.values():
+            taken[machine_of[node]] = taken.get(machine_of[node], 0) + 1
+        drained = {machine_of[node] for node in self._drained if node in machine_of}
+        return Why(
+            job=number, index=place, state=task.state, reason=task.reason or job.reason,
+            waiting=0 if job.ended else job.tasks - _heard(job),
+            funnel=funnel(self._fleet.cluster, mask, request, drained, taken),
+            decisions=self._book.steps(described[0] + place, {at: node for node, at in machine_of.items()}),
+            explained=self._book.heard,
+        )  # fmt: skip
+
+    def _first_waiting(self, job: JobStatus) -> int:
+        """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
+        for first, count in ((_heard(job), 1), (0, LOOK_MAX)):
+            for task in self._store.tasks(job.id, first, count):
+                if task.state == "pending":
+                    return task.index
+        return 0
 
     def result(self, number: JobId, place: int) -> bytes:
         """What a callable returned or raised, pickled."""
@@ -395,6 +435,11 @@ class _Write:
         """It has come to nothing."""
         if not self._future.done():
             self._future.set_exception(error)
+
+
+def _heard(job: JobStatus) -> int:
+    """The tasks of a job that run, or have ended."""
+    return job.running + job.finished + job.failed + job.killed + job.unsatisfiable
 
 
 def _now_us() -> int:

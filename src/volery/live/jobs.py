@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from volery.core.errors import InputError, suggestion
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Job, JobId, Message, Task, TaskId
+from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 from volery.live.constraints import Condition, parse_conditions
 from volery.live.fleet import Fleet
@@ -248,6 +248,22 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
             payload = encode_payload(_payload(work, index, job.user))
             planned.append(PlannedTask(Task(first + index, number, mask, estimate_us, payload, request), obstacle))
     return planned
+
+
+def demands(job: JobDescription, index: int, fleet: Fleet) -> tuple[int, Amounts]:
+    """The constraint set and the request of the task at a place of a job.
+
+    Raises:
+        InputError: constraints that the fleet's machines give no meaning to.
+    """
+    shared, first = parse_conditions(job.constraints, "job.constraints"), 0
+    for work, where in _works(job, "job"):
+        first += task_count(work)
+        if index < first:
+            own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
+            request = fleet.request(work.request, f"{where}.request")
+            return fleet.needed(shared + own, request)[0], request
+    raise IndexError(f"the job has no task {index}")
 
 
 def _mean_estimate_s(job: JobDescription) -> float:

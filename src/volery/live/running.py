@@ -125,6 +125,7 @@ async def running(
         where=located(layout), journal=journal, incarnation=incarnation, recorder=recorder,
         clock=clock,
     )  # fmt: skip
+    host.explains = file.reports
     try:
         await host.open()
         host.start()

@@ -151,6 +151,11 @@ class JobStore:
         self._sql.close()
         os.close(self._lock)
 
+    def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
+        """The number of a job's first task, and what was asked for."""
+        row = self._read.execute("SELECT first_task, description FROM jobs WHERE id = ?", (number,)).fetchone()
+        return (row[0], msgspec.json.decode(row[1], type=JobDescription)) if row else None
+
     def drained(self) -> set[Address]:
         """The nodes on which nothing is to be placed."""
         return {node for (node,) in self._read.execute("SELECT node FROM drained")}
