@@ -124,7 +124,10 @@ class Scheduler(Component):
     def _plan(self, now: Time) -> None:
         setting, grid = self._setting, self._setting.grid(now)
         self._machines.forget()
-        waiting = sorted(self._waiting.values(), key=_urgency)[: setting.jobs_max]
+        waiting = list(self._waiting.values())
+        if setting.asking.timeless is None:
+            waiting.sort(key=_urgency)
+        del waiting[setting.jobs_max :]
         self._asked = asked = tuple([self._requests.make(each, grid) for each in waiting])
         for each, request in zip(waiting, asked, strict=True):
             if request.missed and not each.missed:
