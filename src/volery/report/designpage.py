@@ -69,6 +69,7 @@ def index_page(entries: Iterable[Architecture]) -> str:
             OF_ALL,
             "",
             *_table(("name", "what it is", "source"), rows),
+            "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
 

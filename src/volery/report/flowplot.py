@@ -1,7 +1,8 @@
 """Who says what to whom as a picture: roles as boxes with a line each, messages as labelled arrows between the lines.
 
 Drawn by hand: the same flow gives the same bytes. From top to bottom stand the messages that lead away from the
-submitter down to the task on its machine, then those between equals, then those that lead back: no order in time.
+submitter down to the task on its machine, then those from a role to itself, then those that lead back. That is no
+order of time.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ DARK: Final[Mapping[str, str]] = {
     PALETTE[2]: "#2bc79b", PALETTE[6]: "#a0a0a0",
 }  # fmt: skip
 """What stands for a colour where the reader wants a dark page."""
-AWAY, BACK, EQUALS, DRIVER = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
+AWAY, BACK, ITSELF, DRIVER = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
 HEARD: Final[Mapping[str, str]] = {
     "TimerFired": "timers", "Computed": "computed answers", "PeerLost": "lost peers", "PeerBack": "lost peers",
 }  # fmt: skip
 LINKED_NOTE: Final = "All of this travels in numbered frames that are acknowledged and repeated."
 CAPTION: Final = (
-    "Boxes are roles, arrows are messages: blue away from the submitter, orange back, green between equals; dashed is "
-    "what the machine does. What a role says under other parameters alone is shown, too. "
+    "Boxes are roles, arrows are messages: blue away from the submitter, orange back, green from a role to itself; "
+    "dashed is what the machine does. What a role says under other parameters alone is shown, too. "
     "The arrows stand in no order of time."
 )
 
@@ -147,7 +148,7 @@ def _arrow(hop: Hop, y: int, centre: Mapping[str, int]) -> Iterator[str]:
 def _colour(hop: Hop, start: int, end: int) -> str:
     if TASK in (hop.source, hop.to):
         return DRIVER
-    return EQUALS if start == end else AWAY if start < end else BACK
+    return ITSELF if start == end else AWAY if start < end else BACK
 
 
 def _text(x: float, y: float, text: str, anchor: str, size: int, *, bold: bool = False) -> str:

@@ -420,9 +420,11 @@ def _flow_figures(results: Results) -> Iterator[str]:
     labels: dict[Flow, list[str]] = {}
     for one in results.flows:
         labels.setdefault(one.flow, []).append(one.label)
+    if labels:
+        yield paragraph(flowplot.CAPTION)
     for place, (flow, members) in enumerate(list(labels.items())[:FIGURES_MAX]):
         named = ", ".join(dict.fromkeys(members))
-        yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}. {flowplot.CAPTION}")
+        yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
 
 
 def _verify(results: Results) -> str:
