@@ -9,11 +9,11 @@ import msgspec
 from volery.architectures.tetrisched.machines import Machines
 from volery.architectures.tetrisched.messages import Completed, Kill, Launch
 from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.match import positions
 from volery.policies.utility.expressions import leaves
 from volery.policies.utility.highs import Limits
@@ -241,6 +241,7 @@ class Scheduler(Component):
         TimerFired: on_timer,
         Computed: on_computed,
     }
+    sends = ANSWERS | sent_to("node", Launch, Kill)
 
 
 def _urgency(waiting: Waiting) -> bool:
