@@ -250,20 +250,29 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
     return planned
 
 
-def demands(job: JobDescription, index: int, fleet: Fleet) -> tuple[int, Amounts]:
-    """The constraint set and the request of the task at a place of a job.
+class Demand(NamedTuple):
+    """What equal tasks of a job need: so many `tasks` from place `first` on; `obstacle`: why no machine has it."""
+
+    first: int
+    tasks: int
+    mask: int
+    request: Amounts
+    obstacle: str
+
+
+def demands(job: JobDescription, fleet: Fleet) -> Iterator[Demand]:
+    """What the tasks of a job need, in order.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to.
     """
     shared, first = parse_conditions(job.constraints, "job.constraints"), 0
     for work, where in _works(job, "job"):
+        own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
+        request = fleet.request(work.request, f"{where}.request")
+        mask, obstacle = fleet.needed(shared + own, request)
+        yield Demand(first, task_count(work), mask, request, obstacle)
         first += task_count(work)
-        if index < first:
-            own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
-            request = fleet.request(work.request, f"{where}.request")
-            return fleet.needed(shared + own, request)[0], request
-    raise IndexError(f"the job has no task {index}")
 
 
 def _mean_estimate_s(job: JobDescription) -> float:
