@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from volery.report.groups import shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)", PAGE: "var(--page)"} | {
@@ -17,6 +18,8 @@ THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)", PAGE: "var(--page)"} | 
 }
 _COLOUR: Final = re.compile(r"#[0-9a-f]{6}\b")
 _STYLED: Final = re.compile(r' (?:style|fill|stroke)="[^"]*"')
+_TURNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Unicode's controls of direction (UAX 9): harmless letters that are written right to left stay."""
 _ID: Final = re.compile(r' id="([^"]*)"')
 _REFERENCE: Final = re.compile(r'(url\(#|href="#)([^")]*)')
 
@@ -29,13 +32,18 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def escaped(text: object) -> str:
-    """Text as it may stand in a page."""
-    return html.escape(str(text))
+    """Text as it may stand in a page; signs that would turn the direction of what follows are replaced."""
+    return html.escape(_TURNS.sub("\ufffd", str(text)))
+
+
+def shown(label: str) -> str:
+    """A label as a page's script may show it: as `escaped` has it, but not escaped, and shortened."""
+    return shortened(_TURNS.sub("\ufffd", label))
 
 
 def breakable(text: str) -> str:
-    """Text as it may stand in a page, with places to break it where a label reads well."""
-    return re.sub(r"([:,=_/])(?=\w)", r"\1<wbr>", escaped(text))
+    """A label as it may stand in a page, shortened, with places to break it where it reads well."""
+    return re.sub(r"([:,=_/])(?=\w)", r"\1<wbr>", escaped(shortened(text)))
 
 
 def paragraph(text: str, kind: str = "") -> str:

@@ -11,6 +11,8 @@ import msgspec
 from volery.metrics import ClassSummary, Difference, Distribution, RunSummary
 
 JobClass = Literal["all", "short", "long"]
+LABEL_MAX, LABEL_END = 200, 60
+"""Letters of a label that are shown, and those of them at its end: settings stand there."""
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
@@ -92,6 +94,13 @@ def label_of(run: RunSummary) -> str:
     """What a run is called: its label, or architecture and parameters."""
     given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
     return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
+
+
+def shortened(label: str) -> str:
+    """A label that a page or a picture can bear: where it is very long its beginning and its end."""
+    if len(label) <= LABEL_MAX:
+        return label
+    return f"{label[: LABEL_MAX - LABEL_END]} \u2026 {label[-LABEL_END:]}"
 
 
 def broken_label(label: str, width: int) -> list[str]:
