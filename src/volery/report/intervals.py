@@ -1,4 +1,4 @@
-"""Paired differences as SVG text: a dot for the mean, a line for its interval, and where zero is.
+"""Paired differences as SVG text: a dot for the mean, a line for its interval, a stroke at zero.
 
 The same differences give the same bytes. A difference that is shown (its interval excludes zero) is filled and in
 colour, another is hollow and grey, so that the picture claims no more than the table beside it.
@@ -49,14 +49,13 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
 
     jobs = "" if panel[0].jobs == "all" else f" of {panel[0].jobs} jobs"
     yield _text(0, top + LETTER, f"{panel[0].quantity}{jobs}", more=' font-weight="bold"')
-    bottom = top + TITLE + ROW * len(panel)
-    yield f'<path d="M{x(0):.1f} {top + TITLE:.1f}V{bottom:.1f}" stroke="{INK}" stroke-width="0.8" fill="none"/>'
     for place, one in enumerate(panel):
         y = top + TITLE + ROW * place
         found = one.difference
         shade = PALETTE[0] if found.is_shown else GREY
         text = _names(shortened(one.a), shortened(one.b))
         yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
+        yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
         yield _text(0, y + LETTER, text)
         yield _text(WIDTH, y + LETTER, signed(found.mean, one.unit), anchor="end")
         yield (

@@ -12,7 +12,7 @@ from volery.report.units import MINUS
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, interval, reading, signed
 
 CAPTION: Final = (
-    "Differences with their 95 % intervals, each quantity on a scale of its own; the upright line is zero. Grey and "
+    "Differences with their 95 % intervals, each quantity on a scale of its own; the stroke is zero. Grey and "
     "hollow: the interval spans it, so that nothing is shown."
 )
 

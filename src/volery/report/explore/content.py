@@ -121,17 +121,17 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
             for label, of in zip(labels, runs, strict=True)
         ],
         cells=CELLS,
-        pairs=[pair(a, b, runs[a], runs[b], grid) for a, b in _pairs(groups)],
+        pairs=[pair(a, b, runs[a], runs[b], grid) for a, b in _pairs(groups, everything=not serves)],
         why=[msgspec.structs.replace(run, label=shown(run.label)) for run in why],
     )
     return Explored(found, runs)
 
 
-def _pairs(settings: Sequence[Setting]) -> list[tuple[int, int]]:
-    """As many as a page bears: of each setting first those with its first label."""
+def _pairs(settings: Sequence[Setting], *, everything: bool) -> list[tuple[int, int]]:
+    """As many as a page bears: of each setting first those with its first label, and no others where a server can."""
     first = [(one.members[0], other) for one in settings for other in one.members[1:]]
-    others = [pair for one in settings for pair in itertools.combinations(one.members[1:], 2)]
-    return (first + others)[:PAIRS_MAX]
+    others = [both for one in settings for both in itertools.combinations(one.members[1:], 2)]
+    return (first + others * everything)[:PAIRS_MAX]
 
 
 def as_json(content: Any) -> bytes:

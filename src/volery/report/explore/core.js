@@ -85,6 +85,22 @@ function steps(low, high, about) {
   return found;
 }
 
+// Delays to mark on a logarithmic axis, at most about so many: decades, or 1, 2 and 5 of each where there is room.
+function marks(about) {
+  const { low_s: low, high_s: high } = content.grid, decades = Math.log10(high / low), found = [];
+  const factors = decades * 3 <= about ? [1, 2, 5] : [1], stride = Math.ceil(decades / Math.max(2, about));
+  for (let power = Math.floor(Math.log10(low) / stride) * stride; power <= Math.log10(high) + 1e-9; power += stride) {
+    for (const factor of factors) {
+      const value = factor * 10 ** power;
+      if (value >= low * 0.999999 && value <= high * 1.000001) found.push(value);
+    }
+  }
+  return found;
+}
+
+// A round duration, as short as it is.
+const roundDuration = (seconds) => duration(seconds).replace(/\.0+ /, " ");
+
 // A drawing that fills its frame and is drawn again when that changes; `paint` gets the drawing, its width and height.
 function canvas(frame, name, height, paint) {
   const drawing = draw("svg", { role: "group", "aria-label": name, tabindex: "0", class: "chart" });
@@ -121,7 +137,7 @@ function choice(title, names, chosen) {
     },
   }, name));
   group.append(make("span", { class: "soft" }, `${title} `), ...buttons);
-  return names.length > 1 ? group : make("span");
+  return names.length > 1 ? group : null;
 }
 
 function selection(title, names, chosen, at) {
@@ -160,7 +176,7 @@ function grid(heads, rows, names) {
   const body = make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value, at) => cell("td", value, at)))));
   const table = make("table", {}, head, body);
   sortable(table);
-  return make("div", { class: "scroll" }, table);
+  return make("div", { class: rows.length > 12 ? "scroll bounded" : "scroll", tabindex: rows.length > 12 ? "0" : null }, table);
 }
 
 const views = {};

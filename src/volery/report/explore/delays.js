@@ -69,11 +69,10 @@ views.delays = (mount) => {
       axis.append(draw("text", { x: span[0] - 6, y: y(share) + 4, "text-anchor": "end" }, `${100 * share} %`));
     }
     const { low_s: low, high_s: high } = content.grid;
-    const decades = Math.max(1, Math.log10(high / low)), stride = Math.ceil(decades / Math.max(2, width / 90));
-    for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power += stride) {
-      const at = x(1 + (bins - 1) * (high > low ? Math.log(10 ** power / low) / Math.log(high / low) : 0));
+    for (const delay of marks(width / 90)) {
+      const at = x(1 + (bins - 1) * Math.log(delay / low) / Math.log(high / low));
       axis.append(draw("line", { x1: at, x2: at, y1: tall[0], y2: tall[1] }));
-      axis.append(draw("text", { x: at, y: tall[1] + 15, "text-anchor": "middle" }, duration(10 ** power).replace(".00 ", " ").replace(/^(\d+)\.0 /, "$1 ")));
+      axis.append(draw("text", { x: at, y: tall[1] + 15, "text-anchor": "middle" }, roundDuration(delay)));
     }
     if (zeros) axis.append(draw("text", { x: span[0], y: tall[1] + 15, "text-anchor": "middle" }, "0"));
     axis.append(draw("text", { x: span[1], y: tall[1] + 30, "text-anchor": "end" }, "delay of a job is at most (log scale)"));
@@ -237,7 +236,8 @@ views.delays = (mount) => {
   const classes = make("span"), settle = () => {
     const kinds = occurring();
     state.jobs = "all";
-    classes.replaceChildren(choice("jobs", kinds, (at) => { state.jobs = kinds[at]; state.page = 0; refresh(); }));
+    const kind = choice("jobs", kinds, (at) => { state.jobs = kinds[at]; state.page = 0; refresh(); });
+    classes.replaceChildren(...(kind ? [kind] : []));
   };
   settle();
   mount.append(make("div", { class: "controls" }, settingsOf((setting) => { Object.assign(state, { setting, range: null, page: 0 }); settle(); all(); }),
@@ -248,6 +248,6 @@ views.delays = (mount) => {
 };
 
 function settingsOf(chosen) {
-  if (content.settings.length < 2) return make("span");
+  if (content.settings.length < 2) return null;
   return selection("setting", content.settings.map((setting, at) => [at, setting.name || "default"]), (at) => chosen(content.settings[at]), 0);
 }

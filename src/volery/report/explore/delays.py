@@ -48,13 +48,13 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 def grid_of(runs: Iterable[RunJobs]) -> Grid:
-    """One grid for all runs, so that a choice means the same for each."""
+    """One grid for all runs, so that a choice means the same for each; of a decade at least."""
     low, high = np.inf, 0.0
     for run in runs:
         above = run.delay_s[run.delay_s > 0]
         if above.size:
             low, high = min(low, float(above.min())), max(high, float(above.max()))
-    return Grid(low, high) if high > 0 else Grid(1.0, 1.0)
+    return Grid(low, max(high, 10 * low)) if high > 0 else Grid(1.0, 10.0)
 
 
 class Counted(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ views.pairs = (mount) => {
   const bound = (cell) => (cell === 0 ? 0 : boundOf(Math.ceil(cell * content.grid.bins / cells)));
   const place = (delay) => {
     const { low_s: low, high_s: high, bins } = content.grid;
-    return delay <= 0 ? 0.5 : high > low ? 1 + cells * clamp((Math.log(Math.max(delay, low) / low) / Math.log(high / low) * (bins - 1) + 0.5) / bins, 0, 1) : 1.5;
+    return delay <= 0 ? 0.5 : 1 + cells * clamp((Math.log(Math.max(delay, low) / low) / Math.log(high / low) * (bins - 1) + 0.5) / bins, 0, 1);
   };
 
   const chart = canvas(frame, "Delay of each job under two architectures", (width) => Math.min(width, 560), (drawing, width, height) => {
@@ -30,10 +30,9 @@ views.pairs = (mount) => {
     const sideX = (width - margin.left - margin.right) / (cells + 1), sideY = (height - margin.top - margin.bottom) / (cells + 1);
     const x = (cell) => margin.left + cell * sideX, y = (cell) => height - margin.bottom - cell * sideY;
     const most = Math.log(1 + Math.max(1, ...state.pair.counts.map(([, , count]) => count)));
-    const axis = draw("g", { class: "axis" }), { low_s: low, high_s: high } = content.grid;
-    const stride = Math.ceil(Math.max(1, Math.log10(high / low)) / Math.max(2, width / 110));
-    for (let power = Math.ceil(Math.log10(low) - 1e-9); power <= Math.log10(high) + 1e-9; power += stride) {
-      const at = place(10 ** power), text = duration(10 ** power).replace(/\.0+ /, " ");
+    const axis = draw("g", { class: "axis" });
+    for (const delay of marks(width / 110)) {
+      const at = place(delay), text = roundDuration(delay);
       axis.append(draw("line", { x1: x(at), x2: x(at), y1: margin.top, y2: height - margin.bottom }), draw("line", { x1: margin.left, x2: width - margin.right, y1: y(at), y2: y(at) }));
       axis.append(draw("text", { x: x(at), y: height - margin.bottom + 15, "text-anchor": "middle" }, text), draw("text", { x: margin.left - 6, y: y(at) + 4, "text-anchor": "end" }, text));
     }

@@ -51,8 +51,8 @@ def pair(a: int, b: int, runs_a: Sequence[RunJobs], runs_b: Sequence[RunJobs], g
     cell = cell_of(grid, delay_a) * (CELLS + 1) + cell_of(grid, delay_b)
     factor = np.log(np.maximum(delay_a, grid.low_s)) - np.log(np.maximum(delay_b, grid.low_s))
     order = np.argsort(factor, kind="stable")
-    ends = np.unique(np.append(order[:OUTLIERS], order[::-1][:OUTLIERS]))
-    ends = ends[factor[ends] != 0]
+    low, high = order[:OUTLIERS], order[::-1][:OUTLIERS]
+    ends = np.append(low[factor[low] < 0], high[factor[high] > 0])
     chosen = ends[np.argsort(-np.abs(factor[ends]), kind="stable")]
     return Pair(
         a, b, int(job.size), int((delay_a < delay_b).sum()), int((delay_b < delay_a).sum()),
