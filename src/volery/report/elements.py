@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from volery.report.groups import shortened
+from volery.report.groups import shortened, straight
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)", PAGE: "var(--page)"} | {
@@ -18,8 +18,6 @@ THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)", PAGE: "var(--page)"} | 
 }
 _COLOUR: Final = re.compile(r"#[0-9a-f]{6}\b")
 _STYLED: Final = re.compile(r' (?:style|fill|stroke)="[^"]*"')
-_TURNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Unicode's controls of direction (UAX 9): harmless letters that are written right to left stay."""
 _ID: Final = re.compile(r' id="([^"]*)"')
 _REFERENCE: Final = re.compile(r'(url\(#|href="#)([^")]*)')
 
@@ -33,12 +31,12 @@ class Row(msgspec.Struct, frozen=True):
 
 def escaped(text: object) -> str:
     """Text as it may stand in a page; signs that would turn the direction of what follows are replaced."""
-    return html.escape(_TURNS.sub("\ufffd", str(text)))
+    return html.escape(straight(str(text)))
 
 
 def shown(label: str) -> str:
     """A label as a page's script may show it: as `escaped` has it, but not escaped, and shortened."""
-    return shortened(_TURNS.sub("\ufffd", label))
+    return shortened(straight(label))
 
 
 def breakable(text: str) -> str:

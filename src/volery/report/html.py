@@ -16,7 +16,7 @@ from volery.report.elements import Row, code, definitions, figure, folded, parag
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
 from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
-from volery.report.groups import JobClass, RunGroup, by_setting, group_runs
+from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
 from volery.report.paired import differences_part
@@ -134,7 +134,7 @@ def _pair_view(content: Content) -> str:
 def _why_view(content: Content) -> str:
     if not content.why:
         return ""
-    told = ", ".join(f"{run.label} (seed {run.seed})" for run in content.why)
+    told = ", ".join(f"{shortened(run.label)} (seed {run.seed})" for run in content.why)
     return paragraph(
         f"Runs that explain their decisions: {told}. On the command line: volery why JOB/TASK --in DIR."
     ) + (embed.mount("why"))
@@ -168,7 +168,7 @@ def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
     unfinished = manifest.planned - len(runs)
     return (code(manifest.command) if manifest.command else "") + definitions(
         [
-            ("Architectures", "; ".join(dict.fromkeys(group.label for group in groups))),
+            ("Architectures", "; ".join(dict.fromkeys(shortened(group.label) for group in groups))),
             (
                 "Traces" if len(traces) > 1 else "Trace",
                 ", ".join(traces) + (f" ({size})" if size and len(traces) == 1 else ""),
@@ -322,7 +322,7 @@ def _timeline_figures(results: Results) -> Iterator[str]:
             if one.is_small
             else "how busy the machines were; the deeper the colour, the busier"
         )
-        yield figure(gantt.picture(one), f"timeline-{place}", f"{one.label}, seed {one.seed}: {what}.")
+        yield figure(gantt.picture(one), f"timeline-{place}", f"{shortened(one.label)}, seed {one.seed}: {what}.")
     rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
     if rest:
         name = shlex.quote(results.path.resolve().name)

@@ -19,7 +19,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
-from volery.report.groups import broken_label, shortened
+from volery.report.groups import LINE_MAX, broken_label, shortened, straight
 from volery.report.units import duration
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> s
         if place:
             _draw_curve(axes, curves[0], divisor, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7)
         _draw_curve(axes, one, divisor, color=PALETTE[0], linestyle="-")
-        behind = f" (grey: {curves[0].label})" if place == 1 else ""
-        axes.set_title(literal(one.label + behind), loc="left", fontsize=10, pad=2)
+        behind = f" (grey: {shortened(curves[0].label, LINE_MAX)})" if place == 1 else ""
+        axes.set_title(literal(shortened(one.label, LINE_MAX) + behind), loc="left", fontsize=10, pad=2)
     _share_axes(strips[0])
     strips[-1].set_xlabel(f"time since the first job was submitted ({unit})")
     figure.supylabel("busy slots / slots", fontsize=11.5)
@@ -188,7 +188,12 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
             left += share
         for place, (label, total) in enumerate(zip(labels, whole, strict=True)):
             axes.text(
-                0, place - 0.32, literal(f"{label}: {duration(float(total))}"), va="bottom", ha="left", fontsize=10
+                0,
+                place - 0.32,
+                literal(f"{shortened(label, LINE_MAX)}: {duration(float(total))}"),
+                va="bottom",
+                ha="left",
+                fontsize=10,
             )
         axes.set_yticks([])
         axes.set_ylim(len(labels) - 0.6, -0.75)
@@ -441,5 +446,5 @@ def _rounded(path: re.Match[str]) -> str:
 
 def literal(label: str) -> str:
     """A label as matplotlib shows it unchanged: no dollar starts a formula, no underscore in front hides it."""
-    label = shortened(label)
+    label = straight(label)
     return ("\u200b" if label.startswith("_") else "") + label.replace("$", r"\$")

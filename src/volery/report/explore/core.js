@@ -98,8 +98,8 @@ function marks(about) {
   return found;
 }
 
-// A round duration, as short as it is.
-const roundDuration = (seconds) => duration(seconds).replace(/\.0+ /, " ");
+// A round duration, as short as it is; above a second in seconds, so that decades look like decades.
+const roundDuration = (seconds) => (seconds >= 0.9999 ? `${Math.round(seconds).toLocaleString("en-US")} s` : duration(seconds).replace(/\.0+ /, " "));
 
 // A drawing that fills its frame and is drawn again when that changes; `paint` gets the drawing, its width and height.
 function canvas(frame, name, height, paint) {

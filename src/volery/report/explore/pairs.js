@@ -68,8 +68,11 @@ views.pairs = (mount) => {
     const equal = found.jobs - found.a_lower - found.b_lower;
     said.replaceChildren(`${whole(found.jobs)} jobs that both have measured. Less delay under a, `, make("bdi", {}, name(a)), `: ${whole(found.a_lower)} (${percent(found.a_lower / found.jobs)}); under b, `, make("bdi", {}, name(b)), `: ${whole(found.b_lower)} (${percent(found.b_lower / found.jobs)}); equal: ${whole(equal)}. The deeper a cell, the more jobs; below the line b is better. Circles: the jobs that differ most.`);
     const least = content.grid.low_s;
-    const rows = found.job.map((job, at) => [String(found.seed[at]), String(job), duration(found.a_s[at]), duration(found.b_s[at]), `${digits(Math.max(found.a_s[at], least) / Math.max(found.b_s[at], least))}\u00d7`]);
-    list.replaceChildren(make("h3", {}, "Jobs that differ most"), rows.length ? grid(["seed", "job", "delay under a", "delay under b", "a / b"], rows, 0) : make("p", { class: "note" }, "All delays are equal."));
+    const rows = found.job.map((job, at) => {
+      const factor = Math.max(found.a_s[at], least) / Math.max(found.b_s[at], least);
+      return [String(found.seed[at]), String(job), duration(found.a_s[at]), duration(found.b_s[at]), factor < 1 ? "a" : "b", `${digits(Math.max(factor, 1 / factor))}\u00d7`];
+    });
+    list.replaceChildren(make("h3", {}, "Jobs that differ most"), rows.length ? grid(["seed", "job", "delay under a", "delay under b", "less under", "by"], rows, 0) : make("p", { class: "note" }, "All delays are equal."));
   }
   function fill() {
     Object.assign(state, { a: 0, b: 1 });
