@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 from tests.unit.report.samples import LABELS, delays_s, sample_run, sample_runs, write_sample
 
 from volery.report import write_report
@@ -18,7 +19,6 @@ from volery.report.explore.content import ToldRun, ToldTask
 from volery.report.explore.server import open_server, url_of
 from volery.report.explore.site import site_of
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 WHY = [ToldRun("megha", 0, 9, [ToldTask(3, 1, 1.0, 2.5, 4.0, 7, [(1.5, "gm/0", "queued", -1, "", 0.1, [], 0)])])]
@@ -28,7 +28,7 @@ EVIL = "<script>throw 1</script>\u202e\u05e9\u05dc\u05d5\u05dd \U0001f426 " + "x
 class Visit:
     """A page in the browser, and all that it complained of."""
 
-    def __init__(self, browser: sync_api.Browser, url: str, width: int = 1200, scheme: str = "light") -> None:
+    def __init__(self, browser: Browser, url: str, width: int = 1200, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.complaints: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
@@ -55,9 +55,9 @@ class Visit:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[sync_api.Browser]:
+def browser() -> Iterator[Browser]:
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to start otherwise
-    with sync_api.sync_playwright() as started:
+    with sync_playwright() as started:
         found = started.chromium.launch(executable_path=BROWSER, args=arguments)
         yield found
         found.close()
@@ -67,7 +67,7 @@ def count(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def test_a_reader_chooses_sorts_and_toggles(browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_a_reader_chooses_sorts_and_toggles(browser: Browser, tmp_path: Path) -> None:
     write_report(write_sample(tmp_path), WHY)
     visit = Visit(browser, f"file://{tmp_path}/report.html")
     table = "[data-view=delays] > div:nth-of-type(4)"
@@ -104,7 +104,7 @@ def test_a_reader_chooses_sorts_and_toggles(browser: sync_api.Browser, tmp_path:
     assert visit.complaints == []
 
 
-def test_time_is_zoomed_pairs_are_chosen_and_a_task_is_explained(browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_time_is_zoomed_pairs_are_chosen_and_a_task_is_explained(browser: Browser, tmp_path: Path) -> None:
     write_report(write_sample(tmp_path), WHY)
     visit = Visit(browser, f"file://{tmp_path}/report.html", 400, "dark")
     wide = visit.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
@@ -127,7 +127,7 @@ def test_time_is_zoomed_pairs_are_chosen_and_a_task_is_explained(browser: sync_a
     assert visit.complaints == []
 
 
-def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tmp_path: Path) -> None:
     folder = write_sample(tmp_path, sample_runs(1))
     asked: list[str] = []
 
@@ -155,7 +155,7 @@ def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: sync_api.Br
     assert visit.complaints == []
 
 
-def test_hostile_names_are_shown_and_do_nothing(browser: sync_api.Browser, tmp_path: Path) -> None:
+def test_hostile_names_are_shown_and_do_nothing(browser: Browser, tmp_path: Path) -> None:
     runs = [msgspec.structs.replace(sample_run(), label=label) for label in (EVIL, "other")]
     folder = write_sample(tmp_path, runs)
     told = [ToldRun(EVIL, 0, 1, WHY[0].tasks)]

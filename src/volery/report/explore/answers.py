@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.metrics.columns import Floats
 from volery.report.explore.content import Explored, ToldTask
 from volery.report.explore.delays import Places
 from volery.report.explore.pairs import Pair, pair
@@ -51,7 +52,9 @@ class Answers:
         jobs = _job_class(query.get("class", "all"))
         first, count = _number(query, "first"), min(_number(query, "count"), COUNT_MAX)
         grid, most = self._content.grid, first + count
-        found, total, delays = [], 0, []
+        found: list[tuple[int, int]] = []
+        delays: list[Floats] = []
+        total = 0
         for label, low, high in zip(labels, lower, upper, strict=True):
             places = self._places(label, jobs)
             begin, end = places.within(grid, min(max(low, -1), grid.bins), min(max(high, -1), grid.bins))
@@ -59,10 +62,11 @@ class Answers:
             ranks = np.arange(begin, min(end, begin + most))
             delays.append(places.delay_s[places.order[ranks]])
             found += [(label, rank) for rank in ranks.tolist()]
-        order = np.argsort(-np.concatenate(delays), kind="stable")[first:most] if delays else []
-        return {"total": total, "rows": [self._row(*found[at], jobs) for at in order]}
+        order = np.argsort(-np.concatenate([*delays, np.zeros(0)]), kind="stable")[first:most].tolist()
+        return {"total": total, "rows": [self._row(found[at], jobs) for at in order]}
 
-    def _row(self, label: int, rank: int, jobs: JobClass) -> tuple[Any, ...]:
+    def _row(self, place: tuple[int, int], jobs: JobClass) -> tuple[Any, ...]:
+        label, rank = place
         one = self._places(label, jobs).rows(self._content.grid, np.array([rank]), 1)
         return label, one.seed[0], one.job[0], one.tasks[0], one.submit_s[0], one.delay_s[0]
 

@@ -83,7 +83,7 @@ def sparse(counts: Longs) -> list[int]:
     """Pairs of (empty places before it, number) for each place that is not empty, flat."""
     places = np.flatnonzero(counts)
     skipped = np.diff(places, prepend=-1) - 1
-    return np.column_stack((skipped, counts[places])).ravel().tolist()  # type: ignore[no-any-return]  # numpy's lists
+    return np.column_stack((skipped, counts[places])).ravel().tolist()
 
 
 class Rows(msgspec.Struct, frozen=True):
