@@ -31,6 +31,7 @@ from volery.cli.theory import show_theory
 from volery.cli.timeline import timeline
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
+from volery.cli.watch import watch
 from volery.cli.why import why
 from volery.core.errors import InputError
 
@@ -49,6 +50,7 @@ app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
 app.command("browse", rich_help_panel=LAB)(browse)
 app.command("timeline", rich_help_panel=LAB)(timeline)
+app.command("watch", rich_help_panel=LAB)(watch)
 app.command("why", rich_help_panel=LAB)(why)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)

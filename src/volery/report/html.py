@@ -323,10 +323,11 @@ def _timeline_figures(results: Results) -> Iterator[str]:
             else "how busy the machines were; the deeper the colour, the busier"
         )
         yield figure(gantt.picture(one), f"timeline-{place}", f"{shortened(one.label)}, seed {one.seed}: {what}.")
-    rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
-    if rest:
+    if results.timelines:
         name = shlex.quote(results.path.resolve().name)
-        yield paragraph_note(f"{rest} more runs: volery timeline {name} --run NAME --seed N -o FILE.svg")
+        rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
+        more = f"{rest} more runs: volery timeline {name} --run NAME --seed N -o FILE.svg. " if rest else ""
+        yield paragraph_note(f"{more}To see a run played: volery watch {name} --run NAME --seed N")
 
 
 def _allocation_table(groups: Sequence[RunGroup]) -> str:

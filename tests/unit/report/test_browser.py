@@ -7,28 +7,36 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 from tests.unit.report.samples import LABELS, delays_s, sample_run, sample_runs, write_sample
 
-from volery.report import write_report
+from volery.report import duration, write_report
 from volery.report.explore.content import ToldRun, ToldTask
 from volery.report.explore.server import open_server, url_of
 from volery.report.explore.site import site_of
+from volery.report.explore.watch import watch_page
+from volery.report.folder import read_results
+from volery.study import compare
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 WHY = [ToldRun("megha", 0, 9, [ToldTask(3, 1, 1.0, 2.5, 4.0, 7, [(1.5, "gm/0", "queued", -1, "", 0.1, [], 0)])])]
 EVIL = "<script>throw 1</script>\u202e\u05e9\u05dc\u05d5\u05dd \U0001f426 " + "x" * 10_000
 
+Scheme = Literal["light", "dark"]
+
 
 class Visit:
     """A page in the browser, and all that it complained of."""
 
-    def __init__(self, browser: Browser, url: str, width: int = 1200, scheme: str = "light") -> None:
+    def __init__(
+        self, browser: Browser, url: str, width: int = 1200, scheme: Literal["light", "dark"] = "light"
+    ) -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.complaints: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text))
@@ -152,6 +160,29 @@ def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tm
         server.shutdown()
         server.server_close()
     assert asked == ["14/3"]
+    assert visit.complaints == []
+
+
+@pytest.mark.parametrize(("tasks", "said"), [("syn:4x5", "4 of 10 places"), ("syn:300x8", "of the machines")])
+def test_a_kept_run_is_played_and_scrubbed(browser: Browser, tmp_path: Path, tasks: str, said: str) -> None:
+    compare("oracle", trace=tasks, workers=10 if tasks == "syn:4x5" else 300, folder=tmp_path)
+    results = read_results(tmp_path)
+    page = watch_page(results, results.timelines[0])
+    (tmp_path / "watch.html").write_text(page, encoding="utf-8")
+    visit = Visit(browser, f"file://{tmp_path}/watch.html", 400, "dark")
+    mount = visit.page.locator("[data-view=watch]")
+    assert said in mount.inner_text()
+    visit.page.get_by_role("button", name="play").click()
+    slider = visit.page.get_by_role("slider")
+    expect(slider).not_to_have_value("0")
+    slider.fill("500")
+    assert visit.page.get_by_role("button", name="play").is_visible(), "whoever scrubs stops the film"
+    middle = (results.curves["oracle"].times_s[0][-1] + results.curves["oracle"].times_s[0][1]) / 2
+    assert f"At {duration(middle)}" in mount.inner_text()
+    visit.page.locator(".field").focus()
+    visit.page.keyboard.press("ArrowRight")
+    assert "Machine" in mount.inner_text()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 400
     assert visit.complaints == []
 
 

@@ -179,6 +179,12 @@ function grid(heads, rows, names) {
   return make("div", { class: rows.length > 12 ? "scroll bounded" : "scroll", tabindex: rows.length > 12 ? "0" : null }, table);
 }
 
+// What is played tells the moment, and whoever shows time hears it; a reader's click on time is told the same way.
+const clock = {
+  heard: [],
+  tell(time, by) { for (const one of this.heard) if (one.by !== by) one.hear(time); },
+};
+
 const views = {};
 
 function start() {

@@ -136,8 +136,20 @@ views.course = (mount) => {
   chart.drawing.addEventListener("pointerup", (event) => {
     const began = from, to = where(event);
     from = null;
-    if (began !== null && Math.abs(x(began) - x(to)) > 4) { state.cursor = null; zoom(Math.min(began, to), Math.max(began, to)); } else mark();
+    if (began !== null && Math.abs(x(began) - x(to)) > 4) { state.cursor = null; zoom(Math.min(began, to), Math.max(began, to)); } else {
+      mark();
+      clock.tell(to, "course");
+    }
   });
+  let told = 0; // what is played moves the line with every frame, and the numbers as fast as they can be read
+  clock.heard.push({ by: "course", hear: (time) => {
+    state.cursor = clamp(time, ...span());
+    mark();
+    if (performance.now() - told < 150) return;
+    told = performance.now();
+    said.setAttribute("aria-live", "off");
+    tell();
+  } });
   chart.drawing.addEventListener("dblclick", () => zoom(null));
   chart.drawing.addEventListener("keydown", (event) => {
     const [low, high] = span(), middle = state.cursor ?? (low + high) / 2, wide = high - low;
