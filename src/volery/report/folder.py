@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.flow import Flow
 from volery.metrics import ComparedMeans, ConstraintLoad, RunSummary
 from volery.metrics.columns import Floats
 from volery.report.groups import CLASSES
@@ -20,6 +21,7 @@ MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.p
 WAITING = "waiting_tasks"
 CONSTRAINT_LOAD = "constraint_load.parquet"
 STAGE_TIMES = "stage_times.json"
+FLOWS = "flows.json"
 TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
 COLUMNS = {
     TASK_RUNS: ("task", "job", "machine", "lane", "lanes", "start_us", "finish_us", "attempt", "killed", "share"),
@@ -129,6 +131,17 @@ class StageProfile(msgspec.Struct, frozen=True):
     percentiles: tuple[int, ...]
 
 
+class LabelledFlow(msgspec.Struct, frozen=True):
+    """Who says what to whom in the runs of one label."""
+
+    label: str
+    flow: Flow
+
+
+class _Flows(msgspec.Struct, frozen=True):
+    flows: list[LabelledFlow]
+
+
 class _StageTimes(msgspec.Struct, frozen=True):
     profiles: tuple[StageProfile, ...]
 
@@ -143,6 +156,7 @@ class Results(msgspec.Struct, frozen=True):
         waiting: label -> tasks that wait over time per seed; not a number where a run has not kept it.
         timelines: which runs have kept one, in the order of the summary; runs kept by an earlier version have none.
         profiles: time per stage, where it was measured.
+        flows: who says what to whom, of finished studies.
     """
 
     path: Path
@@ -153,6 +167,7 @@ class Results(msgspec.Struct, frozen=True):
     loads: list[LoadTable]
     timelines: list[KeptTimeline] = []
     profiles: list[StageProfile] = []
+    flows: list[LabelledFlow] = []
     jobs: list[RunJobs] = []
     waiting: dict[str, Curve] = {}
 
@@ -170,10 +185,11 @@ def read_results(folder: Path) -> Results:
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
     timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
-    jobs = read_jobs(folder)
+    flows = _json(folder / FLOWS, _Flows).flows if (folder / FLOWS).exists() else []
+    jobs, loads = read_jobs(folder), _loads(folder)
     curves, waiting = _curves(folder)
     return Results(
-        folder, manifest, summary, _delays(jobs), curves, _loads(folder), timelines, profiles, jobs, waiting
+        folder, manifest, summary, _delays(jobs), curves, loads, timelines, profiles, flows, jobs, waiting
     )  # fmt: skip
 
 

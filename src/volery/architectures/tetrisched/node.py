@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volery.architectures.tetrisched.messages import Completed, Kill, Launch
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Time
 
@@ -33,3 +33,4 @@ class Node(Component):
         self._port.send(SCHEDULER, Completed(event.task.id))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("scheduler", Completed)
