@@ -17,8 +17,9 @@ from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
 from volery.cli.flow import flow
-from volery.cli.jobs import cancel, job, jobs, logs, nodes, submit
+from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
+from volery.cli.operating import drain, nodes, undrain, users
 from volery.cli.output import print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.policy import policy_app
@@ -30,6 +31,7 @@ from volery.cli.storm import storm
 from volery.cli.strl import strl
 from volery.cli.theory import show_theory
 from volery.cli.timeline import timeline
+from volery.cli.token import token_app
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
 from volery.cli.watch import watch
@@ -69,6 +71,10 @@ app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)
 app.command("cancel", rich_help_panel=FEDERATION)(cancel)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
+app.command("drain", rich_help_panel=FEDERATION)(drain)
+app.command("undrain", rich_help_panel=FEDERATION)(undrain)
+app.command("users", rich_help_panel=FEDERATION)(users)
+app.add_typer(token_app, name="token", rich_help_panel=FEDERATION)
 app.command("load", rich_help_panel=FEDERATION)(load)
 app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)
