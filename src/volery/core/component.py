@@ -15,8 +15,10 @@ import msgspec
 from volery.core.events import Event
 from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
+from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.core.trace import Trace
 
 Handler = Callable[..., None]
 
@@ -109,6 +111,10 @@ class Deployment(msgspec.Struct, frozen=True):
         return self.entry_of_user.get(user) or self.entry(job)
 
 
+Simulate = Callable[[Deployment, Trace, Cluster], Records]
+"""The lab's own kernel, for designs that learn: it runs components of theirs that have never been started."""
+
+
 FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE")
 """Classes of faults. Delay lets messages of one link overtake each other; crash:gm is the crash of a component of that
 role, and of the machine with all that runs on it where the component stands on one."""
@@ -141,6 +147,8 @@ class Architecture(msgspec.Struct, frozen=True):
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
             design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
+        learn: (configuration, records of earlier runs, the lab's kernel) -> the configuration with what they have
+            taught, where a design learns from such; see docs/decisions/0017.
     """
 
     name: str
@@ -159,6 +167,7 @@ class Architecture(msgspec.Struct, frozen=True):
     graphs: bool = False
     heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None
+    learn: Callable[[Any, Records, Simulate], Any] | None = None
 
 
 def role_of(address: Address) -> str:
