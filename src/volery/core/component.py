@@ -115,6 +115,20 @@ Simulate = Callable[[Deployment, Trace, Cluster], Records]
 """The lab's own kernel, for designs that learn: it runs components of theirs that have never been started."""
 
 
+class Learning(msgspec.Struct, frozen=True):
+    """How a design learns from earlier runs before it is built.
+
+    Args:
+        parameter: that takes what was learned.
+        by: the parameters that it depends on; runs that differ in others share it.
+        learn: (configuration, records of earlier runs, the lab's kernel) -> a value of the parameter. A pure function.
+    """
+
+    parameter: str
+    by: tuple[str, ...]
+    learn: Callable[[Any, Records, Simulate], Any]
+
+
 FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE")
 """Classes of faults. Delay lets messages of one link overtake each other; crash:gm is the crash of a component of that
 role, and of the machine with all that runs on it where the component stands on one."""
@@ -147,8 +161,7 @@ class Architecture(msgspec.Struct, frozen=True):
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
             design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
-        learn: (configuration, records of earlier runs, the lab's kernel) -> the configuration with what they have
-            taught, where a design learns from such; see docs/decisions/0017.
+        learning: how it learns from earlier runs, where it does; see docs/decisions/0017.
     """
 
     name: str
@@ -167,7 +180,7 @@ class Architecture(msgspec.Struct, frozen=True):
     graphs: bool = False
     heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None
-    learn: Callable[[Any, Records, Simulate], Any] | None = None
+    learning: Learning | None = None
 
 
 def role_of(address: Address) -> str:

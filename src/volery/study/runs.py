@@ -25,6 +25,7 @@ from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
+from volery.study.earlier import learned
 from volery.study.plan import inputs_key
 from volery.study.settled import longest_wait_us
 from volery.study.spec import HOSTS, RunSpec
@@ -125,14 +126,21 @@ def read_inputs(run: RunSpec) -> Inputs:
     return _kept[key]
 
 
-def build(run: RunSpec, cluster: Cluster) -> Deployment:
+def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
     """The architecture's components for the run's cluster.
+
+    Args:
+        run: whose.
+        cluster: its machines.
+        taught: what earlier runs teach, where the design learns.
 
     Raises:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
     """
     architecture = architectures.lookup(run.architecture)
     config = architectures.configure(architecture, run.parameters)
+    if taught and run.history and architecture.learning is not None:
+        config = learned(architecture, architecture.learning, config, run, cluster)
     check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
@@ -189,6 +197,8 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     gc.collect()  # a run is full of cycles: the one before would count into this one's peak
     _forget_peak()
     inputs = read_inputs(run)
+    if run.history:
+        build(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
     if watch is not None:
         watch(inputs.facts)
     driven = drive(run, inputs, None, watch)
@@ -256,7 +266,7 @@ def rehearse(run: RunSpec) -> frozenset[str]:
         InputError: for parameters that do not fit the cluster.
     """
     cluster = workload.load_cluster(run.workers, slots=run.slots, capacity="" if run.slot_request else run.capacity)
-    return frozenset(role_of(address) for address in build(run, cluster).components) | {SUBMITTER}
+    return frozenset(role_of(address) for address in build(run, cluster, taught=False).components) | {SUBMITTER}
 
 
 def check_roles(run: RunSpec, roles: frozenset[str]) -> None:

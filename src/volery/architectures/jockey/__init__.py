@@ -23,7 +23,7 @@ import msgspec
 from volery.architectures.jockey.controlled import Control, Deviation, Setting
 from volery.architectures.jockey.learning import learned
 from volery.architectures.jockey.scheduler import Scheduler
-from volery.core.component import Architecture, Component, Deployment, Simulate
+from volery.core.component import Architecture, Component, Deployment, Learning, Simulate
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
@@ -110,8 +110,8 @@ def _setting(cluster: Cluster, config: JockeyConfig) -> Setting:
     )
 
 
-def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> JockeyConfig:
-    """The configuration with a profile and a table of every recurring job of earlier runs.
+def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[Learned, ...]:
+    """A profile and a table of every recurring job of earlier runs.
 
     Args:
         config: as it was given; its grid may be longer than the cluster it will be used on.
@@ -120,10 +120,10 @@ def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> JockeyC
     """
     setting = _setting(Cluster.uniform(config.tokens_max), config)
     plain = msgspec.structs.replace(config, models=(), control="max")
-    models = learned(earlier, setting.rehearsing, lambda cluster: build(cluster, plain, Streams(0)), simulate)
-    return msgspec.structs.replace(config, models=models)
+    return learned(earlier, setting.rehearsing, lambda cluster: build(cluster, plain, Streams(0)), simulate)
 
 
+LEARNED_BY = ("tokens_step", "tokens_max", "repetitions", "indicator", "percentile", "period_s")
 STAGES = {
     Stage.J1: Realisation("Scheduler.on_submit"),
     Stage.J2: Realisation("Scheduler.on_timer", "partial", "all at once; those with deadlines have tokens guaranteed"),
@@ -151,5 +151,5 @@ JOCKEY = Architecture(
     tolerates=frozenset({"duplication"}),
     graphs=True,
     heeds={"constraints": "", "deadlines": "", "users": "models"},
-    learn=learn,
+    learning=Learning("models", LEARNED_BY, learn),
 )
