@@ -21,7 +21,9 @@ _kept: dict[tuple[Any, ...], Any] = {}
 """What was learned last, by all that it depends on: variants of a design under one seed share it."""
 
 
-def learned(architecture: Architecture, learning: Learning, config: Any, run: RunSpec, cluster: Cluster) -> Any:
+def learned(
+    architecture: Architecture, learning: Learning, config: msgspec.Struct, run: RunSpec, cluster: Cluster
+) -> msgspec.Struct:
     """The configuration with what the earlier runs of a run have taught.
 
     They are scheduled by the design with its defaults, on the run's machines and network, so that all of its variants

@@ -138,9 +138,7 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
     """
     architecture = architectures.lookup(run.architecture)
-    config = architectures.configure(architecture, run.parameters)
-    if taught and run.history and architecture.learning is not None:
-        config = learned(architecture, architecture.learning, config, run, cluster)
+    config = _config(run, cluster) if taught else architectures.configure(architecture, run.parameters)
     check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
@@ -148,6 +146,15 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
         raise
     except ValueError as error:
         raise InputError(run.label or run.architecture, str(error)) from error
+
+
+def _config(run: RunSpec, cluster: Cluster) -> msgspec.Struct:
+    """The run's parameters, with what earlier runs have taught."""
+    architecture = architectures.lookup(run.architecture)
+    config = architectures.configure(architecture, run.parameters)
+    if not run.history or architecture.learning is None:
+        return config
+    return learned(architecture, architecture.learning, config, run, cluster)
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -216,7 +223,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
-    summary = msgspec.structs.replace(summary, **_unheeded(run, inputs.trace))
+    summary = msgspec.structs.replace(summary, **_unheeded(run, inputs))
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(
@@ -229,13 +236,14 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     )
 
 
-def _unheeded(run: RunSpec, trace: Trace) -> dict[str, Any]:
+def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
     """What of the workload the run's architecture ignores, leaves to the driver, or keeps silent about."""
     architecture = architectures.lookup(run.architecture)
-    present = [*features_of(trace), *([AMOUNTS] if run.slot_request else [])]  # slots are all that is left of amounts
+    left = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
+    present = [*features_of(inputs.trace), *left]
     if not architecture.heeds:
         return {"declares": False}
-    known = heeded(architecture, architectures.configure(architecture, run.parameters))
+    known = heeded(architecture, _config(run, inputs.cluster))
     known -= {AMOUNTS} if run.slot_request else set()
     ignored = [feature for feature in present if feature not in known]
     kept = tuple(feature for feature in ignored if feature == DEPENDENCIES)

@@ -30,6 +30,6 @@ def test_rows_are_means_over_seeds() -> None:
         )
         for seed, met in ((0, 1), (1, 3))
     ]
-    assert deadline_rows(group_runs(runs)) == [["megha", "4.00", "50.0 %", "500 ms", "900 ms"]]
+    assert deadline_rows(group_runs(runs)) == [["megha", "4.00", "50.0 %", "0.0 %", "500 ms", "900 ms"]]
     assert plan_rows(group_runs(runs)) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", "800", "90.0", "2.0 %"]]
     assert plan_rows(group_runs(runs[:1])) == [["megha", "10.0", "500 ms", "900 ms", "2.00 s", *[NOTHING] * 3]]

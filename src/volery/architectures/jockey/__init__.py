@@ -29,6 +29,7 @@ from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.deadlines.control import Loop
+from volery.policies.deadlines.curves import DEFAULT, parsed
 from volery.policies.deadlines.profiles import Learned
 from volery.policies.deadlines.rehearsal import Rehearsing
 from volery.policies.deadlines.stages import Indicator
@@ -50,6 +51,9 @@ class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percentile: Annotated[
         float, msgspec.Meta(gt=0, le=100, description="of the times left at equal progress; 100: the worst")
     ] = 100.0
+    utility: Annotated[
+        str, msgspec.Meta(description="of being done, SECONDS:UTILITY+..., seconds from the deadline; linear between")
+    ] = DEFAULT
     slack: Annotated[float, msgspec.Meta(gt=0, description="times left are reckoned so many times as long")] = 1.2
     alpha: Annotated[
         float, msgspec.Meta(gt=0, le=1, description="hysteresis: share of the way to what is wanted, per period")
@@ -72,7 +76,7 @@ class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rehearsal_s: Annotated[
         float, msgspec.Meta(ge=0, description="modelled time of simulating a job anew, in the lab alone")
     ] = 10.0
-    spare: Annotated[bool, msgspec.Meta(description="hand out idle tokens beyond the guarantees")] = True
+    spare: Annotated[bool, msgspec.Meta(description="jobs with deadlines may use idle tokens beyond guarantees")] = True
     models: Annotated[
         tuple[Learned, ...],
         msgspec.Meta(description="what earlier runs have taught; the lab fills it in (--history)"),
@@ -80,7 +84,11 @@ class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deployment:
-    """Components for a cluster."""
+    """Components for a cluster.
+
+    Raises:
+        InputError: the utility is no curve.
+    """
     setting, components = _setting(cluster, config), dict[Address, Component]()
     components[SCHEDULER] = Scheduler(cluster, setting, config.models, spare=config.spare)
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
@@ -100,6 +108,7 @@ def _setting(cluster: Cluster, config: JockeyConfig) -> Setting:
     return Setting(
         control=config.control,
         simulator=config.simulator,
+        utility=parsed(config.utility, "jockey:utility"),
         loop=Loop(config.slack, config.alpha, round(config.dead_zone_s * SECOND), grid),
         period_us=period_us,
         deviation=config.deviation,

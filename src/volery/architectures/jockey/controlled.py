@@ -11,7 +11,7 @@ import msgspec
 from volery.core.model import Job, Task, TaskId, Time
 from volery.policies.deadlines.arbiter import Claim
 from volery.policies.deadlines.control import Left, Loop
-from volery.policies.deadlines.curves import due
+from volery.policies.deadlines.curves import Curve, due
 from volery.policies.deadlines.profiles import Learned, estimated
 from volery.policies.deadlines.rehearsal import Rehearsal, Rehearsing
 from volery.policies.deadlines.remaining import Remaining
@@ -30,6 +30,7 @@ class Setting(msgspec.Struct, frozen=True):
         control: in every period, at the first moment alone, or not at all: the most there is.
         simulator: whether tables are used where earlier runs have taught some; otherwise Amdahl's law.
         loop: of the control.
+        utility: of being done, about the deadline.
         period_us: of the loop.
         deviation: what is done about jobs that are not as their model.
         off: work per work of the model, or the inverse, beyond which a job deviates ...
@@ -41,6 +42,7 @@ class Setting(msgspec.Struct, frozen=True):
     control: Control
     simulator: bool
     loop: Loop
+    utility: Curve
     period_us: Time
     deviation: Deviation
     off: float
@@ -73,7 +75,7 @@ class Controlled:
         self._setting = setting
         self._submit_us = now
         self._deadline_us = job.deadline_us - now
-        self._curve = due(self._deadline_us)
+        self._curve = due(self._deadline_us, setting.utility)
         self._held = 0.0
         self._tasks: list[Task] = []
         self._waits: list[tuple[TaskId, ...]] = []

@@ -27,19 +27,20 @@ class Scheduler(Component):
     Args:
         cluster: the machines.
         setting: how jobs with deadlines are controlled.
-        spare: whether tokens beyond the guarantees are handed out.
+        spare: whether jobs with deadlines may use idle tokens beyond their guarantees.
         models: what earlier runs have taught, by the name of the job.
     """
 
     __slots__ = (
         "_arrivals", "_controlled", "_free", "_graphs", "_holders", "_jobs", "_launches", "_models", "_setting",
-        "_slots", "_ticking", "_tokens",
+        "_slots", "_spare", "_ticking", "_tokens",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, setting: Setting, models: Sequence[Learned], *, spare: bool) -> None:
         self._setting = setting
         self._models = {learned.job: learned for learned in models}
-        self._tokens = Tokens(cluster, spare=spare)
+        self._tokens = Tokens(cluster)
+        self._spare = spare
         self._slots = self._free = cluster.slot_count
         self._holders: dict[JobId, Holder] = {}
         self._graphs: dict[JobId, Workflow] = {}
@@ -59,9 +60,10 @@ class Scheduler(Component):
         if known or not self._jobs.is_open(job.id):
             return
         self._arrivals += 1
-        self._holders[job.id] = Holder(job.id, self._arrivals)
+        has_deadline = job.deadline_us != NEVER
+        self._holders[job.id] = Holder(job.id, self._arrivals, capped=has_deadline and not self._spare)
         self._graphs[job.id] = Workflow()
-        if job.deadline_us != NEVER:
+        if has_deadline:
             self._controlled[job.id] = Controlled(job, now, self._setting)
         self._take(job.id, tasks, job.parents, now)
 
@@ -100,7 +102,7 @@ class Scheduler(Component):
             self._port.send(f"node/{machine}", Launch(self._launches, task))
 
     def _tick(self, now: Time) -> None:
-        if not self._ticking and self._setting.control != "max":
+        if not self._ticking:
             self._ticking = True
             self._port.set_timer(PERIOD, now + self._setting.period_us)
 

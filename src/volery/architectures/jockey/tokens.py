@@ -18,6 +18,7 @@ class Holder:
     Args:
         job: its number.
         place: in the order of arrival.
+        capped: whether it may run no more than is guaranteed to it.
 
     Attributes:
         guaranteed: tokens that it has before anybody is given a spare one.
@@ -26,10 +27,11 @@ class Holder:
         key: among those who wait; None: it does not.
     """
 
-    __slots__ = ("_lines", "guaranteed", "job", "key", "place", "running", "waiting")
+    __slots__ = ("_lines", "capped", "guaranteed", "job", "key", "place", "running", "waiting")
 
-    def __init__(self, job: JobId, place: int) -> None:
+    def __init__(self, job: JobId, place: int, *, capped: bool) -> None:
         self.job = job
+        self.capped = capped
         self.place = place
         self.guaranteed = 0
         self.running = 0
@@ -70,16 +72,14 @@ class Tokens:
 
     Args:
         cluster: the machines. Those that satisfy few constraints are used first.
-        spare: whether jobs may run more than is guaranteed to them.
     """
 
-    def __init__(self, cluster: Cluster, *, spare: bool) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         order = fewest_constraints_first(range(len(cluster.slots)), cluster.constraints)
         self._machine_of = [machine for machine in order for _ in range(cluster.slots[machine])]
         constraints = [cluster.constraints[machine] for machine in self._machine_of]
         self._matches = Matches(constraints, Anchors(cluster.constraints))
         self._idle = self._matches.every
-        self._spare = spare
         self._running: dict[TaskId, tuple[Task, Holder, int, Time]] = {}
         self._turns: list[tuple[Key, Holder]] = []
         self._ready_count = 0
@@ -107,7 +107,7 @@ class Tokens:
 
     def _queue(self, holder: Holder) -> None:
         short = holder.running < holder.guaranteed
-        key = (not short, holder.running, holder.place) if holder.waiting and (short or self._spare) else None
+        key = (not short, holder.running, holder.place) if holder.waiting and (short or not holder.capped) else None
         if key != holder.key:
             holder.key = key
             if key is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Final
 
 import msgspec
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Time
-
-MINUTE: Final[Time] = 60 * SECOND
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -43,10 +42,37 @@ class Curve(msgspec.Struct, frozen=True):
         return low + (high - low) * (time_us - low_us) / (high_us - low_us)
 
 
-def due(deadline_us: Time) -> Curve:
-    """The default curve: 1 until the deadline, -1 ten minutes later, -1000 after a thousand.
+DEFAULT: Final = "0:1+600:-1+60000:-1000"
+"""The curve of the paper, as recalled: 1 until the deadline, -1 ten minutes later, -1000 after a thousand minutes."""
+
+
+def parsed(text: str, place: str) -> Curve:
+    """A curve about a deadline, from `SECONDS:UTILITY+...`, where seconds count from the deadline.
+
+    Args:
+        text: as `DEFAULT`.
+        place: what errors name.
+
+    Raises:
+        InputError: it is not of that form, or times do not increase.
+    """
+    points: list[tuple[Time, float]] = []
+    for part in text.split("+"):
+        at, colon, utility = part.partition(":")
+        try:
+            points.append((round(float(at) * SECOND), float(utility)))
+        except (ValueError, OverflowError):
+            raise InputError(place, f"{part!r} in {text!r} is not SECONDS:UTILITY, as {DEFAULT}") from None
+        if not (colon and math.isfinite(points[-1][1])):
+            raise InputError(place, f"{part!r} in {text!r} is not SECONDS:UTILITY, as {DEFAULT}")
+    return Curve(tuple(points))
+
+
+def due(deadline_us: Time, about: Curve) -> Curve:
+    """The curve of a job.
 
     Args:
         deadline_us: since the submission.
+        about: a curve whose times count from the deadline.
     """
-    return Curve(((deadline_us, 1.0), (deadline_us + 10 * MINUTE, -1.0), (deadline_us + 1000 * MINUTE, -1000.0)))
+    return Curve(tuple([(deadline_us + at, utility) for at, utility in about.points]))
