@@ -15,6 +15,7 @@ from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
+from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, nodes, submit
 from volery.cli.load import load
 from volery.cli.output import print_error
@@ -50,6 +51,7 @@ app.command("timeline", rich_help_panel=LAB)(timeline)
 app.command("why", rich_help_panel=LAB)(why)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
+app.command("flow", rich_help_panel=LAB)(flow)
 app.command("stages", rich_help_panel=LAB)(show_stages)
 app.add_typer(policy_app, name="policy", rich_help_panel=LAB)
 app.command("theory", rich_help_panel=LAB)(show_theory)

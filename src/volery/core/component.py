@@ -21,6 +21,8 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 
 Handler = Callable[..., None]
+Sends = frozenset[tuple[type[Message], str]]
+"""What a role says, each with the role to which it does."""
 
 
 class UnknownMessageError(TypeError):
@@ -30,12 +32,14 @@ class UnknownMessageError(TypeError):
 class Component:
     """A role of an architecture: Global Master, Local Master, distributor, node ...
 
-    `receives` is the protocol at a glance. Handlers are resolved by name for each subclass, so that a subclass which
-    overrides a method need not repeat the table.
+    `receives` and `sends` are the protocol at a glance. Handlers are resolved by name for each subclass, so that a
+    subclass which overrides a method need not repeat the table. What may be sent under some parameters alone is in
+    `sends`, too; roles that a deployment lacks do not matter there.
     """
 
     __slots__ = ("_port",)
     receives: ClassVar[Mapping[type, Handler]] = {}
+    sends: ClassVar[Sends] = frozenset()
     _port: Port
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -62,6 +66,11 @@ class Component:
 
     def check_rest(self) -> None:
         """Raise AssertionError if anything is left, or a view is untrue, when all is done and no fault lasts."""
+
+
+def sent_to(role: str, *messages: type[Message]) -> Sends:
+    """These messages, to that role; for `Component.sends`."""
+    return frozenset([(message, role) for message in messages])
 
 
 def unknown(component: object, event: object, source: Address, now: Time) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from volery.core.component import Component
+from volery.core.component import Component, Sends, sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Message, Time
 from volery.policies.guarded import NO_EPOCH, Deposed, Inquire, Lead, Lease, Status
@@ -35,6 +35,16 @@ class Standing(Message, frozen=True):
 
 
 PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
+
+
+def pair_sends(own: str, client: str) -> Sends:
+    """What masters in pairs say, whatever else they do.
+
+    Args:
+        own: their role.
+        client: the role of those that place tasks on their nodes.
+    """
+    return sent_to(own, Standing) | sent_to("node", Lead, Inquire) | sent_to(client, Inquire)
 
 
 class PairedMaster(Component):

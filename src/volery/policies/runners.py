@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Message, Task, TaskId, Time
 
@@ -55,3 +55,4 @@ class Node(Component):
         self._port.send(SCHEDULER, Completed(event.task.id))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("scheduler", Completed)

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.flow import Flow
 from volery.metrics import ComparedMeans, ConstraintLoad, RunSummary
 from volery.metrics.columns import Floats
 from volery.report.plots import Curve, Series
@@ -17,6 +18,7 @@ from volery.report.plots import Curve, Series
 MANIFEST, SUMMARY, JOBS, UTILISATION = "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet"
 CONSTRAINT_LOAD = "constraint_load.parquet"
 STAGE_TIMES = "stage_times.json"
+FLOWS = "flows.json"
 TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
 COLUMNS = {
     TASK_RUNS: ("task", "job", "machine", "lane", "lanes", "start_us", "finish_us", "attempt", "killed", "share"),
@@ -127,6 +129,17 @@ class StageProfile(msgspec.Struct, frozen=True):
     percentiles: tuple[int, ...]
 
 
+class LabelledFlow(msgspec.Struct, frozen=True):
+    """Who says what to whom in the runs of one label."""
+
+    label: str
+    flow: Flow
+
+
+class _Flows(msgspec.Struct, frozen=True):
+    flows: list[LabelledFlow]
+
+
 class _StageTimes(msgspec.Struct, frozen=True):
     profiles: tuple[StageProfile, ...]
 
@@ -139,6 +152,7 @@ class Results(msgspec.Struct, frozen=True):
         curves: label -> utilisation over time per seed.
         timelines: which runs have kept one, in the order of the summary; runs kept by an earlier version have none.
         profiles: time per stage, where it was measured.
+        flows: who says what to whom, of finished studies.
     """
 
     path: Path
@@ -149,6 +163,7 @@ class Results(msgspec.Struct, frozen=True):
     loads: list[LoadTable]
     timelines: list[KeptTimeline] = []
     profiles: list[StageProfile] = []
+    flows: list[LabelledFlow] = []
 
 
 def read_results(folder: Path) -> Results:
@@ -164,7 +179,9 @@ def read_results(folder: Path) -> Results:
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
     timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
-    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder), timelines, profiles)
+    flows = _json(folder / FLOWS, _Flows).flows if (folder / FLOWS).exists() else []
+    delays, curves, loads = _delays(folder), _curves(folder), _loads(folder)
+    return Results(folder, manifest, summary, delays, curves, loads, timelines, profiles, flows)
 
 
 def _json(path: Path, kind: type[Kind]) -> Kind:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from volery.core.flow import Flow
 from volery.metrics import AllocationSummary, RunSummary
-from volery.report import best, gantt, plots, stageplot
+from volery.report import best, flowplot, gantt, plots, stageplot
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
 from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
@@ -89,6 +90,7 @@ def render(results: Results) -> str:
         section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
+        section("Who says what to whom", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
     return page(title, f"Volery {results.manifest.volery_version} · {results.manifest.created}", sections)
@@ -422,6 +424,18 @@ def _load_figures(results: Results) -> Iterator[str]:
     for place, load in enumerate(results.loads[:FIGURES_MAX]):
         caption = "Load per constraint" + (f", {load.title}." if load.title else ".")
         yield figure(plots.constraint_load_bars(load.loads), f"load-{place}", caption)
+
+
+def _flow_figures(results: Results) -> Iterator[str]:
+    """A picture per flow; architectures that differ in parameters alone may share it."""
+    labels: dict[Flow, list[str]] = {}
+    for one in results.flows:
+        labels.setdefault(one.flow, []).append(one.label)
+    if labels:
+        yield paragraph(flowplot.CAPTION)
+    for place, (flow, members) in enumerate(list(labels.items())[:FIGURES_MAX]):
+        named = ", ".join(dict.fromkeys(members))
+        yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
 
 
 def _verify(results: Results) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from volery.architectures.jockey.controlled import Controlled, Setting
 from volery.architectures.jockey.tokens import Holder, Tokens
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.policies.deadlines.arbiter import arbitrated
 from volery.policies.deadlines.profiles import Learned
 from volery.policies.deadlines.rehearsal import rehearse
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.readiness import Workflow
 from volery.policies.runners import Completed, Kill, Launch
 
@@ -205,3 +205,4 @@ class Scheduler(Component):
         TimerFired: on_timer,
         Computed: on_computed,
     }
+    sends = ANSWERS | sent_to("node", Launch, Kill)

@@ -29,7 +29,8 @@ from volery.architectures.megha.messages import Completed, Kill, Request, Withdr
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active, Told, VectorLocalMaster
-from volery.architectures.megha.vector_messages import StateUpdate
+from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
+from volery.core.component import sent_to
 from volery.core.events import Counted, Preemption, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
@@ -329,6 +330,9 @@ class FairLocalMaster(VectorLocalMaster):
         Evicted: on_evicted,
         TimerFired: on_timer,
     }
+    sends = sent_to("node", LaunchAttempt, Kill, Evict) | sent_to(
+        "gm", Ended, Refusal, StateUpdate, Holdings, Yield, Taken, Denied, Ousted
+    )
 
 
 class FairNode(Node):
@@ -376,3 +380,4 @@ class FairNode(Node):
         Kill: on_kill,
         TaskFinished: on_task_finished,
     }
+    sends = sent_to("lm", Completed, Evicted)

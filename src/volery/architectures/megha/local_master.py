@@ -16,7 +16,7 @@ from volery.architectures.megha.messages import (
     Update,
     Withdraw,
 )
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.match import vector_bytes
@@ -200,6 +200,8 @@ class LocalMaster(Component):
             busy[partition] ^= bit
         assert busy == self._busy, "units without a task, or tasks that share a unit"
 
+    sends = sent_to("node", Launch, Kill) | sent_to("gm", Inconsistency, Notice, Update)
+
 
 class Node(Component):
     """One worker machine: launches what it is told to, once, and reports the end."""
@@ -225,3 +227,4 @@ class Node(Component):
         self._port.send(self._lm, Completed(event.task.id))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("lm", Completed)

@@ -13,13 +13,14 @@ from typing import Any
 
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, LocalMaster, Told, Updates
-from volery.architectures.megha.messages import Change, Inconsistency, Update, Withdraw
+from volery.architectures.megha.messages import Change, Inconsistency, Notice, Update, Withdraw
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report, place_of
 from volery.architectures.megha.vector_messages import StateUpdate
+from volery.core.component import sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
-from volery.policies.leading import PairedMaster, Standing
+from volery.policies.leading import PairedMaster, Standing, pair_sends
 from volery.policies.links import Renewed
 from volery.policies.match import vector_bytes
 
@@ -280,6 +281,7 @@ class PairedLocalMaster(PairedMaster):
         Renewed: PairedMaster.on_renewed,
         TimerFired: on_timer,
     }
+    sends = pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget) | sent_to("gm", Report, Lost)
 
 
 class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
@@ -415,3 +417,4 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
             assert all(not any(told.busy) for told in self._gms.values()), "a GM has not been told"
 
     receives = PairedLocalMaster.receives
+    sends = PairedLocalMaster.sends | sent_to("gm", Inconsistency, Notice, Update)

@@ -14,7 +14,7 @@ from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, Completi
 from volery.architectures.megha.messages import Completed, Kill, Launch, Request, Withdraw
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Counted, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import positions, vector_bytes
@@ -278,3 +278,5 @@ class VectorLocalMaster(Component):
     def _set_aside(self) -> Iterable[tuple[int, int, int]]:
         """What is neither free nor taken by an active task: place among this LM's partitions, position, packed."""
         return ()
+
+    sends = sent_to("node", Launch, Kill) | sent_to("gm", Ended, Refusal, StateUpdate)
