@@ -25,6 +25,7 @@ class AllotmentSummary(msgspec.Struct, frozen=True):
         slot_hours: guaranteed slots, summed over these jobs and time.
         of_oracle: the same / slot hours of the oracle (no unit).
         above_oracle: share of the slot hours that lie above what the oracle guarantees (0 to 1).
+        excess_slot_hours: these.
         changes_per_job: how often the guarantee of a job was changed, its first and its end not among them.
     """
 
@@ -32,6 +33,7 @@ class AllotmentSummary(msgspec.Struct, frozen=True):
     slot_hours: float
     of_oracle: float
     above_oracle: float
+    excess_slot_hours: float
     changes_per_job: float
 
 
@@ -57,6 +59,7 @@ def allotment_summary(records: Records) -> AllotmentSummary | None:
         slot_hours=total / HOUR_US,
         of_oracle=total / best if best else 0.0,
         above_oracle=above / total if total else 0.0,
+        excess_slot_hours=above / HOUR_US,
         changes_per_job=changes / len(steps),
     )
 

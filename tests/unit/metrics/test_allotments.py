@@ -33,6 +33,7 @@ def test_slot_hours_are_held_against_work_over_time_rounded_up() -> None:
     assert (found.jobs, found.slot_hours) == (1, 2 * 2 + 5 * 4), "what job 1 has, without a deadline, does not count"
     assert found.of_oracle == pytest.approx(24 / (3 * 8)), "20 / 8 rounded up, until the deadline"
     assert found.above_oracle == pytest.approx(4 * (5 - 3) / 24)
+    assert found.excess_slot_hours == 4 * (5 - 3)
     assert found.changes_per_job == 1
 
 
