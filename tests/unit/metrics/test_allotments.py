@@ -11,7 +11,7 @@ from volery.conformance.cases import trace_of
 from volery.core.events import Allotted
 from volery.core.model import NEVER, SECOND
 from volery.core.records import Records
-from volery.metrics.allotments import allotment_summary
+from volery.metrics import allotment_summary
 
 HOUR = 3600 * SECOND
 
