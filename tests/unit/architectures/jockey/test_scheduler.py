@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from volery.core.errors import InputError
 from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
+from volery.live.port import COMPUTE, checksum
 from volery.policies.deadlines.profiles import Learned, Run, profiled
 from volery.policies.deadlines.rehearsal import rehearse
 from volery.policies.deadlines.remaining import BINS, Remaining
@@ -162,6 +164,8 @@ def test_a_job_that_deviates_for_some_periods_is_simulated_anew_as_it_is() -> No
     assert asked.key == ("rehearsed", 0)
     assert asked.problem.decision_us == 5 * SECOND
     assert asked.problem.argument.run_us == ((3 * MINUTE, 3 * MINUTE), (3 * MINUTE, 3 * MINUTE))
+    copy = pickle.loads(pickle.dumps(asked.problem))
+    assert checksum([(COMPUTE, asked.key, copy)]) == checksum([(COMPUTE, asked.key, asked.problem)]), "for the journal"
     table = rehearse(asked.problem.argument)
     assert table.at(0.0, 4) == 6 * MINUTE
     scheduler.hear(Computed(asked.key, table), "scheduler/0", 5 * MINUTE + 5)
