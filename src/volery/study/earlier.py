@@ -26,7 +26,7 @@ def learned(
 ) -> msgspec.Struct:
     """The configuration with what the earlier runs of a run have taught.
 
-    They are scheduled by the design with its defaults, on the run's machines and network, so that all of its variants
+    They are scheduled by the design with its defaults, on the run's machines, under its delay, so that all variants
     have seen the same.
 
     Args:

@@ -204,8 +204,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     gc.collect()  # a run is full of cycles: the one before would count into this one's peak
     _forget_peak()
     inputs = read_inputs(run)
-    if run.history:
-        build(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
+    _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
     if watch is not None:
         watch(inputs.facts)
     driven = drive(run, inputs, None, watch)
