@@ -98,6 +98,7 @@ class Deployment(msgspec.Struct, frozen=True):
         keeps_progress: whether a preempted task goes on where it was when its next attempt starts (the lab alone can do
             that); otherwise it starts from zero.
         copies: how many attempts of one task may run at once, of which the first to finish counts (in the lab alone).
+        in_charge: node -> the components that are told `Drain` of it; None where the design cannot drain nodes.
         checkpoint_us: what an attempt that was ended, or died with its machine, had done since the last whole period is
             lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
     """
@@ -114,6 +115,7 @@ class Deployment(msgspec.Struct, frozen=True):
     keeps_progress: bool = False
     copies: int = 1
     checkpoint_us: Time = 0
+    in_charge: Callable[[Address], tuple[Address, ...]] | None = None
 
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""
