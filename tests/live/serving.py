@@ -50,7 +50,7 @@ def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Ite
 @contextmanager
 def at_work(folder: Path, **keys: Any) -> Iterator[str]:
     """The address of a whole federation, whose tasks end at once unless `keys` of its file say otherwise."""
-    given = {"executor": "instant", "journal": False} | keys
+    given: dict[str, Any] = {"executor": "instant", "journal": False} | keys
     federation = resolve(FederationFile(folder=str(folder), api="127.0.0.1:0", **given), Path(), choose)
     ready, stop = threading.Event(), asyncio.Event()
     found: list[tuple[Running, asyncio.AbstractEventLoop]] = []

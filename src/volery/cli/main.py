@@ -11,6 +11,7 @@ import typer
 
 import volery
 from volery.cli.architectures import show_architectures
+from volery.cli.browse import browse
 from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
@@ -33,6 +34,7 @@ from volery.cli.timeline import timeline
 from volery.cli.token import token_app
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
+from volery.cli.watch import watch
 from volery.cli.why import why
 from volery.core.errors import InputError
 
@@ -49,7 +51,9 @@ app.command("compare", rich_help_panel=LAB)(compare)
 app.command("run", rich_help_panel=LAB)(run)
 app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
+app.command("browse", rich_help_panel=LAB)(browse)
 app.command("timeline", rich_help_panel=LAB)(timeline)
+app.command("watch", rich_help_panel=LAB)(watch)
 app.command("why", rich_help_panel=LAB)(why)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
