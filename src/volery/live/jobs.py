@@ -23,6 +23,8 @@ NAME_MAX: Final = 200
 USER_MAX: Final = 64
 TEXT_MAX: Final = 100_000
 """Characters of one argument or variable; the kernel takes 131,071 bytes."""
+MEMORY: Final = "memory_mb"
+"""The resource that tasks are held to on nodes, where they ask for it."""
 LIST_MAX: Final = 1_000
 """Arguments, variables, conditions, outputs, resources: of each at most so many."""
 CONDITION_MAX: Final = 1_000
@@ -289,7 +291,8 @@ def _payload(work: Work, index: int, user: str) -> Command | Call:
         return Call(work.call, index, timeout_s, user)
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
     stdin = work.stdin.encode()
-    return Command(_argv(work), index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user)
+    memory_mb = work.request.get(MEMORY, 0)
+    return Command(_argv(work), index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, memory_mb)
 
 
 def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Message]:
