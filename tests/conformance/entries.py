@@ -98,6 +98,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:T9=straggler/times:0.5": {"lrms": "2"},
     "pipeline:T11=checkpoint/period_s:0.1": {"lrms": "2"},
     "pipeline:reliable=true": {"T2": "drf", "T10": "fairness"},
+    "pipeline:R3=delay/node_wait_s:0.1/rack_wait_s:0.05": {"T11": "restart"},
+    "pipeline:R3=delay": {"T2": "drf", "R5": "first-fit", "T3": "strict"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 
