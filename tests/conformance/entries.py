@@ -78,6 +78,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "omega:elastic=global-cap": {"width": "2", "retry_s": "20"},
     "omega:elastic=relative-size": {"width": "1", "elastic_times": "3", "pickiness": "0.2"},
     "omega:reliable=true": {},
+    "omega:preemption=true": {"batch_schedulers": "2", "service": "user:a", "retry_s": "2"},
     "monolithic:path=single": {"gang": "true"},
     "mesos:gang=true": {"service": "estimate:0.2", "hoard_s": "150"},
     "mesos:batch_schedulers=2": {"service": "user:a", "offer_s": "1", "refuse_s": "0", "width": "3"},

@@ -248,7 +248,7 @@ def _opened(path: Path) -> Iterator[Any]:
     with file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(VERSION_KEY)
-        columns = {b"1": BEFORE_REPLICAS, str(VERSION).encode(): SCHEMA.remove_metadata()}.get(version)
+        columns = {b"1": BEFORE_REPLICAS, str(VERSION).encode(): SCHEMA.remove_metadata()}.get(version or b"")
         if columns is None:
             found = "is no trace table" if version is None else f"is a trace table of version {version.decode()}"
             raise InputError(str(path), f"{found}; make one of version {VERSION} with `volery trace convert`")
