@@ -136,10 +136,11 @@ class Keeper:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
+        from volery.study.told import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")
-        return write_report(self.folder.path)
+        return write_report(self.folder.path, Explanations(self.folder.path).longest())
 
     def results(self) -> Results:
         """What is finished, in the order of the tables."""

@@ -130,7 +130,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
     def _maybe_launch(self, claim: Claim, now: Time) -> None:
         """Launch the beneficiary where all victims have ended; what it does not need is free."""
         node, wanted = self._node_of(claim), claim.wanted
-        if claim.victims or not claim.agreed or not self.usable(node):
+        if claim.victims or not claim.agreed or not self.reachable(node):
             return
         self._forget(claim)
         self._recount(node)

@@ -74,7 +74,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
 
     def _begin(self, task: Task, active: Active, node: Address) -> None:
         """What asks for nothing fits where nothing is free, on a machine that is away, too: there it waits."""
-        if self.usable(node):
+        if self.reachable(node):
             super()._begin(task, active, node)
         else:
             self._take_on(active, node)
@@ -175,7 +175,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         self._arm_soon()
 
     def node_back(self, node: Address) -> None:
-        """What no task there has is free."""
+        """What no task there has is free, unless it is drained."""
         self._send_unsent(node)
         self._recount(node)
         self._arm_soon()
