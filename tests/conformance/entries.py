@@ -66,6 +66,9 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "tetrisched:solver=greedy": {"plan_ahead_s": "8", "jobs_max": "5"},
     "tetrisched:heterogeneity=false": {"gangs": "false"},
     "alsched:solver=greedy": {"constraints": "hard"},
+    "quincy:preemption=true": {"cycle_s": "1", "job_max": "5"},
+    "quincy:policy=network-aware": {"solver": "scaling", "cycle_s": "0.5", "fairness": "false"},
+    "firmament:policy=load-spreading": {"decision_ms": "2", "arc_us": "1"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
     "omega:conflicts=coarse": {"batch_schedulers": "3", "service": "estimate:0.2", "restore_sequences": "false"},
     "omega:gang=true": {
@@ -104,6 +107,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
 LONG = {
     "omega:gang=true",
     "alsched",
+    "firmament",
     "tetrisched",
     "tetrisched:solver=greedy",
     "tetrisched:heterogeneity=false",
@@ -114,6 +118,9 @@ LONG = {
 }
 """What takes ten times as long as the rest: plans are solved, or every kind that waits is tried again."""
 
+RARE = {"quincy", "quincy:preemption=true", "quincy:policy=network-aware", "firmament:policy=load-spreading"}
+"""What `make conformance` alone runs: `firmament` is the same code, and runs with the rest."""
+
 HOPS = {
     "pipeline:lrms=3": 4,
     "pipeline:lrms=2": 4,
@@ -123,6 +130,10 @@ HOPS = {
 """Variants that take another number of hops than the entry that they are of."""
 
 EXCUSED = {
+    ("firmament:policy=load-spreading", "check_lone_task_costs_its_hops"): "decisions take their time",
+    ("firmament:policy=load-spreading", "check_costly_roles_saturate"): "likewise, and that is processing",
+    ("quincy:preemption=true", "check_allocation_adds_up"): "tasks wait for the next cycle",
+    ("quincy:policy=network-aware", "check_allocation_adds_up"): "likewise",
     ("mesos:batch_schedulers=2", "check_lone_task_costs_its_hops"): "offers are made in batches",
     ("mesos:batch_schedulers=2", "check_allocation_adds_up"): "offers are made in batches",
     (

@@ -135,7 +135,7 @@ QUINCY = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
-    prompt={"cycle_s": 0.0},
+    prompt={"cycle_s": 0.0, "preemption": False},
     heeds={"constraints": "", "locality": "policy=quincy|network-aware"},
 )
 

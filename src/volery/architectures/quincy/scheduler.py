@@ -177,7 +177,7 @@ class Scheduler(Component):
         self._prices = {
             name: price for name, price in zip(drawn.names, answer.prices, strict=True) if isinstance(name, tuple)
         }
-        self._tell(len(drawn.wishes), graph, answer)
+        self._tell(drawn.wishes, graph, answer)
         self._follow(drawn.wishes, drawn.machines(graph, answer.flows), now)
         if self._changed:
             self._change(now)
@@ -226,10 +226,10 @@ class Scheduler(Component):
         if due != NEVER:
             self._look_at(due, now)
 
-    def _tell(self, tasks: int, graph: Graph, answer: Answer) -> None:
+    def _tell(self, wishes: Sequence[Wish], graph: Graph, answer: Answer) -> None:
         """Arcs are the variables of a linear program, nodes its rows; a flow is exact."""
-        observe = self._port.observe
-        observe(Measured("plan_jobs", len({name for name in self._prices if name[0] == "unscheduled"})))
+        observe, jobs, tasks = self._port.observe, len({wish.item.task.job for wish in wishes}), len(wishes)
+        observe(Measured("plan_jobs", jobs))
         observe(Measured("plan_tasks", tasks))
         observe(Measured("plan_variables", len(graph.tails)))
         observe(Measured("plan_rows", len(graph.supplies)))

@@ -13,7 +13,7 @@ import msgspec
 from volery.core.locality import ANY, NODE, RACK, racks_of
 from volery.core.model import SECOND, Cluster, Task, Time
 from volery.policies.flow.items import MACHINE, Item, Place
-from volery.policies.match import Anchors, Matches, positions
+from volery.policies.match import Anchors, Matches
 
 UNIT = 1000
 """Of cost, to a gigabyte through one switch."""
@@ -49,13 +49,15 @@ class CostModel(abc.ABC):
 
     def __init__(self, cluster: Cluster) -> None:
         self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
+        self._rank = sorted(range(len(cluster.constraints)), key=lambda m: (-cluster.constraints[m].bit_count(), m))
         self._fitting: dict[int, list[int]] = {}
 
     def fitting(self, constraints: int) -> list[int]:
-        """Machines that satisfy constraints."""
+        """Machines that satisfy constraints; those that satisfy the fewest come last, where solvers look first."""
         found = self._fitting.get(constraints)
         if found is None:
-            found = self._fitting[constraints] = positions(self.matches[constraints])
+            fit = self.matches[constraints]
+            found = self._fitting[constraints] = [machine for machine in self._rank if fit >> machine & 1]
         return found
 
     def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
