@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import current_process, get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
 
 from volery.core.errors import InputError
 from volery.policies.flow.augmenting import InfeasibleError
 from volery.policies.flow.graph import Graph
 
-_children: dict[int | None, ProcessPoolExecutor] = {}
+_children: dict[int | None, Connection[Any, Any]] = {}
 
 
 def check_solver(place: str) -> None:
@@ -46,34 +49,48 @@ def scaled(graph: Graph) -> tuple[int, ...]:
         return ()
     own = current_process().pid
     if own not in _children:
-        _children[own] = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-    flows = _children[own].submit(_apart, graph.supplies, graph.tails, graph.heads, graph.capacities, graph.costs)
-    found = flows.result()
+        _children[own] = _child()
+    _children[own].send(msgspec.structs.astuple(graph))
+    found: list[int] | None = _children[own].recv()
     if found is None:
         raise InfeasibleError("something that is supplied reaches no demand")
     return tuple(found)
 
 
-def _apart(
-    supplies: tuple[int, ...],
-    tails: tuple[int, ...],
-    heads: tuple[int, ...],
-    capacities: tuple[int, ...],
-    costs: tuple[int, ...],
-) -> list[int] | None:
-    """In the child: the flow per arc; None where there is none."""
+def _child() -> Connection[Any, Any]:
+    """Start a process that answers; it ends with the one that asks."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    context.Process(target=_answer_all, args=(theirs,), daemon=True).start()
+    theirs.close()  # so that its end is seen here
+    return ours
+
+
+def _answer_all(asking: Connection[Any, Any]) -> None:
+    """In the child: answer until nobody can ask any more."""
+    while True:
+        try:
+            columns = asking.recv()
+        except EOFError:
+            return
+        asking.send(scaled_here(Graph(*columns)))
+
+
+def scaled_here(graph: Graph) -> list[int] | None:
+    """The flow per arc, found in this process, which must never load HiGHS; None where there is none."""
     assert "highspy" not in sys.modules, "HiGHS and OR-tools share a process"
     import numpy as np
     from ortools.graph.python import min_cost_flow
 
     solver = min_cost_flow.SimpleMinCostFlow()
     arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        np.array(tails, dtype=np.int32),
-        np.array(heads, dtype=np.int32),
-        np.array(capacities, dtype=np.int64),
-        np.array(costs, dtype=np.int64),
+        np.array(graph.tails, dtype=np.int32),
+        np.array(graph.heads, dtype=np.int32),
+        np.array(graph.capacities, dtype=np.int64),
+        np.array(graph.costs, dtype=np.int64),
     )
-    solver.set_nodes_supplies(np.arange(len(supplies), dtype=np.int32), np.array(supplies, dtype=np.int64))
+    nodes = np.arange(len(graph.supplies), dtype=np.int32)
+    solver.set_nodes_supplies(nodes, np.array(graph.supplies, dtype=np.int64))
     status = solver.solve()
     if status == solver.INFEASIBLE:
         return None
