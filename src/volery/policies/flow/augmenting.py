@@ -58,15 +58,14 @@ class Residual:
                 self._room += (capacity, 0)
 
     def send_all(self) -> None:
-        """Send everything.
+        """Send everything, from the last source to the first: of what is as cheap the later gives way to the earlier.
 
         Raises:
             InfeasibleError: something reaches no demand.
         """
-        for source, excess in enumerate(self._excess):
-            if excess > 0:
-                while self._excess[source] > 0:
-                    self._send(source)
+        for source in reversed(range(len(self._excess))):
+            while self._excess[source] > 0:
+                self._send(source)
 
     def _send(self, source: int) -> None:
         """Push what fits along one shortest path from a source."""
