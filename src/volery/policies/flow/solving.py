@@ -2,8 +2,8 @@
 
 1. A solver finds a cheapest flow.
 2. Its marginal prices are those of every cheapest flow.
-3. From these prices the built-in solver sends the flow anew, in an order that nodes and arcs have. That is the answer: it
-   depends on the graph alone.
+3. From these prices the built-in solver sends the flow anew, in an order that nodes and arcs have. That is the answer:
+   it depends on the graph alone.
 """
 
 from __future__ import annotations
