@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from volery.architectures.quincy.messages import Ended, Kill, Launch
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Time
 
@@ -35,3 +35,4 @@ class Node(Component):
         self._port.send(SCHEDULER, Ended(event.task.id, event.attempt, event.outcome == "finished"))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("scheduler", Ended)

@@ -8,7 +8,7 @@ import msgspec
 
 from volery.architectures.quincy.machines import Machines
 from volery.architectures.quincy.messages import Ended, Kill, Launch
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
@@ -18,7 +18,7 @@ from volery.policies.flow.graph import Answer, Graph, Question, Solver
 from volery.policies.flow.items import Item, Waiting
 from volery.policies.flow.network import Bounds, Drawn, Wish
 from volery.policies.flow.solving import solve
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 
 CYCLE = "cycle"
 FLOW = "flow"
@@ -302,3 +302,4 @@ class Scheduler(Component):
         TimerFired: on_timer,
         Computed: on_computed,
     }
+    sends = ANSWERS | sent_to("node", Launch, Kill)
