@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import msgspec
@@ -15,9 +16,8 @@ from volery.core.events import Cancel, Computed, JobDone, Preemption, Submit, Ti
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.port import COMPUTE, checksum
-from volery.policies.flow import scaling
 from volery.policies.flow.solving import solve
-from volery.sim.recording import ComputeAsked, Observed, TimerSet
+from volery.sim.recording import ComputeAsked, Observed, Sent, TimerSet
 from volery.study.runs import execute
 from volery.study.spec import RunSpec
 
@@ -76,7 +76,8 @@ def test_a_job_below_its_share_takes_a_slot_and_the_loser_runs_again() -> None:
     effects = scheduler.port.drain()
     facts = [effect.fact for effect in effects if isinstance(effect, Observed)]
     assert facts == [Preemption(2 * SECOND, kill.task, 0, 100)]
-    assert [(effect.to, effect.message.task.id) for effect in effects if hasattr(effect, "message")] == [(node, 100)]
+    sent = [(effect.to, effect.message) for effect in effects if isinstance(effect, Sent)]
+    assert launches(sent) == [(node, 100, 0)]
     assert not any(isinstance(effect, ComputeAsked) for effect in effects), "all is as the last flow has it"
     ended = scheduler.hear(Ended(100, 0, True), node, 3 * SECOND)
     assert launches(follow(scheduler, ended, 3 * SECOND)) == [(node, kill.task, 1)]
@@ -155,7 +156,7 @@ def test_the_question_can_be_journalled_and_the_work_is_told() -> None:
 
 
 def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scaling.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     entry = lookup("quincy")
     with pytest.raises(InputError, match="solver=augmenting"):
         entry.build(TWO, configure(entry, {"solver": "scaling"}), Streams(0))
