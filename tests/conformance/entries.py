@@ -66,6 +66,9 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "tetrisched:solver=greedy": {"plan_ahead_s": "8", "jobs_max": "5"},
     "tetrisched:heterogeneity=false": {"gangs": "false"},
     "alsched:solver=greedy": {"constraints": "hard"},
+    "quincy:preemption=true": {"cycle_s": "1", "job_max": "5"},
+    "quincy:policy=network-aware": {"solver": "scaling", "cycle_s": "0.5", "fairness": "false"},
+    "firmament:policy=load-spreading": {"decision_ms": "2", "arc_us": "1"},
     "jockey:control=first": {"tokens_step": "1", "tokens_max": "7", "spare": "false"},
     "jockey:period_s=0.2": {"tokens_step": "3", "dead_zone_s": "0.1", "alpha": "1"},
     "pigeonc:constraint_counting=published-code": {"groups": "5", "weight": "2", "weight_counting": "published-code"},
@@ -109,6 +112,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
 LONG = {
     "omega:gang=true",
     "alsched",
+    "firmament",
     "tetrisched",
     "tetrisched:solver=greedy",
     "tetrisched:heterogeneity=false",
@@ -119,6 +123,9 @@ LONG = {
 }
 """What takes ten times as long as the rest: plans are solved, or every kind that waits is tried again."""
 
+RARE = {"quincy", "quincy:preemption=true", "quincy:policy=network-aware", "firmament:policy=load-spreading"}
+"""What `make conformance` alone runs: `firmament` is the same code, and runs with the rest."""
+
 HOPS = {
     "pipeline:lrms=3": 4,
     "pipeline:lrms=2": 4,
@@ -128,6 +135,10 @@ HOPS = {
 """Variants that take another number of hops than the entry that they are of."""
 
 EXCUSED = {
+    ("firmament:policy=load-spreading", "check_lone_task_costs_its_hops"): "decisions take their time",
+    ("firmament:policy=load-spreading", "check_costly_roles_saturate"): "likewise, and that is processing",
+    ("quincy:preemption=true", "check_allocation_adds_up"): "tasks wait for the next cycle",
+    ("quincy:policy=network-aware", "check_allocation_adds_up"): "likewise",
     ("mesos:batch_schedulers=2", "check_lone_task_costs_its_hops"): "offers are made in batches",
     ("mesos:batch_schedulers=2", "check_allocation_adds_up"): "offers are made in batches",
     (

@@ -16,6 +16,7 @@ from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE, PRESETS
+from volery.architectures.quincy import FIRMAMENT, QUINCY
 from volery.architectures.sparrow import SPARROW
 from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.component import Architecture
@@ -25,7 +26,7 @@ from volery.core.stages import Realisation, Stage
 GROUP = "volery.architectures"
 FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
-PLANNERS = (ALSCHED, TETRISCHED)
+PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)
 ENTRIES = (
     MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS,
 )  # fmt: skip
