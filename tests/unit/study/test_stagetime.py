@@ -15,7 +15,7 @@ from volery.study.runs import build, drive, execute, read_inputs
 from volery.study.spec import RunSpec
 from volery.study.stagetime import kept_stage_times, profile_run, roles
 
-PLANNERS = ("tetrisched", "alsched")
+PLANNERS = ("tetrisched", "alsched", "quincy", "firmament")
 """In a crowd of long jobs a plan takes the solver minutes; their own tests run all of their methods."""
 SOFT = {"phoenix": {"soft_constraints": tuple(range(21))}}
 """Without soft constraints there is nothing to negotiate."""
