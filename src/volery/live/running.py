@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -104,10 +104,7 @@ async def running(
     layout = {ALL: (*deployment.components, SUBMITTER)} if name == ALL else federation.layout(deployment.components)
     if name not in layout:
         raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
-    if executor is None and file.executor == "agent" and any(here in deployment.machines for here in layout[name]):
-        Accounts(file.run_as)
-    if front is None and SUBMITTER in layout[name]:
-        _demand_safe_api(federation)
+    _demand_safe(federation, deployment, layout[name], front, executor)
 
     def post(event: Event) -> None:
         host.post(SUBMITTER, event, SUBMITTER)
@@ -148,19 +145,25 @@ async def running(
             await made.close()
 
 
-def _demand_safe_api(federation: Federation) -> None:
+def _demand_safe(
+    federation: Federation, deployment: Deployment, here: Collection[Address], front: MakeFront | None,
+    executor: Executor | None,
+) -> None:  # fmt: skip
     """Refuse before anything is opened.
 
     Raises:
-        InputError: strangers could use the API, or overhear tokens.
+        InputError: tasks would run as root; strangers could use the API, or overhear tokens.
     """
     from volery.live.api import demand_safe
     from volery.live.tls import server_files
     from volery.live.tokens import Gate, TokenFile
 
-    tls = federation.file.tls
-    files = server_files(tls, federation.base) if tls is not None else None
-    demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), files)
+    if executor is None and federation.file.executor == "agent" and any(one in deployment.machines for one in here):
+        Accounts(federation.file.run_as)
+    if front is None and SUBMITTER in here:
+        tls = federation.file.tls
+        files = server_files(tls, federation.base) if tls is not None else None
+        demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), files)
 
 
 def _header(
