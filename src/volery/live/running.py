@@ -154,13 +154,13 @@ def _demand_safe(
     Raises:
         InputError: tasks would run as root; strangers could use the API, or overhear tokens.
     """
-    from volery.live.api import demand_safe
-    from volery.live.tls import server_files
-    from volery.live.tokens import Gate, TokenFile
-
     if executor is None and federation.file.executor == "agent" and any(one in deployment.machines for one in here):
         Accounts(federation.file.run_as)
     if front is None and SUBMITTER in here:
+        from volery.live.api import demand_safe
+        from volery.live.tls import server_files
+        from volery.live.tokens import Gate, TokenFile
+
         tls = federation.file.tls
         files = server_files(tls, federation.base) if tls is not None else None
         demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), files)
