@@ -83,6 +83,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "omega:elastic=global-cap": {"width": "2", "retry_s": "20"},
     "omega:elastic=relative-size": {"width": "1", "elastic_times": "3", "pickiness": "0.2"},
     "omega:reliable=true": {},
+    "omega:preemption=true": {"batch_schedulers": "2", "service": "user:a", "retry_s": "2"},
     "monolithic:path=single": {"gang": "true"},
     "mesos:gang=true": {"service": "estimate:0.2", "hoard_s": "150"},
     "mesos:batch_schedulers=2": {"service": "user:a", "offer_s": "1", "refuse_s": "0", "width": "3"},
@@ -103,6 +104,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:T9=straggler/times:0.5": {"lrms": "2"},
     "pipeline:T11=checkpoint/period_s:0.1": {"lrms": "2"},
     "pipeline:reliable=true": {"T2": "drf", "T10": "fairness"},
+    "pipeline:R3=delay/node_wait_s:0.1/rack_wait_s:0.05": {"T11": "restart"},
+    "pipeline:R3=delay": {"T2": "drf", "R5": "first-fit", "T3": "strict"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 

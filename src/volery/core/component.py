@@ -172,7 +172,7 @@ class Architecture(msgspec.Struct, frozen=True):
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
             design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
-        learning: how it learns from earlier runs, where it does; see docs/decisions/0017.
+        learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
     """
 
     name: str

@@ -20,6 +20,9 @@ PLANNERS = ("tetrisched", "alsched", "quincy", "firmament")
 SOFT = {"phoenix": {"soft_constraints": tuple(range(21))}}
 """Without soft constraints there is nothing to negotiate."""
 
+DEADLINES = {"jockey": "recurring:4x3,workers=60,tasks=20"}
+"""Without deadlines there is nothing to guarantee."""
+
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +33,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def crowded(name: str, **parameters: object) -> RunSpec:
     """Short and long jobs, constraints, queues."""
     return RunSpec(
-        trace="mix:google,load=0.95,workers=60,jobs=60",
+        trace=DEADLINES.get(name, "mix:google,load=0.95,workers=60,jobs=60"),
         workers=60,
         architecture=name,
         parameters=SOFT.get(name, {}) | parameters,  # type: ignore[arg-type]  # values of several types
