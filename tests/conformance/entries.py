@@ -98,6 +98,15 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:T9=straggler/times:0.5": {"lrms": "2"},
     "pipeline:T11=checkpoint/period_s:0.1": {"lrms": "2"},
     "pipeline:reliable=true": {"T2": "drf", "T10": "fairness"},
+    "pipeline:R7=react/spare:0.1": {
+        "T11": "restart",
+        "R6": "biggest/release_at:once",
+        "boot_s": "5",
+        "scale_s": "60",
+        "billing_s": "300",
+        "rest_s": "600",
+        "lrms": "2",
+    },
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 
@@ -116,6 +125,7 @@ LONG = {
 
 HOPS = {
     "pipeline:lrms=3": 4,
+    "pipeline:R7=react/spare:0.1": 4,
     "pipeline:lrms=2": 4,
     "pipeline:T11=checkpoint/period_s:0.1": 4,
     "pipeline:T9=straggler/times:0.5": 4,
@@ -136,6 +146,8 @@ EXCUSED = {
     ("pipeline:cycle_s=0.02", "check_allocation_adds_up"): "likewise",
     ("pipeline:progress=keep", "check_lone_task_costs_its_hops"): "cycles take their time",
     ("pipeline:progress=keep", "check_allocation_adds_up"): "likewise",
+    ("pipeline:R7=react/spare:0.1", "check_lone_task_costs_its_hops"): "tasks wait for a machine to boot",
+    ("pipeline:R7=react/spare:0.1", "check_allocation_adds_up"): "likewise",
     ("pipeline:T5=stage-in/mb:1", "check_lone_task_costs_its_hops"): "tasks wait for their files",
     ("pipeline:T5=stage-in/mb:1", "check_allocation_adds_up"): "likewise",
 }

@@ -177,4 +177,21 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     ended_us: Time
 
 
-Fact = Counted | Measured | Decision | Preemption | Transaction
+Power = Literal["booting", "on", "off"]
+
+
+class Switched(msgspec.Struct, frozen=True, gc=False):
+    """A fact: a machine was switched; where it is one that comes and goes, the driver holds the design to it.
+
+    Args:
+        at_us: when.
+        machine: its number.
+        power: "booting": it is paid for and runs nothing yet; "on": it runs tasks; "off": it does neither.
+    """
+
+    at_us: Time
+    machine: int
+    power: Power
+
+
+Fact = Counted | Measured | Decision | Preemption | Transaction | Switched

@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from volery.core.events import Counted, Fact, Measured, Preemption, Transaction
+from volery.core.events import Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
+from volery.core.provisioning import Billing
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
 
@@ -63,6 +64,7 @@ class Facts:
         tallies: count, sum and maximum of each measured fact.
         preemptions: in the order in which they were reported.
         transactions: likewise.
+        switches: likewise.
     """
 
     def __init__(self) -> None:
@@ -70,6 +72,7 @@ class Facts:
         self.tallies: dict[str, Tally] = {}
         self.preemptions: list[Preemption] = []
         self.transactions: list[Transaction] = []
+        self.switches: list[Switched] = []
 
     def observe(self, fact: Fact) -> None:
         """Add a fact to its counter or tally; decisions are kept by the drivers that ask for them."""
@@ -84,6 +87,8 @@ class Facts:
             self.preemptions.append(fact)
         elif isinstance(fact, Transaction):
             self.transactions.append(fact)
+        elif isinstance(fact, Switched):
+            self.switches.append(fact)
 
 
 class Records(Facts):
@@ -106,6 +111,7 @@ class Records(Facts):
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
         decisions: what schedulers that were asked to explain themselves have decided.
+        billing: which machines come and go, and what they cost; None: all are always on.
         compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
     """
 
@@ -127,6 +133,7 @@ class Records(Facts):
         self.lost: list[LostAttempt] = []
         self.killed: dict[tuple[TaskId, int], Time] = {}
         self.decisions = DecisionLog()
+        self.billing: Billing | None = None
 
     def digest(self) -> str:
         """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""

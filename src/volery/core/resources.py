@@ -65,6 +65,11 @@ REMEMBERED_MAX: Final = 1 << 16
 """Distinct requests that a packing remembers; traces have some thousands."""
 
 
+def work_resource(names: Sequence[str]) -> int:
+    """The place, among these resources, of the one that counts processors; 0 where none does, as where slots do."""
+    return next((place for place, name in enumerate(names) if name.startswith(("cpu", "core"))), 0)
+
+
 def check_resources(trace: Trace, cluster: Cluster) -> None:
     """Refuse a workload whose tasks ask for other things than the machines offer.
 

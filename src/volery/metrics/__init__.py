@@ -10,6 +10,7 @@ from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
+from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
@@ -28,6 +29,7 @@ __all__ = [
     "LocalitySummary",
     "Loss",
     "PreemptionSummary",
+    "ProvisioningSummary",
     "RunSummary",
     "Slowdown",
     "TotalLoad",
@@ -45,6 +47,7 @@ __all__ = [
     "mean_utilisation",
     "paired_difference",
     "preemption_summary",
+    "provisioning_summary",
     "slowdown",
     "summarise",
     "total_load",

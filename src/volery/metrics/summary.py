@@ -21,6 +21,7 @@ from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
+from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
@@ -97,6 +98,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         messages_per_task: messages / tasks.
         counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
         deadlines: how many jobs had one, and met it; None where no job has one.
+        provisioning: what machines that come and go have cost, and how well they fitted; None where all are always on.
         compute_s: processor time of each problem that was solved apart from messages; None: there were none.
         digest: SHA-256 of the records.
         wall_s, cpu_s: real and processor time of the run itself.
@@ -145,6 +147,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     declares: bool = True
     deadlines: DeadlineSummary | None = None
     compute_s: Distribution | None = None
+    provisioning: ProvisioningSummary | None = None
 
 
 def summarise(
@@ -203,6 +206,7 @@ def summarise(
         workflows=_workflows(records, cluster, table),
         locality=locality_summary(records, cluster),
         deadlines=deadline_summary(records),
+        provisioning=provisioning_summary(records, cluster),
         compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
         makespan_s=_makespan_s(table),
         messages=message_count,

@@ -16,6 +16,7 @@ from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
 from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
+from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
 from volery.report.tables import STATISTICS, notes
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
 from volery.report.units import MINUS, NOTHING, digits, duration, percent
@@ -76,6 +77,7 @@ def render(results: Results) -> str:
         section("Locality", _locality_table(groups)),
         section("Deadlines", _noted(DEADLINE_HEADS, deadline_rows(groups), DEADLINE_NOTE)),
         section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
+        section("Provisioning", _noted(PROVISIONING_HEADS, provisioning_rows(groups), PROVISIONING_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("How to verify", _verify(results)),

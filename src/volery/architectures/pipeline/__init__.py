@@ -13,12 +13,15 @@ Deviates Which policies there are, and what their parameters are, is ours where 
 
 from __future__ import annotations
 
+from random import Random
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from volery.architectures.pipeline.broker import ADDRESS as BROKER
 from volery.architectures.pipeline.broker import Outside
+from volery.architectures.pipeline.elastic import Elastic, ElasticManager, ElasticNode, ElasticScheduler
+from volery.architectures.pipeline.fleet import Rental
 from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.node import Node
@@ -28,6 +31,7 @@ from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManage
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
+from volery.core.provisioning import Billing
 from volery.core.records import ATTEMPT_MAX
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -68,6 +72,20 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "restart"
     R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
     R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
+    R6: Annotated[str, msgspec.Meta(description="which machines are provisioned and released; needs R7")] = "first"
+    R7: Annotated[
+        str, msgspec.Meta(description="how many processors, or slots, are there; none: all machines are always on")
+    ] = "none"
+    boot_s: Annotated[float, msgspec.Meta(ge=0, description="until a provisioned machine is on; needs R7")] = 120.0
+    billing_s: Annotated[
+        float, msgspec.Meta(ge=0, description="a machine is paid for by whole intervals; 0: to the microsecond")
+    ] = 3600.0
+    machine_price: Annotated[float, msgspec.Meta(ge=0, description="of a machine for an hour, in any currency")] = 0.0
+    unit_price: Annotated[float, msgspec.Meta(ge=0, description="more for each of its processors, or slots")] = 1.0
+    scale_s: Annotated[float, msgspec.Meta(gt=0, description="time between two decisions of R7")] = 60.0
+    rest_s: Annotated[
+        float, msgspec.Meta(ge=0, description="after so long without a job there is what was there at first")
+    ] = 3600.0
     M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
     M4: Annotated[str, msgspec.Meta(description="local resource managers that may be passed a task; needs lrms")] = (
         "all"
@@ -88,7 +106,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 POLICY_STAGES = (
     Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11, Stage.T12,
-    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
+    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5, Stage.R6, Stage.R7,
 )  # fmt: skip
 
 
@@ -113,6 +131,10 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
         raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
     if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or config.T3 == "easy"):
         raise InputError("pipeline:T12", "it goes neither with T9 or T11 nor with T3=easy")
+    if config.R7 == "none" and config.R6 != "first":
+        raise InputError("pipeline:R6", f"{config.R6!r} provisions machines that are always on without a policy R7")
+    if config.lrms and getattr(found[Stage.R7], "foresees", False):
+        raise InputError("pipeline:R7", f"{config.R7!r} looks into workflows, of which LRMs know nothing; take lrms=0")
     return found
 
 
@@ -165,6 +187,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     components: dict[Address, Component] = {}
     manager_of: dict[int, Address] = {}
     outside = None
+    rental = None if config.R7 == "none" else _rental(config, own)
     if config.broker_machines:
         place = _place(cluster, range(own, count))
         outside = Outside(place, parts.policies["M1"])
@@ -176,23 +199,36 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         managers = [f"lrm/{number}" for number in range(config.lrms)]
         components[entry] = GlobalScheduler(places, managers, parts, streams.of(entry), outside)
         for address, place in zip(managers, places, strict=True):
-            components[address] = LocalManager(place, parts, streams.of(address), entry)
+            components[address] = _manager(place, parts, streams.of(address), entry, rental)
             manager_of |= dict.fromkeys(place.numbers, address)
+    elif rental is not None:
+        place = _place(cluster, range(own))
+        components[entry] = ElasticScheduler(place, parts, streams.of(entry), outside, rental)
     else:
         components[entry] = Scheduler(_place(cluster, range(own)), parts, streams.of(entry), outside)
+    first = {one for role in components.values() if isinstance(role, Elastic) for one in role.first_machines}
+
+    def node(machine: int, life: int) -> Node:
+        manager = manager_of.get(machine, entry)
+        if rental is not None and machine < own:
+            return ElasticNode(manager, life, machine, on=not life and machine in first)
+        return Node(manager) if config.T11 == "none" else MortalNode(manager, life)
+
     machines = {node_address(machine): machine for machine in range(count)}
-    for address, machine in machines.items():
-        components[address] = _node(manager_of.get(machine, entry), 0, config)
+    components |= {address: node(machine, 0) for address, machine in machines.items()}
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
     copies = 1 if config.T9 == "none" else ATTEMPT_MAX
     keeps = config.progress == "keep" or config.T12 != "none"
-    whole = Deployment(components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies)
+    whole = Deployment(
+        components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies,
+        billing=rental.billing if rental else None,
+    )  # fmt: skip
     checkpoint_us = parts.policies["T11"].period_us()
     if checkpoint_us is not None:
         return msgspec.structs.replace(
             whole,
-            rebuild=lambda address, life: _node(manager_of.get(machines[address], entry), life, config),
+            rebuild=lambda address, life: node(machines[address], life),
             watches=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
             detection_us=round(config.detection_s * SECOND),
             checkpoint_us=checkpoint_us,
@@ -200,8 +236,19 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     return linked(whole, MESSAGES) if config.reliable else whole
 
 
-def _node(manager: Address, life: int, config: PipelineConfig) -> Node:
-    return Node(manager) if config.T11 == "none" else MortalNode(manager, life)
+def _rental(config: PipelineConfig, count: int) -> Rental:
+    """How the first machines of a cluster, so many, are had."""
+    boot_us, every_us, rest_us, interval_us = [
+        round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
+    ]
+    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, config.unit_price)
+    return Rental(boot_us, max(every_us, 1), rest_us, billing)
+
+
+def _manager(place: Place, parts: Assembly, stream: Random, above: Address, rental: Rental | None) -> LocalManager:
+    if rental is None:
+        return LocalManager(place, parts, stream, above)
+    return ElasticManager(place, parts, stream, above, rental)
 
 
 def node_address(machine: int) -> Address:
@@ -227,6 +274,7 @@ def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
+    absent += [Stage.R6, Stage.R7] if config.R7 == "none" else []
     absent += [
         stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12) if getattr(config, stage) == "none"
     ]
@@ -263,6 +311,10 @@ STAGES = {
     Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors"),
     Stage.R4: Realisation("Scheduler._fitting", "full", "slots, or enough of each resource, as asked for"),
     Stage.R5: Realisation("Scheduler._select", "full", "by policy"),
+    Stage.R6: Realisation(
+        "ElasticScheduler._provision", "full", "by policy: machines boot and are paid for", "R7=react"
+    ),
+    Stage.R7: Realisation("ElasticScheduler._wanted", "full", "by policy, periodic", "R7=react"),
 }
 
 PIPELINE = Architecture(

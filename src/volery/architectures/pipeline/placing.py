@@ -29,7 +29,7 @@ class Assembly(msgspec.Struct, frozen=True):
     """The policies that a scheduler is assembled from, and what its cycles cost.
 
     Args:
-        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2 and R5.
+        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2, R5, R6 and R7.
         iteration: how stage T3 goes on where a task does not fit: skip, strict or easy.
         cycle_us: the period of cycles; 0: whenever something has changed.
         decision_us: what a cycle costs.

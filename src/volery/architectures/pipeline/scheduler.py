@@ -9,12 +9,12 @@ from random import Random
 from volery.architectures.pipeline.broker import ADDRESS, Outside
 from volery.architectures.pipeline.messages import Completed, Kill, Risen
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
-from volery.architectures.pipeline.readiness import Workflow
 from volery.architectures.pipeline.tending import Tending
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
 from volery.policies.stages import JobRecord, Kind, State, Waiting
+from volery.policies.stages.readiness import Workflow
 
 
 class Scheduler(Tending):
@@ -45,7 +45,7 @@ class Scheduler(Tending):
         self._held: dict[Hashable, deque[JobRecord]] = {}
         self._unqueued: dict[JobId, list[tuple[Task, Kind]]] = {}
         self._staging: set[JobId] = set()
-        self._graphs: dict[JobId, Workflow] = {}
+        self._graphs = self._state.graphs
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs."""
