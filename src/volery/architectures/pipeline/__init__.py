@@ -84,7 +84,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit_price: Annotated[float, msgspec.Meta(ge=0, description="more for each of its processors, or slots")] = 1.0
     scale_s: Annotated[float, msgspec.Meta(gt=0, description="time between two decisions of R7")] = 60.0
     rest_s: Annotated[
-        float, msgspec.Meta(ge=0, description="after so long without a job there is what was there at first")
+        float, msgspec.Meta(ge=0, description="after so long without news and jobs there is what was there at first")
     ] = 3600.0
     M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
     M4: Annotated[str, msgspec.Meta(description="local resource managers that may be passed a task; needs lrms")] = (

@@ -1,8 +1,9 @@
 """Stages R6 and R7: machines are provisioned and released while jobs come and go.
 
-A scheduler decides periodically, while there are jobs and some time after: how many processors shall be there (R7), and
-which machines make them up (R6). Whatever these say, a task that waits gets a machine that can hold it, and no machine
-is released that is the only one to hold a task that waits.
+A scheduler decides periodically, as long as tasks are queued or end and some time after: how many processors shall be
+there (R7), and which machines make them up (R6). Whatever these say, a task that waits gets a machine that can hold it,
+and no machine is released that is the only one to hold a task that waits; so while nothing happens nobody waits for a
+decision.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from volery.architectures.pipeline.tending import Tending
 from volery.architectures.pipeline.two_level import LocalManager
 from volery.core.events import Counted, PeerLost, Switched, TimerFired
 from volery.core.model import Address, Time
-from volery.policies.stages import Kind, Offer, Supply, Waiting
+from volery.policies.stages import Kind, Offer, Running, Supply, Waiting
 
 SCALE = "scale"
 BOOT = "boot"
@@ -65,9 +66,18 @@ class Elastic(Tending):
 
     def _enqueue(self, waiting: Waiting) -> None:
         super()._enqueue(waiting)
-        fleet, now = self._fleet, self._state.now
+        self._happened(self._state.now)
+
+    def _release(self, running: Running, now: Time) -> None:
+        super()._release(running, now)
+        self._happened(now)
+
+    def _happened(self, now: Time) -> None:
+        """A task has been queued or has ended: machines are decided about for some time to come."""
+        fleet = self._fleet
+        fleet.happened_us = now
         if not fleet.awake:
-            fleet.awake, fleet.busy_us = True, now
+            fleet.awake = True
             self._port.set_timer(SCALE, (now // fleet.rental.every_us + 1) * fleet.rental.every_us)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
@@ -81,15 +91,13 @@ class Elastic(Tending):
         """Let there be as many machines as stage R7 says; whoever has rested gets back to the beginning."""
         fleet, rental = self._fleet, self._fleet.rental
         self._state.now = now
-        if self._state.jobs:
-            fleet.busy_us = now
-        rested_us = now - fleet.busy_us - rental.rest_us
+        rested_us = now - fleet.happened_us - rental.rest_us
         kinds = [(kind, count) for kind, count in self._queue.kinds.counts() if kind.possible]
         amounts, resource = self._state.packing.amounts, self._state.work_resource
         supply = fleet.supply(sum([amounts(kind.packed)[resource] * count for kind, count in kinds]))
-        wanted = self._wanted(supply) if rested_us < 0 else fleet.first
+        wanted = self._wanted(supply) if self._state.jobs or rested_us < 0 else fleet.first
         self._provision(supply, wanted, [kind for kind, _ in kinds], now)
-        fleet.awake = bool(self._state.jobs) or rested_us < rental.billing.interval_us + rental.boot_us
+        fleet.awake = rested_us < rental.billing.interval_us + rental.boot_us
         if fleet.awake:
             self._port.set_timer(SCALE, now + rental.every_us)
 

@@ -16,7 +16,8 @@ class Rental(msgspec.Struct, frozen=True):
     Args:
         boot_us: from being provisioned to being on.
         every_us: time between two decisions.
-        rest_us: after so long without a job there are as many machines as at the beginning.
+        rest_us: after so long in which nothing happens nothing is decided any more, once the time that is paid for is
+            over; where there are no jobs there are as many machines as at the beginning by then.
         billing: of all machines of the cluster that come and go; its machines are numbered as there.
     """
 
@@ -50,12 +51,23 @@ class Fleet:
         booting: by machine.
         since_us: per machine that is on or boots, when it was provisioned.
         awake: whether decisions are made periodically.
-        busy_us: when there was a job last.
+        happened_us: when a task was queued or ended last.
         first: units of the machines that were on at first.
     """
 
-    __slots__ = ("_peaks", "_state", "_units", "awake", "booting", "busy_us", "changed_us", "first", "off", "rental",
-                 "since_us")  # fmt: skip
+    __slots__ = (
+        "_peaks",
+        "_state",
+        "_units",
+        "awake",
+        "booting",
+        "changed_us",
+        "first",
+        "happened_us",
+        "off",
+        "rental",
+        "since_us",
+    )  # fmt: skip
 
     def __init__(self, state: State, rental: Rental) -> None:
         self._state = state
@@ -65,7 +77,7 @@ class Fleet:
         self.booting: dict[int, Boot] = {}
         self.since_us: dict[int, Time] = {}
         self.awake = False
-        self.busy_us: Time = 0
+        self.happened_us: Time = 0
         self.changed_us: Time = -1
         self.first = 0
         self._peaks: list[int] = []
