@@ -105,7 +105,6 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
         "scale_s": "60",
         "billing_s": "300",
         "rest_s": "600",
-        "lrms": "2",
     },
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
@@ -119,13 +118,13 @@ LONG = {
     "pipeline:T10=fairness/shares:a:1+b:2+c:1",
     "pipeline:progress=keep",
     "pipeline:reliable=true",
+    "pipeline:R7=react/spare:0.1",
     "megha-2021:shares=a:2+b:1+c:1",
 }
-"""What takes ten times as long as the rest: plans are solved, or every kind that waits is tried again."""
+"""What takes ten times as long as the rest: plans are solved, every kind that waits is tried again, machines boot."""
 
 HOPS = {
     "pipeline:lrms=3": 4,
-    "pipeline:R7=react/spare:0.1": 4,
     "pipeline:lrms=2": 4,
     "pipeline:T11=checkpoint/period_s:0.1": 4,
     "pipeline:T9=straggler/times:0.5": 4,

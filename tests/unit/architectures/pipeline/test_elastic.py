@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.architectures.pipeline.runs import Row, cores_cluster, job_of, run, starts, trace_of_rows
+from tests.unit.architectures.pipeline.test_preemption import design
 from tests.unit.architectures.pipeline.test_recovery import crashed
 
 from volery.architectures import configure, lookup
@@ -16,6 +18,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.metrics.provisioning import provisioning_summary
+from volery.storm import draw, weather
 
 MINUTES = {"boot_s": "20", "scale_s": "60", "billing_s": "600", "rest_s": "100"}
 """Decisions at each minute, 20 s to boot, paid by ten minutes."""
@@ -140,6 +143,30 @@ def test_a_machine_that_dies_while_it_boots_can_be_had_again() -> None:
         (120, "booting"),
         (140, "on"),
     ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"R7": "react"},
+        {"R7": "threshold/pause_s:0.5", "lrms": "3", "R6": "biggest/release_at:once"},
+        {"R7": "plan", "T3": "easy", "T2": "fifo", "billing_s": "0"},
+    ],
+)
+def test_storms_that_kill_machines_are_weathered(given: dict[str, str]) -> None:
+    quick = {"boot_s": "0.3", "scale_s": "0.5", "billing_s": "2", "rest_s": "3"}
+    entry = design(T11="restart", **{**quick, **given})
+    entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults))
+    repeated = sum(weather(entry, draw(entry, seed)).repeated for seed in range(20))
+    assert repeated > 3
+
+
+def test_links_that_fail_are_weathered_where_messages_are_reliable() -> None:
+    entry = design(reliable="true", R7="react", boot_s="0.3", scale_s="0.5", billing_s="2", rest_s="3")
+    classes = frozenset({"loss", "duplication", "delay", "partition"})
+    entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults), tolerates=classes)
+    for seed in range(10):
+        weather(entry, draw(entry, seed))
 
 
 @pytest.mark.parametrize(
