@@ -109,7 +109,9 @@ def _held(records: Records, cluster: Cluster) -> Longs:
     if not cluster.resources:
         return np.ones(trace.task_count, dtype=np.int64)
     place = work_resource(cluster.resources)
-    return np.array([request[place] for request in trace.requests], dtype=np.int64)[np.asarray(trace.request)]
+    by_kind = np.array([request[place] for request in trace.requests], dtype=np.int64)
+    held: Longs = by_kind[np.asarray(trace.request)]
+    return held
 
 
 def _spans(records: Records, end: Time) -> Iterator[Span]:
@@ -134,7 +136,8 @@ def _runs(records: Records, billing: Billing) -> Longs:
         rows.append(np.array([[lost.worker, lost.start_us, until, lost.task]]))
     found = np.concatenate(rows).astype(np.int64)
     kept = np.isin(found[:, 0], sorted(billing.machines)) & (found[:, 2] != NEVER)
-    return found[kept]
+    runs: Longs = found[kept]
+    return runs
 
 
 def _busy_us(runs: Longs) -> float:
