@@ -25,7 +25,7 @@ from volery.architectures.pipeline.fleet import Rental
 from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.node import Node
-from volery.architectures.pipeline.placing import Assembly, Place
+from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager
 from volery.core.component import Architecture, Component, Deployment
@@ -52,8 +52,11 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     J5: Annotated[str, msgspec.Meta(description="what a job needs before its tasks are queued")] = "none"
     T2: Annotated[str, msgspec.Meta(description="order of tasks")] = "by-job"
     T3: Annotated[
-        Literal["skip", "strict", "easy"],
-        msgspec.Meta(description="behind a task that does not fit: all are tried, none, or those that do not delay it"),
+        Literal["skip", "strict", "easy", "conservative"],
+        msgspec.Meta(
+            description="behind a task that does not fit: all are tried, none, those that do not delay it, or those "
+            "that delay nobody before them"
+        ),
     ] = "skip"
     T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
     T9: Annotated[str, msgspec.Meta(description="how many attempts of a task run at once")] = "none"
@@ -110,6 +113,9 @@ POLICY_STAGES = (
 )  # fmt: skip
 
 
+BOTH = "T3=" + " or ".join(BACKFILLING)
+
+
 def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     """The policies that a configuration names, by stage.
 
@@ -121,16 +127,19 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     drawn = getattr(found[Stage.T2], "drawn", False)
     if hasattr(found[Stage.J3], "turns") and config.T2 != "by-job":
         raise InputError("pipeline:J3", f"{config.J3!r} decides anew before every task; it needs T2=by-job")
-    if config.T3 == "easy" and (turns or drawn or hasattr(found[Stage.J3], "turns")):
+    reserving = config.T3 in BACKFILLING
+    if reserving and (turns or drawn or hasattr(found[Stage.J3], "turns")):
         name = config.T2 if turns or drawn else config.J3
-        raise InputError("pipeline:T3", f"easy reserves for the first task, and {name!r} decides anew who that is")
+        raise InputError(
+            "pipeline:T3", f"{config.T3} reserves in the order of tasks, and {name!r} decides anew who is first"
+        )
     _check_preemption(config, found)
-    if config.T9 != "none" and (config.T10 != "none" or config.T3 == "easy"):
-        raise InputError("pipeline:T9", "a task of several attempts goes neither with T10 nor with T3=easy")
+    if config.T9 != "none" and (config.T10 != "none" or reserving):
+        raise InputError("pipeline:T9", f"a task of several attempts goes neither with T10 nor with {BOTH}")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
-    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or config.T3 == "easy"):
-        raise InputError("pipeline:T12", "it goes neither with T9 or T11 nor with T3=easy")
+    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or reserving):
+        raise InputError("pipeline:T12", f"it goes neither with T9 or T11 nor with {BOTH}")
     if config.R7 == "none" and config.R6 != "first":
         raise InputError("pipeline:R6", f"{config.R6!r} provisions machines that are always on without a policy R7")
     if config.lrms and getattr(found[Stage.R7], "foresees", False):
@@ -142,8 +151,10 @@ def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> Non
     preempting = found[Stage.T10]
     if isinstance(preempting, NoPreemption):
         return
-    if config.T3 == "easy":
-        raise InputError("pipeline:T10", "easy reserves by what runs, and preemption ends it; take T3=skip or strict")
+    if config.T3 in BACKFILLING:
+        raise InputError(
+            "pipeline:T10", f"{config.T3} reserves by what runs, and preemption ends it; take T3=skip or strict"
+        )
     if isinstance(preempting, ByFairness):
         order = found[Stage.T2]
         if not isinstance(order, PoorestUser) or order.shares != preempting.shares:
@@ -291,7 +302,7 @@ STAGES = {
     Stage.J7: Realisation("Scheduler._settle", "partial", "records are forgotten; there are no files"),
     Stage.T1: Realisation("Scheduler._ready", "full", "dependencies finished"),
     Stage.T2: Realisation("Scheduler._next_task", "full", "by policy"),
-    Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict or easy backfilling"),
+    Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict, easy or conservative backfilling"),
     Stage.T4: Realisation("Scheduler._submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
     Stage.T9: Realisation("Scheduler._replicate", "full", "by policy: the first to finish wins", "T9=fixed"),

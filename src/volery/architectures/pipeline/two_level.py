@@ -13,7 +13,7 @@ import msgspec
 from volery.architectures.pipeline.broker import Outside, message_of
 from volery.architectures.pipeline.exits import Then
 from volery.architectures.pipeline.messages import Completed, Kill, Pass, Risen
-from volery.architectures.pipeline.placing import Assembly, Place, Placing
+from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place, Placing
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.tending import Tending
 from volery.core.events import PeerBack, PeerLost, TimerFired
@@ -85,7 +85,7 @@ class GlobalScheduler(Scheduler):
         self._managed = [0] * len(places)
         self._usable = assembly.policies["M4"].usable
         self._select_manager = assembly.policies["M5"].select
-        iteration = "skip" if assembly.iteration == "easy" else assembly.iteration
+        iteration = "skip" if assembly.iteration in BACKFILLING else assembly.iteration
         policies = {**assembly.policies, "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
         whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies)
         super().__init__(
