@@ -18,7 +18,7 @@ class Billing(msgspec.Struct, frozen=True):
         machines: their numbers; each is off until somebody says that it is on (`Switched`).
         interval_us: from the beginning of its boot a machine is paid for by whole intervals; 0: to the microsecond.
         machine_price: of a machine for an hour, in any currency.
-        unit_price: what comes to it for each processor that the machine has, or each slot.
+        unit_price: what comes to it for each unit of the resource that counts processors, or each slot.
     """
 
     machines: frozenset[int]
@@ -37,5 +37,5 @@ class Billing(msgspec.Struct, frozen=True):
         return since_us + ((now - since_us) // self.interval_us + 1) * self.interval_us
 
     def price(self, units: int) -> float:
-        """Of a machine with so many processors, or slots, for an hour."""
+        """Of a machine with so many units for an hour."""
         return self.machine_price + self.unit_price * units

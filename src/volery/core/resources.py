@@ -70,6 +70,11 @@ def work_resource(names: Sequence[str]) -> int:
     return next((place for place, name in enumerate(names) if name.startswith(("cpu", "core"))), 0)
 
 
+def units_per_processor(names: Sequence[str]) -> int:
+    """How many units of the resource that counts processors make one: 1000 where it counts thousandths."""
+    return 1000 if names and names[work_resource(names)].endswith("_milli") else 1
+
+
 def check_resources(trace: Trace, cluster: Cluster) -> None:
     """Refuse a workload whose tasks ask for other things than the machines offer.
 

@@ -1,7 +1,8 @@
 """What machines that come and go have cost, and how well there were as many as were needed (stages R6 and R7).
 
 The elasticity metrics are those of the SPEC Research Group as Ilyushkin et al. use them for workflows (ICPE 2017;
-reference 14 of the reference architecture), integrated exactly instead of sampled. Units are processors, or slots.
+reference 14 of the reference architecture), integrated exactly instead of sampled. Units are processors, or slots;
+where machines count thousandths of a processor, 1000 of these are one unit.
 Supply s(t): units of machines that are on. Demand d(t): units that tasks ask for which are ready and have not ended, at
 most those of all machines that come and go, since nobody can supply more; R: the units of all these machines; T: the
 time from the first submission to the last answer or end.
@@ -18,7 +19,7 @@ import numpy as np
 from volery.core.model import NEVER, Cluster, Time
 from volery.core.provisioning import HOUR, Billing
 from volery.core.records import Records
-from volery.core.resources import work_resource
+from volery.core.resources import units_per_processor, work_resource
 from volery.metrics.columns import Floats, Longs, ready_us, view
 
 
@@ -83,7 +84,8 @@ def provisioning_summary(records: Records, cluster: Cluster) -> ProvisioningSumm
     hours = np.array([(span.end_us - span.begin_us) / HOUR for span in spans])
     paid = np.array([billing.paid_us(span.end_us - span.begin_us) / HOUR for span in spans])
     each = np.array([units[span.machine] for span in spans])
-    run, held = _runs(records, billing), _held(records, cluster)
+    run, held, one = _runs(records, billing), _held(records, cluster), units_per_processor(cluster.resources)
+    elasticity = _elasticity(records, billing, units, held, spans, begin, end)
     return ProvisioningSummary(
         machines=len(billing.machines),
         boots=sum(fact.power == "booting" and fact.at_us < end for fact in records.switches),
@@ -91,9 +93,11 @@ def provisioning_summary(records: Records, cluster: Cluster) -> ProvisioningSumm
         used_machine_h=_busy_us(run) / HOUR,
         paid_machine_h=float(paid.sum()),
         cost=float(sum(hour * billing.price(int(count)) for hour, count in zip(paid, each, strict=True))),
-        unit_h=float((hours * each).sum()),
-        used_unit_h=float(((run[:, 2] - run[:, 1]) * held[run[:, 3]]).sum()) / HOUR,
-        **_elasticity(records, billing, units, held, spans, begin, end),
+        unit_h=float((hours * each).sum()) / one,
+        used_unit_h=float(((run[:, 2] - run[:, 1]) * held[run[:, 3]]).sum()) / HOUR / one,
+        supply_mean=elasticity.pop("supply") / one,
+        demand_mean=elasticity.pop("demand") / one,
+        **elasticity,
     )
 
 
@@ -170,8 +174,8 @@ def _elasticity(
     asked = np.where(d > 0, lasts, 0.0)
     relative, wanted = np.maximum(d, 1), asked.sum() or 1.0
     return {
-        "supply_mean": float((lasts * s).sum() / total),
-        "demand_mean": float((lasts * d).sum() / total),
+        "supply": float((lasts * s).sum() / total),
+        "demand": float((lasts * d).sum() / total),
         "under_accuracy": float((lasts * under).sum() / (total * whole)) if whole else 0.0,
         "over_accuracy": float((lasts * over).sum() / (total * whole)) if whole else 0.0,
         "under_relative": float((asked * under / relative).sum() / wanted),

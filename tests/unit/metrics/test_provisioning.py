@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from tests.unit.architectures.pipeline.runs import cores_cluster, trace_of_rows
 
@@ -88,3 +89,18 @@ def test_a_machine_that_is_released_before_it_is_on_supplies_nothing() -> None:
 
 def test_where_machines_are_always_on_there_is_nothing_to_say() -> None:
     assert provisioning_summary(Records(trace_of_rows([(5, 3, 40)])), MACHINES) is None
+
+
+def test_thousandths_of_a_processor_count_as_processors() -> None:
+    trace = msgspec.structs.replace(
+        trace_of_rows([(5, 3, 40), (20, 1, 80)]),
+        resources=("cpu_milli",),
+        requests=tuple((1000 * k,) for k in range(65)),
+    )
+    cluster = msgspec.structs.replace(MACHINES, resources=("cpu_milli",), capacities=((4000,), (2000,)))
+    cores, milli = recorded(HOURLY, SWITCHES), recorded(HOURLY, SWITCHES)
+    milli.trace, milli.billing = trace, msgspec.structs.replace(HOURLY, unit_price=0.001)
+    expected, found = provisioning_summary(cores, MACHINES), provisioning_summary(milli, cluster)
+    assert expected is not None
+    assert found is not None
+    assert msgspec.structs.astuple(found) == pytest.approx(msgspec.structs.astuple(expected))

@@ -33,6 +33,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.provisioning import Billing
 from volery.core.records import ATTEMPT_MAX
+from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.links import LINK_MESSAGES, linked
@@ -198,7 +199,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     components: dict[Address, Component] = {}
     manager_of: dict[int, Address] = {}
     outside = None
-    rental = None if config.R7 == "none" else _rental(config, own)
+    rental = None if config.R7 == "none" else _rental(config, own, units_per_processor(cluster.resources))
     if config.broker_machines:
         place = _place(cluster, range(own, count))
         outside = Outside(place, parts.policies["M1"])
@@ -247,12 +248,12 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     return linked(whole, MESSAGES) if config.reliable else whole
 
 
-def _rental(config: PipelineConfig, count: int) -> Rental:
-    """How the first machines of a cluster, so many, are had."""
+def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
+    """How the first machines of a cluster, so many, are had; a processor may be counted as several units."""
     boot_us, every_us, rest_us, interval_us = [
         round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
     ]
-    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, config.unit_price)
+    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, config.unit_price / per_processor)
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
 
 

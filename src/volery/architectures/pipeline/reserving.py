@@ -1,8 +1,9 @@
 """Conservative backfilling (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2): nobody waits for who came later.
 
 Every task that waits has a reservation, in the order of the queue, and a task starts before others where it delays none
-of them. Reservations are made anew in every cycle, so that early ends move all of them forward. A cycle costs machines
-x tasks that wait, where EASY looks at kinds: this is for queues of hundreds, not of a hundred thousand.
+of them. Reservations are made anew in every cycle, so that early ends move all of them forward; those behind the last
+task that has room are left out. Where there is room a cycle costs machines x tasks that wait, while EASY looks at
+kinds: this is for queues of hundreds, not of a hundred thousand.
 """
 
 from __future__ import annotations
@@ -84,10 +85,11 @@ class Conservative(Skipping):
     def following(self) -> Waiting | None:
         """The first that delays nobody before it if it starts now; those before get their reservations."""
         if self._left is None:
-            self._begin()
-        assert self._left is not None, "it has begun"
+            self._profiles.clear()
+            self._left = iter(self._worth_planning())
         for waiting in self._left:
-            times = {machine: self._earliest(waiting, machine) for machine in self._machines(waiting)}
+            machines = positions(waiting.kind.suitable & self._state.online)
+            times = {machine: self._earliest(waiting, machine) for machine in machines}
             at = min(times.values(), default=FAR)
             if at == self._state.now:
                 self._granted = sum([1 << machine for machine, time in times.items() if time == at])
@@ -98,30 +100,38 @@ class Conservative(Skipping):
         self._left = self._trying = None
         return None
 
-    def _begin(self) -> None:
+    def _worth_planning(self) -> list[Waiting]:
+        """What waits, up to the last task that has room now: reservations behind it are in nobody's way."""
         state = self._state
-        self._left = iter(self._keyed.ordered())
-        self._profiles = {
-            machine: Profile(
-                state.now,
-                state.index.free[machine],
-                [(run.expected_end_us, run.waiting.kind.packed) for run in state.on_machine[machine].values()],
-                state.packing.guards,
-            )
-            for machine in positions(state.online)
+        fitting = {
+            kind
+            for kind, _ in self._keyed.kinds.counts()
+            if state.index.pick(kind.need, kind.suitable & state.online, "first") >= 0
         }
+        if not fitting:
+            return []
+        ordered = self._keyed.ordered()
+        while ordered[-1].kind not in fitting:
+            ordered.pop()
+        return ordered
 
-    def _machines(self, waiting: Waiting) -> list[int]:
-        return positions(waiting.kind.suitable & self._state.online)
+    def _profile(self, machine: int) -> Profile:
+        profile = self._profiles.get(machine)
+        if profile is None:
+            state = self._state
+            ends = [(run.expected_end_us, run.waiting.kind.packed) for run in state.on_machine[machine].values()]
+            profile = Profile(state.now, state.index.free[machine], ends, state.packing.guards)
+            self._profiles[machine] = profile
+        return profile
 
     def _lasts_us(self, waiting: Waiting, machine: int) -> Time:
         return max(1, self._state.cluster.attempt_us(waiting.task.estimate_us, machine))
 
     def _earliest(self, waiting: Waiting, machine: int) -> Time:
-        return self._profiles[machine].earliest(waiting.kind.packed, self._lasts_us(waiting, machine))
+        return self._profile(machine).earliest(waiting.kind.packed, self._lasts_us(waiting, machine))
 
     def _take(self, waiting: Waiting, machine: int, at: Time) -> None:
-        self._profiles[machine].take(waiting.kind.packed, at, at + self._lasts_us(waiting, machine))
+        self._profile(machine).take(waiting.kind.packed, at, at + self._lasts_us(waiting, machine))
 
     def among(self, waiting: Waiting) -> int:
         """Those on which it delays nobody."""

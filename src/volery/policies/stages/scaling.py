@@ -1,7 +1,8 @@
 """Policies of stage R7 that know nothing of workflows: how many processors, or slots, there shall be.
 
 The autoscalers are those that Ilyushkin et al. compare (ICPE 2017; reference 14 of the reference architecture), each
-reduced to its idea: parameters, and what is said to be ours, are our choice.
+reduced to its idea: parameters, and what is said to be ours, are our choice. Units are slots, or those of the resource
+that counts processors: thousandths where it does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Static(AllOn, frozen=True):
 class Scaling(Policy, frozen=True):
     """What all others have in common."""
 
-    least: Annotated[int, msgspec.Meta(ge=0, description="processors, or slots, that are always there")] = 0
+    least: Annotated[int, msgspec.Meta(ge=0, description="units that are always there")] = 0
 
 
 class React(Scaling, frozen=True):
