@@ -20,8 +20,8 @@ GIVEN = {"T2": "fifo", "T3": "conservative"}
 def test_the_second_in_line_has_a_reservation_too() -> None:
     """4 cores, 2 taken until 10. The first in line wants 3 until 20, the second all 4 from then on.
 
-    One of 1 for 30 s leaves the first its 3, so that EASY starts it, and the second waits for it. One of 1 for 5 s is in
-    nobody's way.
+    One of 1 for 30 s leaves the first its 3, so that EASY starts it, and the second waits for it. One of 1 for 5 s
+    delays nobody.
     """
     rows: list[Row] = [(0, 2, 10), (1, 3, 10), (2, 4, 10), (3, 1, 30), (4, 1, 5)]
     assert starts(run("backfill", trace_of_rows(rows), cores_cluster(4))) == [0, 10, 33, 3, 4]
