@@ -1,10 +1,10 @@
-"""`volery submit`, `jobs`, `job`, `logs`, `cancel` and `nodes`: a federation's API from the command line."""
+"""`volery submit`, `jobs`, `job`, `logs` and `cancel`: a federation's API from the command line."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from volery.live.client import Client
+    from volery.live.explaining import FunnelStep
     from volery.live.status import JobStatus, TaskStatus
 
 FOLLOW_S: Final = 0.3
 """How often `logs --follow` asks for more."""
 SECONDS: Final = 1_000_000
+HOUR_S: Final = 3600
 
 Api = Annotated[
     str | None,
@@ -38,7 +40,7 @@ JobNumber = Annotated[int, typer.Argument(metavar="JOB", min=0, help="The number
 
 
 @contextmanager
-def _client(api: str | None, as_json: bool) -> Iterator[Client]:
+def connected(api: str | None, as_json: bool) -> Iterator[Client]:
     """A client; what fails beyond the user's reach ends with status 1."""
     try:
         from volery.live.asking import ApiError
@@ -62,7 +64,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a job from a file."""
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         from volery.live.jobs import read_job
 
         description = read_job(job)
@@ -90,6 +92,40 @@ def submit(
         typer.echo(
             f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
         )
+
+
+def plan(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job.", show_default=False)],
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a job would meet if it were submitted now; status 1 if some task could never run."""
+    with connected(api, as_json) as client:
+        try:
+            found = client.plan(job)
+        except InputError as error:
+            place = error.place.removeprefix("job")
+            raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(f"{found.tasks:,} tasks; {found.waiting:,} tasks of all users wait already")
+        for group in found.groups:
+            last = group.first + group.count - 1
+            which = f"task {group.first}" if group.count == 1 else f"tasks {group.first} to {last}"
+            room = "" if group.at_once is None else f"; room for {group.at_once:,} now"
+            typer.echo(f"{which}: {funnel_words(group.funnel)}{room}")
+            if group.obstacle:
+                typer.echo(f"  would never run: {group.obstacle}")
+            elif group.nodes:
+                typer.echo(f"  could go to {', '.join(group.nodes)}")
+    if any(group.obstacle for group in found.groups):
+        raise typer.Exit(1)
+
+
+def funnel_words(steps: Sequence[FunnelStep]) -> str:
+    """`6 machines > 3 meet its constraints > ..`."""
+    return " > ".join(f"{step.machines:,} {step.demand}" for step in steps)
 
 
 def _watch(client: Client, number: int, silent: bool) -> JobStatus:
@@ -133,6 +169,14 @@ def _words(status: JobStatus) -> str:
 def jobs(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.", show_default=False)] = None,
+    reason: Annotated[str | None, typer.Option(help="Only where the reason contains this.", show_default=False)] = None,
+    since: Annotated[
+        float | None, typer.Option(metavar="HOURS", min=0, help="Only of the last hours.", show_default=False)
+    ] = None,
+    before: Annotated[
+        int | None,
+        typer.Option(metavar="JOB", min=0, help="Only below this number: the next page.", show_default=False),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
     api: Api = None,
     as_json: AsJson = False,
@@ -142,12 +186,13 @@ def jobs(
 
     from volery.core.errors import suggestion
 
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         from volery.live.status import JobState
 
         if state is not None and state not in get_args(JobState):
             raise InputError("--state", f"no job is ever {state!r}{suggestion(state, get_args(JobState))}")
-        found = client.jobs(state, user, None, limit)
+        since_us = None if since is None else round((time.time() - since * HOUR_S) * SECONDS)
+        found = client.jobs(state, user, before, limit, reason, since_us)
     if as_json:
         print_json(found)
         return
@@ -171,7 +216,7 @@ def job(
     as_json: AsJson = False,
 ) -> None:
     """Show a job and its tasks."""
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         _print_job(client, client.job(number), as_json, tasks)
 
 
@@ -223,7 +268,7 @@ def logs(
 ) -> None:
     """Print what a task has written."""
     stream = "stderr" if stderr else "stdout"
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         if as_json:
             content = client.logs(number, task, stream)
             print_json({"job": number, "task": task, "stream": stream, "text": content.decode(errors="replace")})
@@ -243,33 +288,12 @@ def logs(
 
 def cancel(number: JobNumber, api: Api = None, as_json: AsJson = False) -> None:
     """Give a job up: what waits never runs, what runs is killed."""
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         status = client.cancel(number)
     if as_json:
         print_json(status)
     else:
         typer.echo(f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled")
-
-
-def nodes(api: Api = None, as_json: AsJson = False) -> None:
-    """List the nodes and what runs there."""
-    with _client(api, as_json) as client:
-        found = client.nodes()
-    if as_json:
-        print_json(found)
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("node", "running", "arch", "os", "kernel", "cores", "memory", "labels")
-    for node in found:
-        labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
-        table.add_row(
-            Text(node.address), f"{node.running}/{node.slots}", Text(node.arch), Text(node.os), Text(node.kernel),
-            str(node.cores), f"{node.memory_mb:,} MB", Text(labels),
-        )  # fmt: skip
-    Console(width=table_width()).print(table)
 
 
 def _coloured(words: str) -> Text:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from volery.core.events import Counted, Fact, Measured, Preemption, Switched, Transaction
+from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
 from volery.core.provisioning import Billing
 from volery.core.trace import Trace, little_endian, longs
@@ -63,8 +63,7 @@ class Facts:
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
         preemptions: in the order in which they were reported.
-        transactions: likewise.
-        switches: likewise.
+        transactions, allotments, switches: likewise.
     """
 
     def __init__(self) -> None:
@@ -73,6 +72,7 @@ class Facts:
         self.preemptions: list[Preemption] = []
         self.transactions: list[Transaction] = []
         self.switches: list[Switched] = []
+        self.allotments: list[Allotted] = []
 
     def observe(self, fact: Fact) -> None:
         """Add a fact to its counter or tally; decisions are kept by the drivers that ask for them."""
@@ -89,6 +89,8 @@ class Facts:
             self.transactions.append(fact)
         elif isinstance(fact, Switched):
             self.switches.append(fact)
+        elif isinstance(fact, Allotted):
+            self.allotments.append(fact)
 
 
 class Records(Facts):

@@ -24,6 +24,8 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         timeout_s: seconds after which it is ended and has failed; 0: never.
         grace_s: seconds between SIGTERM and SIGKILL.
         outputs: files, relative to the directory it runs in, without which a success is none.
+        user: of the federation, whose job it is of.
+        memory_mb: each of its processes may have so much in its data segments, in units of 2^20 bytes; 0: no limit.
     """
 
     argv: tuple[str, ...]
@@ -34,6 +36,8 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
     timeout_s: float = 0.0
     grace_s: float = GRACE_S
     outputs: tuple[str, ...] = ()
+    user: str = ""
+    memory_mb: int = 0
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
@@ -43,11 +47,13 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
         pickled: (function, arguments, named arguments), pickled by the client.
         index: place of the task in its job, from 0.
         timeout_s: seconds after which it has failed; 0: never.
+        user: as in `Command`.
     """
 
     pickled: bytes
     index: int = 0
     timeout_s: float = 0.0
+    user: str = ""
 
 
 Payload = Command | Call

@@ -221,10 +221,11 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
             units = decide.units(view, supply)
             yield units, "" if isinstance(units, int) else f"{units!r} is no number of processors"
     elif stage is Stage.R6:
-        for supply, most in itertools.product(example.supplies(), (1, 20_000)):
-            offers = example.offers()
-            yield _chosen(list(decide.provision(view, supply, offers, most)), offers)
-            yield _chosen(list(decide.release(view, supply, offers, most)), offers)
+        yield from _machines_chosen(decide, example)
+    elif stage is Stage.R3:
+        waits = decide.waits_us()
+        times = waits is None or (len(waits) == 2 and all(isinstance(each, int) and each >= 0 for each in waits))
+        yield waits, "" if times else "waits are two times"
     elif stage is Stage.T11:
         period = decide.period_us()
         yield period, "" if period is None or (isinstance(period, int) and period >= 0) else "a period is a time"
@@ -249,6 +250,13 @@ def _selected(found: Any, machines: Candidates) -> tuple[Any, str]:
     machine = found.machine if isinstance(found, Choice) else found
     wrong = machine is not None and machine not in machines
     return found, f"machine {machine!r} was no candidate" if wrong else ""
+
+
+def _machines_chosen(decide: Any, example: Example) -> Iterator[tuple[Any, str]]:
+    for supply, most in itertools.product(example.supplies(), (1, 20_000)):
+        offers = example.offers()
+        yield _chosen(list(decide.provision(example.view, supply, offers, most)), offers)
+        yield _chosen(list(decide.release(example.view, supply, offers, most)), offers)
 
 
 def _chosen(found: list[Any], offers: list[Offer]) -> tuple[Any, str]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from volery.architectures.omega.layout import Rule, Workload
 from volery.architectures.omega.messages import Completed, Kill, Launch
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Address, JobId, Time
+from volery.policies.jobs import ANSWERS
 
 
 class Node(Component):
@@ -28,17 +29,18 @@ class Node(Component):
         """Start the task; a repeated or overtaken launch is ignored."""
         if message.number > self._launched:
             self._launched = message.number
-            self._port.launch(message.task, 0)
+            self._port.launch(message.task, message.attempt)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, if it still runs."""
-        self._port.kill(message.task, 0)
+        self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end."""
-        self._port.send(self._cell, Completed(event.task.id))
+        self._port.send(self._cell, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("cell", Completed)
 
 
 class Front(Component):
@@ -102,3 +104,4 @@ class Front(Component):
         JobAccepted: on_job_accepted,
         JobDone: on_job_done,
     }
+    sends = ANSWERS | sent_to("scheduler", Submit, MoreTasks, Cancel) | sent_to("framework", Submit, MoreTasks, Cancel)

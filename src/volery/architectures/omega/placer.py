@@ -15,11 +15,11 @@ import msgspec
 from volery.architectures.omega.elastic import Elasticity
 from volery.architectures.omega.layout import Deciding, Layout, Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
-from volery.core.component import Component
-from volery.core.events import Cancel, Measured, MoreTasks, Submit, Transaction
+from volery.core.component import Component, sent_to
+from volery.core.events import Cancel, JobAccepted, JobDone, Measured, MoreTasks, Submit, Transaction
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.firstfit import Placing, place, stretch
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -56,14 +56,16 @@ class Waiting:
         attempts: how often it was tried without success for all that was tried.
         placed: whether any task was ever placed.
         gang: whether its tasks are placed together.
+        priority: of the job.
         queued: whether it is in the queue, or pauses before it comes there, or is being tried.
     """
 
-    __slots__ = ("attempts", "gang", "held", "id", "placed", "queued", "running", "tasks", "workload")
+    __slots__ = ("attempts", "gang", "held", "id", "placed", "priority", "queued", "running", "tasks", "workload")
 
     def __init__(self, job: Job, workload: Workload, gang: bool) -> None:
         self.id = job.id
         self.workload = workload
+        self.priority = job.priority
         self.tasks: list[Task] = []
         self.held: dict[Task, int] = {}
         self.running: set[TaskId] = set()
@@ -280,3 +282,5 @@ class Placer(Component):
         for work in self._work.values():
             idle = work.tasks and not work.running
             assert work.queued or not idle, f"job {work.id} waits for nothing"
+
+    sends = ANSWERS | sent_to("front", JobAccepted, JobDone)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict
+from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, Time
 from volery.core.port import Problem
@@ -109,8 +110,9 @@ class Scheduler(Placer):
             before = claims.get(machine, 0)
             sequences.append(self._sequences[machine] + before)
             claims[machine] = before + 1
-        tasks, gang = tuple(attempt.claimed), attempt.work.gang
-        self._port.send(self._cell, Commit(self._number, gang, tasks, answer.machines, tuple(sequences)))
+        tasks, work = tuple(attempt.claimed), attempt.work
+        commit = Commit(self._number, work.gang, tasks, answer.machines, tuple(sequences), work.priority)
+        self._port.send(self._cell, commit)
 
     def on_verdict(self, message: Verdict, source: Address, now: Time) -> None:
         """The transaction has ended."""
@@ -157,6 +159,7 @@ class Scheduler(Placer):
         Ended: Placer.on_ended,
         TimerFired: on_timer,
     }
+    sends = Placer.sends | sent_to("cell", Refresh, Commit, Withdraw)
 
 
 class MasterScheduler(Scheduler):

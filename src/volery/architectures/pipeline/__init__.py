@@ -20,15 +20,22 @@ import msgspec
 
 from volery.architectures.pipeline.broker import ADDRESS as BROKER
 from volery.architectures.pipeline.broker import Outside
-from volery.architectures.pipeline.elastic import Elastic, ElasticManager, ElasticNode, ElasticScheduler
+from volery.architectures.pipeline.elastic import (
+    Elastic,
+    ElasticManager,
+    ElasticNode,
+    ElasticScheduler,
+    ManagedElasticNode,
+)
 from volery.architectures.pipeline.fleet import Rental
 from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.mortal import MortalNode
+from volery.architectures.pipeline.nearness import NearScheduler
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager
-from volery.core.component import Architecture, Component, Deployment
+from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager, ManagedMortalNode, ManagedNode
+from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.provisioning import Billing
@@ -37,6 +44,7 @@ from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.links import LINK_MESSAGES, linked
+from volery.policies.locality import ByTime
 from volery.policies.stages import Policy, parse
 from volery.policies.stages.ordering import PoorestUser
 from volery.policies.stages.preempting import ByFairness, NoPreemption
@@ -75,6 +83,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(description="where a task goes on whose attempt was ended on purpose: from zero, or where it was"),
     ] = "restart"
     R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
+    R3: Annotated[str, msgspec.Meta(description="how far from its input a task may run, beside constraints")] = "none"
     R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
     R6: Annotated[str, msgspec.Meta(description="which machines are provisioned and released; needs R7")] = "first"
     R7: Annotated[
@@ -110,7 +119,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 POLICY_STAGES = (
     Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11, Stage.T12,
-    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5, Stage.R6, Stage.R7,
+    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R3, Stage.R5, Stage.R6, Stage.R7,
 )  # fmt: skip
 
 
@@ -132,13 +141,16 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     if reserving and (turns or drawn or hasattr(found[Stage.J3], "turns")):
         name = config.T2 if turns or drawn else config.J3
         raise InputError(
-            "pipeline:T3", f"{config.T3} reserves in the order of tasks, and {name!r} decides anew who is first"
+            "pipeline:T3", f"{config.T3} reserves for the first task, and {name!r} decides anew who that is"
         )
     _check_preemption(config, found)
     if config.T9 != "none" and (config.T10 != "none" or reserving):
         raise InputError("pipeline:T9", f"a task of several attempts goes neither with T10 nor with {BOTH}")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
+    others = config.T9 != "none" or config.T10 != "none" or config.T12 != "none" or config.R7 != "none" or reserving
+    if config.R3 != "none" and (others or config.lrms or config.broker_machines):
+        raise InputError("pipeline:R3", f"it goes neither with T9, T10, T12, R7 or {BOTH} nor with lrms or a broker")
     if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or reserving):
         raise InputError("pipeline:T12", f"it goes neither with T9 or T11 nor with {BOTH}")
     if config.R7 == "none" and config.R6 != "first":
@@ -213,18 +225,16 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         for address, place in zip(managers, places, strict=True):
             components[address] = _manager(place, parts, streams.of(address), entry, rental)
             manager_of |= dict.fromkeys(place.numbers, address)
-    elif rental is not None:
-        place = _place(cluster, range(own))
-        components[entry] = ElasticScheduler(place, parts, streams.of(entry), outside, rental)
     else:
-        components[entry] = Scheduler(_place(cluster, range(own)), parts, streams.of(entry), outside)
+        components[entry] = _monolith(_place(cluster, range(own)), parts, streams.of(entry), outside, rental)
     first = {one for role in components.values() if isinstance(role, Elastic) for one in role.first_machines}
 
     def node(machine: int, life: int) -> Node:
         manager = manager_of.get(machine, entry)
         if rental is not None and machine < own:
-            return ElasticNode(manager, life, machine, on=not life and machine in first)
-        return Node(manager) if config.T11 == "none" else MortalNode(manager, life)
+            made = ElasticNode if manager == entry else ManagedElasticNode
+            return made(manager, life, machine, on=not life and machine in first)
+        return _node(manager, life, config)
 
     machines = {node_address(machine): machine for machine in range(count)}
     components |= {address: node(machine, 0) for address, machine in machines.items()}
@@ -257,10 +267,27 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
 
 
+def _monolith(
+    place: Place, parts: Assembly, stream: Random, outside: Outside | None, rental: Rental | None
+) -> Scheduler:
+    if rental is not None:
+        return ElasticScheduler(place, parts, stream, outside, rental)
+    if waits_us := parts.policies["R3"].waits_us():
+        return NearScheduler(place, parts, stream, ByTime(*waits_us))
+    return Scheduler(place, parts, stream, outside)
+
+
 def _manager(place: Place, parts: Assembly, stream: Random, above: Address, rental: Rental | None) -> LocalManager:
     if rental is None:
         return LocalManager(place, parts, stream, above)
     return ElasticManager(place, parts, stream, above, rental)
+
+
+def _node(manager: Address, life: int, config: PipelineConfig) -> Node:
+    own = role_of(manager) == "scheduler"
+    if config.T11 == "none":
+        return (Node if own else ManagedNode)(manager)
+    return (MortalNode if own else ManagedMortalNode)(manager, life)
 
 
 def node_address(machine: int) -> Address:
@@ -288,7 +315,9 @@ def named(config: Any) -> dict[Stage, str]:
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
     absent += [Stage.R6, Stage.R7] if config.R7 == "none" else []
     absent += [
-        stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12) if getattr(config, stage) == "none"
+        stage
+        for stage in (Stage.R3, Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12)
+        if getattr(config, stage) == "none"
     ]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
@@ -320,7 +349,7 @@ STAGES = {
     Stage.M6: Realisation("GlobalScheduler._launch", "full", "passed to the LRM, which queues it", "lrms=4"),
     Stage.R1: Realisation("Scheduler._fitting", "full", "all machines that are online"),
     Stage.R2: Realisation("Scheduler._kind", "full", "by policy"),
-    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors"),
+    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors; by policy also distance from input"),
     Stage.R4: Realisation("Scheduler._fitting", "full", "slots, or enough of each resource, as asked for"),
     Stage.R5: Realisation("Scheduler._select", "full", "by policy"),
     Stage.R6: Realisation(
@@ -347,6 +376,7 @@ PIPELINE = Architecture(
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
         "priorities": "J3=priority|bands or T2=priority|bands",
         "deadlines": "J3=edf or T2=edf",
+        "locality": "R3=delay",
     },
     named=named,
 )

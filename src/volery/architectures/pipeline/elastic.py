@@ -18,13 +18,15 @@ from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.placing import Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.tending import Tending
-from volery.architectures.pipeline.two_level import LocalManager
+from volery.architectures.pipeline.two_level import LocalManager, ManagedMortalNode
+from volery.core.component import sent_to
 from volery.core.events import Counted, PeerLost, Switched, TimerFired
 from volery.core.model import Address, Time
 from volery.policies.stages import Kind, Offer, Running, Supply, Waiting
 
 SCALE = "scale"
 BOOT = "boot"
+SWITCHES = sent_to("node", SwitchOn, SwitchOff)
 
 
 class Elastic(Tending):
@@ -196,6 +198,7 @@ class ElasticScheduler(Elastic, Scheduler):
     """
 
     __slots__ = ("_fleet",)
+    sends = Scheduler.sends | SWITCHES
 
     def __init__(
         self, place: Place, assembly: Assembly, stream: Random, outside: Outside | None, rental: Rental
@@ -218,6 +221,7 @@ class ElasticManager(Elastic, LocalManager):
     """
 
     __slots__ = ("_fleet",)
+    sends = LocalManager.sends | SWITCHES
 
     def __init__(self, place: Place, assembly: Assembly, stream: Random, above: Address, rental: Rental) -> None:
         LocalManager.__init__(self, place, assembly, stream, above)
@@ -239,6 +243,7 @@ class ElasticNode(MortalNode):
     """
 
     __slots__ = ("_machine", "_on")
+    sends = MortalNode.sends | sent_to("scheduler", Ready)
 
     def __init__(self, manager: Address, life: int, machine: int, *, on: bool) -> None:
         super().__init__(manager, life)
@@ -282,3 +287,10 @@ class ElasticNode(MortalNode):
         SwitchOn: on_switch_on,
         SwitchOff: on_switch_off,
     }
+
+
+class ManagedElasticNode(ElasticNode):
+    """Such a machine of a local resource manager."""
+
+    __slots__ = ()
+    sends = ManagedMortalNode.sends | sent_to("lrm", Ready)

@@ -14,7 +14,7 @@ from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
 from volery.core.resources import work_resource
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
-from volery.policies.stages.readiness import Workflow
+from volery.policies.readiness import Workflow
 from volery.policies.stages.records import JobRecord, Kind, Running, Runs, Waiting
 
 Table = npt.NDArray[np.int64]
