@@ -215,3 +215,30 @@ def test_a_plan_says_what_a_job_would_meet_and_submits_nothing(
     with pytest.raises(InputError, match=r"job.toml.comand"):
         client.plan(path)
     assert len(client.jobs()) == 1
+
+
+def test_records_are_exported_whole_or_not_at_all(
+    client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("volery.cli.record.PAGE", 2)
+    for _ in range(5):
+        client.send({"command": "true", "tasks": 3})
+
+    def export(*words: str) -> int:
+        with pytest.raises(SystemExit) as leaving:
+            main(["record", "export", *words])
+        capfd.readouterr()
+        return int(str(leaving.value.code or 0))
+
+    path = tmp_path / "jobs.jsonl"
+    assert export("-o", str(path), "--api", client.api, "--json") == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["id"] for line in lines if line["record"] == "job"] == [4, 3, 2, 1, 0]
+    assert [(line["job"], line["index"]) for line in lines[1:4]] == [(4, 0), (4, 1), (4, 2)]
+    assert len(lines) == 20
+    assert export("-o", str(path), "--api", client.api) == 2, "it exists"
+    other = tmp_path / "other.jsonl"
+    assert export("-o", str(other), "--api", "http://127.0.0.1:1") == 2
+    assert export("-o", str(tmp_path / "none" / "x"), "--api", client.api) == 2
+    assert not other.exists()
+    assert not [*tmp_path.glob("*.part")]

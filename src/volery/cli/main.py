@@ -23,6 +23,7 @@ from volery.cli.operating import drain, nodes, undrain, users
 from volery.cli.output import print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.policy import policy_app
+from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
@@ -76,6 +77,7 @@ app.command("drain", rich_help_panel=FEDERATION)(drain)
 app.command("undrain", rich_help_panel=FEDERATION)(undrain)
 app.command("users", rich_help_panel=FEDERATION)(users)
 app.add_typer(token_app, name="token", rich_help_panel=FEDERATION)
+app.add_typer(record_app, name="record", rich_help_panel=FEDERATION)
 app.command("load", rich_help_panel=FEDERATION)(load)
 app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)
