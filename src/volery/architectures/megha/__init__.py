@@ -29,7 +29,7 @@ from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
 from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
+from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
@@ -50,6 +50,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.guarded import GuardedNode
+from volery.policies.nodes import Node
 
 Preempted = Literal["restart", "keep"]
 

@@ -5,19 +5,10 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import (
-    Changes,
-    Commit,
-    Completed,
-    Ended,
-    Kill,
-    Launch,
-    Refresh,
-    Verdict,
-    Withdraw,
-)
+from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
 from volery.core.component import Component
 from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.policies.nodes import Completed, Kill, Launch
 
 Conflicts = Literal["fine", "coarse"]
 LOG_MIN: Final = 4096

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import JobId, Message, Task, TaskId
+from volery.policies.nodes import PLAIN_NODE_MESSAGES
 
 
 class Refresh(Message, frozen=True):
@@ -68,25 +69,6 @@ class Ended(Message, frozen=True):
     task: TaskId
 
 
-class Launch(Message, frozen=True):
-    """Cell > node: run the task."""
-
-    number: int
-    task: Task
-
-
-class Kill(Message, frozen=True):
-    """Cell > node: end the task; Completed follows."""
-
-    task: TaskId
-
-
-class Completed(Message, frozen=True):
-    """Node > cell: the task has finished."""
-
-    task: TaskId
-
-
 class Demand(Message, frozen=True):
     """Framework > allocator: I have jobs that wait; make me offers."""
 
@@ -135,11 +117,7 @@ class Release(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-MESSAGES: frozenset[type[Message]] = frozenset(
-    {Refresh, Changes, Commit, Verdict, Withdraw, Ended, Launch, Kill, Completed}
-)
-OFFER_MESSAGES: frozenset[type[Message]] = frozenset(
-    {Demand, Offer, Answer, Release, Withdraw, Ended, Launch, Kill, Completed}
-)
+MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {Refresh, Changes, Commit, Verdict, Withdraw, Ended}
+OFFER_MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {Demand, Offer, Answer, Release, Withdraw, Ended}
 FORWARDED: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobDone})
 """What the front hands on, there and back."""

@@ -8,13 +8,14 @@ from typing import Final
 
 from volery.architectures.omega.cell import Claims, Running
 from volery.architectures.omega.layout import Layout, Workload
-from volery.architectures.omega.messages import Answer, Completed, Demand, Ended, Offer, Release, Withdraw
+from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.policies.fairness import FairOrder
 from volery.policies.firstfit import NOWHERE, Placed, Placing, place
+from volery.policies.nodes import Completed
 
 BATCH: Final = "batch"
 NEXT: Final = "next"
