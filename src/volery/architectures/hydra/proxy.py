@@ -126,10 +126,17 @@ class Proxy(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_hosted(self, message: Hosted, source: Address, now: Time) -> None:
-        """Start an application master, which asks for containers at once."""
-        job = message.job
+        """Start an application master, which asks for containers at once.
+
+        A router that has begun anew hands over all that may run by now, and what it lost may be among it.
+        """
+        job, known = message.job, message.job.id in self._applications
         tasks = self._jobs.admit(Submit(job), source, 0)
-        if self._jobs.is_open(job.id) and job.id not in self._applications:
+        if known:
+            first = self._jobs.received(job.id)
+            if 0 <= first < len(job.tasks):
+                self.on_more_tasks(MoreTasks(job.id, first, job.tasks[first:], (), job.replicas[first:]), source, now)
+        elif self._jobs.is_open(job.id):
             self._applications[job.id] = Application(job.user)
             self._add(job.id, tasks, job.replicas)
 
