@@ -9,9 +9,9 @@ Deviates No text of the paper was at hand but abstract and summaries: policies a
          documentation and code, and the method by which queues get their capacities is ours (docs/reference/hydra.md).
          Slots only. Application masters take no container and no time to start: they stand beside proxies, which are a
          few per sub-cluster instead of one per machine and do not fail. Heartbeats that have nothing to tell are not
-         sent. Asks are not moved once they are placed, unless their sub-cluster is lost; locality is of sub-clusters,
-         not of machines and racks. home: a job whose home cannot run a task asks the others. The state store does not
-         fail. docs/papers.md.
+         sent. Asks are not moved once they are placed, unless a sub-cluster is lost or back; locality is of
+         sub-clusters, not of machines and racks. home: a job whose home cannot run a task asks the others. The state
+         store does not fail. docs/papers.md.
 """
 
 from __future__ import annotations

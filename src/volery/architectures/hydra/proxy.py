@@ -320,9 +320,24 @@ class Proxy(Component):
             self._ask_again(sub, known=False)
 
     def on_directory(self, message: Directory, source: Address, now: Time) -> None:
-        """News of the sub-clusters; what was asked of one that is lost is asked of others."""
-        for sub in self._view.hear(message):
+        """News of the sub-clusters: what was asked of a lost one is asked of others; one that is back is asked, too."""
+        lost, back = self._view.hear(message)
+        for sub in lost:
             self._ask_again(sub, known=True)
+        for sub in back:
+            self._ask_also(sub)
+
+    def _ask_also(self, sub: int) -> None:
+        """Ask a sub-cluster for its part of what waits, although others have been asked for that already."""
+        for job, application in self._applications.items():
+            changes: dict[int, dict[int, int]] = {}
+            for mask in application.waiting:
+                left = application.wait_count(mask)
+                part = self._splitter.split(mask, left, self._home).get(sub, 0)
+                more = min(part, left - application.asked.get((sub, mask), 0))
+                if more > 0:
+                    self._change(application, changes, sub, mask, more)
+            self._send(job, application, changes)
 
     def _ask_again(self, sub: int, *, known: bool) -> None:
         """Split anew what was asked of a sub-cluster, which may know of it still and has to forget it then."""

@@ -28,15 +28,16 @@ class View:
         self.headroom: dict[int, int] = {}
         self._heard = 0
 
-    def hear(self, message: Directory) -> list[int]:
-        """Take note of the store's news; returns the sub-clusters that are lost by it."""
+    def hear(self, message: Directory) -> tuple[list[int], list[int]]:
+        """Take note of the store's news; returns the sub-clusters that are lost by it, and those that are back."""
         if message.number <= self._heard:
-            return []
+            return [], []
         self._heard = message.number
         lost = [sub for sub, active in enumerate(message.active) if self.active[sub] and not active]
+        back = [sub for sub, active in enumerate(message.active) if active and not self.active[sub]]
         self.active, self.weights = list(message.active), list(message.weights)
         self.headroom = {sub: free for sub, free in enumerate(message.free) if free >= 0}
-        return lost
+        return lost, back
 
     def usable(self, candidates: Sequence[int]) -> Sequence[int]:
         """Those that are active and have a weight; else those that are active; else all of them."""

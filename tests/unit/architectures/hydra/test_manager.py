@@ -99,8 +99,6 @@ def test_a_decision_per_container_holds_up_the_next_machine() -> None:
 
 def test_a_registration_voids_what_was_given_before_and_keeps_what_runs() -> None:
     node = Alone("hydra", "node/0", Cluster.uniform(1), **AT_ONCE, reliable=True).component.inner  # type: ignore[attr-defined]
-    from volery.policies.links import Renewed
-    from volery.sim.recording import RecordingPort, Sent
 
     port = RecordingPort.under(node, "node/0")
     given = Container(1, 0, 0, 7, 0)

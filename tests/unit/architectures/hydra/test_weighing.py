@@ -52,8 +52,9 @@ def test_draws_follow_weights_and_a_hash_always_says_the_same() -> None:
 
 def test_stale_news_are_ignored_and_losses_are_named() -> None:
     view = View(2)
-    assert view.hear(Directory(2, (True, False), (1000, 0), (3, -1))) == [1]
-    assert view.hear(Directory(1, (True, True), (1000, 1000), (0, 0))) == []
+    assert view.hear(Directory(2, (True, False), (1000, 0), (3, -1))) == ([1], [])
+    assert view.hear(Directory(1, (True, True), (1000, 1000), (0, 0))) == ([], [])
     assert view.headroom == {0: 3}
     assert view.usable([0, 1]) == [0]
     assert view.usable([1]) == [1], "rather one that is lost than none"
+    assert view.hear(Directory(3, (True, True), (1000, 1000), (0, 2))) == ([], [1])
