@@ -19,6 +19,8 @@ from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 
 Handler = Callable[..., None]
+Sends = frozenset[tuple[type[Message], str]]
+"""What a role says, each with the role to which it does."""
 
 
 class UnknownMessageError(TypeError):
@@ -28,12 +30,14 @@ class UnknownMessageError(TypeError):
 class Component:
     """A role of an architecture: Global Master, Local Master, distributor, node ...
 
-    `receives` is the protocol at a glance. Handlers are resolved by name for each subclass, so that a subclass which
-    overrides a method need not repeat the table.
+    `receives` and `sends` are the protocol at a glance. Handlers are resolved by name for each subclass, so that a
+    subclass which overrides a method need not repeat the table. What may be sent under some parameters alone is in
+    `sends`, too; roles that a deployment lacks do not matter there.
     """
 
     __slots__ = ("_port",)
     receives: ClassVar[Mapping[type, Handler]] = {}
+    sends: ClassVar[Sends] = frozenset()
     _port: Port
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -62,6 +66,11 @@ class Component:
         """Raise AssertionError if anything is left, or a view is untrue, when all is done and no fault lasts."""
 
 
+def sent_to(role: str, *messages: type[Message]) -> Sends:
+    """These messages, to that role; for `Component.sends`."""
+    return frozenset([(message, role) for message in messages])
+
+
 def unknown(component: object, event: object, source: Address, now: Time) -> str:
     """What to say of an event that a component has no handler for."""
     known = ", ".join(sorted(event_type.__name__ for event_type in getattr(component, "receives", ())))
@@ -87,6 +96,7 @@ class Deployment(msgspec.Struct, frozen=True):
         keeps_progress: whether a preempted task goes on where it was when its next attempt starts (the lab alone can do
             that); otherwise it starts from zero.
         copies: how many attempts of one task may run at once, of which the first to finish counts (in the lab alone).
+        in_charge: node -> the components that are told `Drain` of it; None where the design cannot drain nodes.
         checkpoint_us: what an attempt that was ended, or died with its machine, had done since the last whole period is
             lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
     """
@@ -103,6 +113,7 @@ class Deployment(msgspec.Struct, frozen=True):
     keeps_progress: bool = False
     copies: int = 1
     checkpoint_us: Time = 0
+    in_charge: Callable[[Address], tuple[Address, ...]] | None = None
 
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""

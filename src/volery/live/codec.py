@@ -16,6 +16,7 @@ import msgspec
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
 from volery.live.executor import TaskReport
+from volery.live.explaining import Explained
 
 VERSION: Final = 1
 _VERSION_BYTE: Final = bytes([VERSION])
@@ -46,14 +47,14 @@ class Codec:
     """Encodes and decodes frames.
 
     Args:
-        messages: what the architecture declares; the submitter's protocol and task reports are added.
+        messages: what the architecture declares; the submitter's protocol and reports are added.
 
     Raises:
         TypeError: two messages have the same name.
     """
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
-        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, TaskReport}, key=_name)
+        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, TaskReport, Explained}, key=_name)
         self._names = [kind.__name__ for kind in known]
         carried = union(known)
         self._decoder = msgspec.msgpack.Decoder(
@@ -76,7 +77,7 @@ class Codec:
             raise CodecError(f"a frame of {found} arrived, this host speaks version {VERSION}; update the older host")
         try:
             return Frame(*self._decoder.decode(memoryview(encoded)[1:]))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise CodecError(f"a frame cannot be read ({error}); known messages are {', '.join(self._names)}") from None
 
 

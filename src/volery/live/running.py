@@ -16,6 +16,7 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
+from volery.live.accounts import Accounts
 from volery.live.agent import NodeAgent
 from volery.live.codec import Codec
 from volery.live.executor import Executor, Report, TaskReport
@@ -46,6 +47,7 @@ class Front:
     def __init__(self, component: Component) -> None:
         self.component = component
         self.url = ""
+        self.open_to_all = False
 
     async def open(self) -> None:
         """Called when the host has started."""
@@ -123,6 +125,7 @@ async def running(
         where=located(layout), journal=journal, incarnation=incarnation, recorder=recorder,
         clock=clock,
     )  # fmt: skip
+    host.explains = file.reports
     try:
         await host.open()
         host.start()
@@ -153,7 +156,8 @@ def _executor(federation: Federation, name: HostName, report: Report) -> Executo
         return SleepExecutor(report=told)
     if kind == "instant":
         return InstantExecutor(told)
-    agent = NodeAgent(federation.folder / "tasks", federation.folder / "agents" / name, told)
+    folder, accounts = federation.folder, Accounts(federation.file.run_as)
+    agent = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=accounts)
     if agent.orphans:
         log.warning("host %s: ended %d processes that an earlier agent had left", name, len(agent.orphans))
     return agent
@@ -162,8 +166,7 @@ def _executor(federation: Federation, name: HostName, report: Report) -> Executo
 def _transport(federation: Federation) -> Transport:
     from volery.live.broker import BrokerTransport
 
-    file = federation.file
-    return BrokerTransport(file.broker, file.name, federation.plan.configuration)
+    return BrokerTransport(federation.broker, federation.file.name, federation.plan.configuration)
 
 
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
@@ -171,14 +174,22 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     from volery.live.api import ApiServer
     from volery.live.desk import Desk
     from volery.live.store import JobStore
+    from volery.live.tls import server_files
+    from volery.live.tokens import Gate, TokenFile
 
     class _Served(Front):
         def __init__(self) -> None:
-            store = JobStore(federation.folder / "jobs.sqlite")
-            self._desk = Desk(store, federation.fleet, deployment.entry_for, deployment.machines, post)
-            self._server = ApiServer(self._desk, *federation.api)
+            folder, tls = federation.folder, federation.file.tls
+            gate = Gate(TokenFile(folder))
+            files = server_files(tls, federation.base) if tls is not None else None
+            store = JobStore(folder / "jobs.sqlite")
+            self._desk = Desk(
+                store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
+                deployment.due,
+            )  # fmt: skip
+            self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
             super().__init__(self._desk)
-            self.url = self._server.url
+            self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
         async def open(self) -> None:
             await self._desk.open()

@@ -8,7 +8,13 @@ from volery.metrics.difference import ComparedMeans, Difference, paired_differen
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
-from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
+from volery.metrics.occupancy import (
+    busy_time_us,
+    mean_utilisation,
+    utilisation,
+    utilisation_by_resource,
+    waiting_tasks,
+)
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
@@ -52,5 +58,6 @@ __all__ = [
     "user_shares",
     "utilisation",
     "utilisation_by_resource",
+    "waiting_tasks",
     "workflow_summary",
 ]

@@ -32,6 +32,7 @@ from volery.study.spec import StudySpec
 
 MANIFEST, SUMMARY, REPORT, RUNS, LOCK = "manifest.json", "summary.json", "report.html", "runs", ".lock"
 STAGE_TIMES = "stage_times.json"
+FLOWS = "flows.json"
 FORMAT = 1
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from volery.architectures.hydra.layout import STORE
 from volery.architectures.hydra.messages import Guarantee, News, Policy, Read, Standing
 from volery.architectures.hydra.weighing import WHOLE, guarantees, load_weights
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import TimerFired
 from volery.core.model import Address, Time
 
@@ -79,3 +79,4 @@ class PolicyGenerator(Component):
         self._port.send(STORE, Policy(tuple(weights), found))
 
     receives = {News: on_news, Standing: on_standing, TimerFired: on_timer}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("store", Read, Policy)

@@ -22,7 +22,7 @@ from volery.architectures.hydra.messages import (
     Release,
     Vacated,
 )
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Computed, TimerFired
 from volery.core.model import Address, JobId, Task, Time
 from volery.core.port import Problem
@@ -391,3 +391,4 @@ class ResourceManager(Component):
         Computed: on_computed,
         TimerFired: on_timer,
     }
+    sends = sent_to("proxy", Grant) | sent_to("store", Load)

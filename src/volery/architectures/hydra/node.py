@@ -21,7 +21,7 @@ from volery.architectures.hydra.messages import (
     Vacated,
     Welcome,
 )
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.heartbeats import Heartbeats
@@ -97,6 +97,7 @@ class Node(Component):
         TaskFinished: on_task_finished,
         TimerFired: on_timer,
     }
+    sends = sent_to("proxy", Completed) | sent_to("rm", Vacated)
 
 
 class MortalNode(Node):
@@ -214,3 +215,4 @@ class MortalNode(Node):
         PeerLost: on_peer_lost,
         PeerBack: on_peer_back,
     }
+    sends = Node.sends | sent_to("proxy", Reborn, Refused) | sent_to("rm", Register)

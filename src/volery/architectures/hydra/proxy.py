@@ -26,8 +26,8 @@ from volery.architectures.hydra.messages import (
     Start,
 )
 from volery.architectures.hydra.splitting import Splitter, View
-from volery.core.component import Component, role_of
-from volery.core.events import Cancel, Counted, MoreTasks, Submit
+from volery.core.component import Component, role_of, sent_to
+from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.jobs import JobLedger
 from volery.policies.links import Renewed
@@ -405,3 +405,4 @@ class Proxy(Component):
         Reborn: on_reborn,
         Renewed: on_renewed,
     }
+    sends = sent_to("router", JobAccepted, JobDone) | sent_to("rm", Ask, Release) | sent_to("node", Start, Kill)

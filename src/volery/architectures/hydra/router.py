@@ -9,9 +9,10 @@ from volery.architectures.hydra.layout import STORE, Layout
 from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
 from volery.architectures.hydra.splitting import View
 from volery.architectures.hydra.weighing import by_hash, draw_weighted
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, Job, JobId, Message, Time
+from volery.policies.jobs import ANSWERS
 
 Routing = Literal["uniform", "weighted", "priority", "load", "hash", "locality"]
 
@@ -123,3 +124,4 @@ class Router(Component):
         JobDone: on_job_done,
         Directory: on_directory,
     }
+    sends = ANSWERS | sent_to("store", Locate) | sent_to("proxy", Hosted, MoreTasks, Cancel)

@@ -15,11 +15,10 @@ from volery.architectures.hydra.messages import (
     News,
     Policy,
     Read,
-    Reborn,
     Standing,
 )
 from volery.architectures.hydra.weighing import WHOLE
-from volery.core.component import Component, role_of
+from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Measured, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, JobId, Time
 from volery.policies.links import Renewed
@@ -132,9 +131,6 @@ class StateStore(Component):
         elif role == "router":
             self._port.send(message.peer, self._directory())
 
-    def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """The link has told it already."""
-
     def check(self) -> None:
         """Every home is a sub-cluster."""
         assert all(0 <= load.free <= load.slots or load.free == UNKNOWN for load in self._loads), "a load"
@@ -148,5 +144,10 @@ class StateStore(Component):
         PeerLost: on_peer_lost,
         PeerBack: on_peer_back,
         Renewed: on_renewed,
-        Reborn: on_reborn,
     }
+    sends = (
+        sent_to("router", Located, Directory)
+        | sent_to("proxy", Directory)
+        | sent_to("rm", Entitle)
+        | sent_to("gpg", News, Standing)
+    )

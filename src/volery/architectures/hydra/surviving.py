@@ -7,6 +7,7 @@ from random import Random
 from volery.architectures.hydra.layout import SubCluster
 from volery.architectures.hydra.manager import IDS, ResourceManager, Setting
 from volery.architectures.hydra.messages import Held, NodeDead, Reborn, Register, Welcome
+from volery.core.component import sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Time
 from volery.policies.links import Renewed
@@ -76,9 +77,6 @@ class MortalManager(ResourceManager):
             self._use()
             self._settle(now)
 
-    def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """The link has told it already."""
-
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Give nothing more there; after a while it has ended all that ran."""
         if event.peer in self._nodes:
@@ -111,9 +109,9 @@ class MortalManager(ResourceManager):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         **ResourceManager.receives,
         Register: on_register,
-        Reborn: on_reborn,
         Renewed: on_renewed,
         PeerLost: on_peer_lost,
         PeerBack: on_peer_back,
         TimerFired: on_timer,
     }
+    sends = ResourceManager.sends | sent_to("node", Reborn, Welcome) | sent_to("proxy", Reborn, NodeDead)

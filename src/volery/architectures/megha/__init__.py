@@ -29,7 +29,7 @@ from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
 from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
+from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
@@ -46,11 +46,10 @@ from volery.architectures.megha.vector_lm import VectorLocalMaster
 from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Cluster
+from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.guarded import GuardedNode
-from volery.policies.nodes import Node
 
 Preempted = Literal["restart", "keep"]
 
@@ -234,7 +233,13 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
             if address not in machines:
                 machines[address] = machine
                 components[address] = node(master)
-    return Deployment(components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0})
+
+    def in_charge(node: Address) -> tuple[Address, ...]:
+        return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})
+
+    return Deployment(
+        components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0}, in_charge=in_charge
+    )
 
 
 def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> Deployment:

@@ -24,9 +24,9 @@ import msgspec
 
 from volery.architectures.omega.cell import CellState, Conflicts
 from volery.architectures.omega.elastic import Elasticity, Policy
-from volery.architectures.omega.front import Front
 from volery.architectures.omega.layout import WORKLOADS, Deciding, Layout, Workload, parse_rule
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
+from volery.architectures.omega.node import Front, Node
 from volery.architectures.omega.offers import Allocator, Framework, Terms
 from volery.architectures.omega.placer import Setting
 from volery.architectures.omega.scheduler import MasterScheduler, Scheduler
@@ -38,7 +38,6 @@ from volery.core.streams import Streams
 from volery.policies.fairness import WeightedDrf, parse_shares_text
 from volery.policies.firstfit import Rings
 from volery.policies.links import LINK_MESSAGES, linked
-from volery.policies.nodes import Node
 
 CELL = "cell/0"
 

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.nodes import Completed, Kill, Launch
 
@@ -173,3 +173,4 @@ class CellState(Claims):
         Completed: Claims.on_completed,
         Withdraw: Claims.on_withdraw,
     }
+    sends = sent_to("scheduler", Changes, Verdict, Ended) | sent_to("node", Launch, Kill)

@@ -10,12 +10,13 @@ from volery.architectures.omega.cell import Claims, Running
 from volery.architectures.omega.layout import Layout, Workload
 from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.policies.fairness import FairOrder
 from volery.policies.firstfit import NOWHERE, Placed, Placing, place
-from volery.policies.nodes import Completed
+from volery.policies.nodes import Completed, Kill, Launch
 
 BATCH: Final = "batch"
 NEXT: Final = "next"
@@ -209,6 +210,7 @@ class Allocator(Claims):
         Withdraw: Claims.on_withdraw,
         TimerFired: on_timer,
     }
+    sends = sent_to("framework", Offer, Ended) | sent_to("node", Launch, Kill)
 
 
 class Reply:
@@ -436,3 +438,4 @@ class Framework(Placer):
         Ended: Placer.on_ended,
         TimerFired: on_timer,
     }
+    sends = Placer.sends | sent_to("cell", Demand, Answer, Release, Withdraw)

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from volery.architectures.tetrisched.node import SCHEDULER, Node
 from volery.architectures.tetrisched.requests import Asking, Soft
 from volery.architectures.tetrisched.scheduler import Scheduler, Setting
 from volery.core.component import Architecture, Component, Deployment
@@ -26,11 +27,9 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.nodes import PLAIN_NODE_MESSAGES, Node
+from volery.policies.nodes import PLAIN_NODE_MESSAGES
 from volery.policies.utility.highs import Limits, check_solver
 from volery.policies.utility.planning import Solver
-
-SCHEDULER: Address = "scheduler/0"
 
 
 class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,13 +1,23 @@
-"""The front that tells batch jobs from service jobs."""
+"""A worker machine, and the front that tells batch jobs from service jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from volery.architectures.omega.layout import Rule, Workload
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, JobId, Time
+from volery.policies import nodes
+from volery.policies.jobs import ANSWERS
+from volery.policies.nodes import Completed
+
+
+class Node(nodes.Node):
+    """One worker machine, told and heard by the cell state."""
+
+    __slots__ = ()
+    sends = sent_to("cell", Completed)
 
 
 class Front(Component):
@@ -71,3 +81,4 @@ class Front(Component):
         JobAccepted: on_job_accepted,
         JobDone: on_job_done,
     }
+    sends = ANSWERS | sent_to("scheduler", Submit, MoreTasks, Cancel) | sent_to("framework", Submit, MoreTasks, Cancel)
