@@ -8,59 +8,25 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+from tests.scripts import test_hydra  # noqa: F401 - it registers scripts
+from tests.scripts.script import SCRIPTS, bits, case, counter, replay, responses, script
 from tests.scripts.transcript import transcript
 
 from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
-from volery.conformance.cases import Case, trace_of
+from volery.conformance.cases import Case
 from volery.core.locality import with_replicas
 from volery.core.model import SECOND, Cluster
 from volery.sim import Network
 from volery.sim.faults import Crash, FaultPlan
 
 HERE = Path(__file__).parent
-SCRIPTS: dict[str, Callable[[], str]] = {}
 NO_DELAY = Network(delay_us=0)
 LONG = 2_000 * SECOND
 """A mean duration beyond the cutoff of 1129.532 s."""
-
-
-def script(render: Callable[[], str]) -> Callable[[], str]:
-    """Register a script under its file's name."""
-    SCRIPTS[render.__name__] = render
-    return render
-
-
-def bits(*constraints: int) -> int:
-    """The constraint set with these numbers."""
-    return sum(1 << constraint for constraint in constraints)
-
-
-def case(
-    arrivals_us: Sequence[int],
-    jobs_us: Sequence[Sequence[int]],
-    machines: Sequence[int],
-    needs: Sequence[Sequence[int]] = (),
-) -> Case:
-    """A case on machines of one slot with these constraint sets."""
-    cluster = Cluster(tuple(machines), (1,) * len(machines))
-    return Case("script", 0, trace_of("script", arrivals_us, jobs_us, needs), cluster)
-
-
-def responses(text: str) -> list[float]:
-    """The response times at the end of a transcript, seconds."""
-    return [float(found) for found in re.findall(r"response ([0-9.]+) s", text)]
-
-
-def counter(text: str, name: str) -> int:
-    """A counter at the end of a transcript; 0 when it is not there."""
-    found = re.search(rf"^{name}: ([0-9]+)$", text, re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -73,15 +39,6 @@ def test_the_transcript_is_as_reviewed(name: str, request: pytest.FixtureRequest
 
 def test_every_transcript_has_its_script() -> None:
     assert {path.stem for path in HERE.glob("*.txt")} == set(SCRIPTS)
-
-
-def replay(title: str, design: str, played: Case, *premises: str, **settings: Any) -> str:
-    """The transcript of the first seed under which the random choices are those that the paragraph speaks of."""
-    for seed in range(1000):
-        text = transcript(title, design, played, seed=seed, **settings)
-        if all(premise in text for premise in premises):
-            return text
-    raise AssertionError(f"no seed below 1000 gives {premises}")
 
 
 TOY_US = [20, 1, 1, 10, 10, 10]
@@ -256,44 +213,6 @@ def test_tasks_outlive_the_masters_that_placed_them() -> None:
     assert "lm/0/standby > gm/0  Report(epoch=1, whole=True" in text
     assert text.index("gm/0 > lm/0/standby  Join()") < text.rindex("Report(epoch=1, whole=True")
     assert counter(text, "repartitions") == 2, "the new leader counts what it takes over"
-
-
-HYDRA = {"subclusters": 2, "routers": 1, "proxies": 1, "routing": "priority"}
-OUT_OF_BAND = frozenset({"JobAccepted", "Load", "Directory", "News", "Read", "Standing", "Policy", "Reborn", "Vacated"})
-
-
-@script
-def hydra_spans_subclusters() -> str:
-    """A job that is at home in one sub-cluster gets containers of both, one too many, in heartbeats."""
-    title = "YARN Federation, AMRMProxy: an ask is split, containers come in heartbeats, the one in excess is released"
-    three = case([0], [[2 * SECOND, 2 * SECOND, 2 * SECOND]], [0] * 4)
-    return transcript(title, "hydra", three, parameters=HYDRA, quiet=OUT_OF_BAND)
-
-
-@script
-def hydra_loses_a_subcluster() -> str:
-    """Both machines of the lost sub-cluster go on; what was asked there is asked of the other one."""
-    title = "Hydra: a sub-cluster's resource manager dies while one job runs and another asks for containers"
-    parameters = {**HYDRA, "reliable": True, "split": "home", "node_heartbeat_s": 0, "am_heartbeat_s": 0}
-    two = case([0, SECOND], [[8 * SECOND, 8 * SECOND], [SECOND]], [0] * 4)
-    plan = FaultPlan(crashes=(Crash(900_000, "rm/0", 5 * SECOND),))
-    return transcript(title, "hydra", two, parameters=parameters, quiet=OUT_OF_BAND, plan=plan)
-
-
-def test_a_container_in_excess_is_released() -> None:
-    text = hydra_spans_subclusters()
-    assert "proxy/0/0 > rm/0  Ask(number=1, job=0, user=, masks=[0], counts=[2])" in text
-    assert "proxy/0/0 > rm/1  Ask(number=1, job=0, user=, masks=[0], counts=[2])" in text
-    assert text.count("runs t") == 3
-    assert "proxy/0/0 > rm/1  Ask(number=2, job=0, user=, masks=[0], counts=[-1])" in text, "its grant is under way"
-    assert counter(text, "containers_released") == 1
-
-
-def test_tasks_outlive_their_resource_manager_and_what_waits_goes_elsewhere() -> None:
-    text = hydra_loses_a_subcluster()
-    assert text.count("runs t") == 3, "nothing runs twice"
-    steps = ["PeerLost(peer=rm/0)", "proxy/0/0 > rm/1  Ask", "runs t2", "Register(number=1, running=[Held", "ends t0"]
-    assert [text.index(step) for step in steps] == sorted(text.index(step) for step in steps)
 
 
 VERSATILE = case([0, 10_000], [[SECOND], [SECOND]], [bits(1, 2, 3, 4), bits(1, 2)], [[bits(1, 2)], [bits(3)]])

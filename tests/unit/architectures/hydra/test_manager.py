@@ -27,7 +27,7 @@ from volery.architectures.hydra.messages import (
 )
 from volery.core.events import TimerFired
 from volery.core.model import SECOND, Cluster, Task
-from volery.policies.links import Renewed
+from volery.policies.links import Linked, Renewed
 from volery.sim.recording import Launched, RecordingPort, Sent, TimerSet
 
 AT_ONCE: dict[str, Any] = {"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0, "subclusters": 1}
@@ -98,7 +98,9 @@ def test_a_decision_per_container_holds_up_the_next_machine() -> None:
 
 
 def test_a_registration_voids_what_was_given_before_and_keeps_what_runs() -> None:
-    node = Alone("hydra", "node/0", Cluster.uniform(1), **AT_ONCE, reliable=True).component.inner  # type: ignore[attr-defined]
+    linked = Alone("hydra", "node/0", Cluster.uniform(1), **AT_ONCE, reliable=True).component
+    assert isinstance(linked, Linked)
+    node = linked.inner
 
     port = RecordingPort.under(node, "node/0")
     given = Container(1, 0, 0, 7, 0)
