@@ -24,7 +24,7 @@ from volery.architectures.hydra.messages import (
 )
 from volery.core.component import Component, sent_to
 from volery.core.events import Computed, TimerFired
-from volery.core.model import Address, JobId, Task, Time
+from volery.core.model import NEVER, Address, JobId, Task, Time
 from volery.core.port import Problem
 from volery.policies.fairness import FairQueue, WeightedDrf
 from volery.policies.heartbeats import Heartbeats
@@ -88,6 +88,13 @@ class Application:
         self.wanted: dict[int, int] = {}
 
 
+def _count(counts: dict[str, int], queue: str, by: int) -> None:
+    """Queues that have nothing are left out."""
+    counts[queue] = counts.get(queue, 0) + by
+    if not counts[queue]:
+        del counts[queue]
+
+
 class ResourceManager(Component):
     """Grants containers on its machines.
 
@@ -117,7 +124,12 @@ class ResourceManager(Component):
         self._masks: dict[int, int] = {}
         self._wanted = 0
         self._heard: dict[Address, int] = {}
+        self._used: dict[str, int] = {}
+        self._wanted_by: dict[str, int] = {}
+        self._waiting = 0
         self._granted: dict[Address, list[Container]] = {}
+        self._granted_seats = 0
+        self._telling_at: Time = NEVER
         self._told: dict[Address, int] = {}
         self._deciding = False
         self._armed: tuple[int, Time] | None = None
@@ -161,11 +173,13 @@ class ResourceManager(Component):
 
     def _want(self, application: Application, job: JobId, mask: int, count: int) -> None:
         """More, or fewer; of what is not wanted any more, the places in the queue stay until they are reached."""
-        before = application.wanted.get(mask, 0)
+        before, waited = application.wanted.get(mask, 0), bool(application.wanted)
         after = max(0, before + count)
         application.wanted[mask] = after
         if not after:
             del application.wanted[mask]
+        self._waiting += bool(application.wanted) - waited
+        _count(self._wanted_by, application.queue, after - before)
         for _ in range(after - before):
             self._queue.push(Task(0, job, mask))
         self._wanted += after - before
@@ -214,12 +228,14 @@ class ResourceManager(Component):
         )
         self._take(Held(container, application.proxy, application.queue), seat)
         self._granted.setdefault(application.proxy, []).append(container)
+        self._granted_seats |= 1 << self._proxy_seat[application.proxy]
 
     def _take(self, held: Held, seat: int) -> None:
         job = held.container.job
         self._containers[held.container.id] = held
         self._jobs_running[job] = self._jobs_running.get(job, 0) + 1
         self._order.launched(held.user, (1,))
+        _count(self._used, held.user, 1)
         self._idle[seat] -= 1
         self._idle_count -= 1
         if not self._idle[seat]:
@@ -236,6 +252,7 @@ class ResourceManager(Component):
             del self._jobs_running[job]
             self._forget(job)
         self._order.ended(held.user, (1,))
+        _count(self._used, held.user, -1)
         self._idle[seat] += 1
         self._idle_count += 1
         self._free |= 1 << seat
@@ -278,6 +295,7 @@ class ResourceManager(Component):
             self._reporting = False
             self._report()
         elif event.key == TELL:
+            self._telling_at = NEVER
             self._tell(now)
         else:
             assert self._armed is not None, "a heartbeat that nobody waits for"
@@ -292,25 +310,30 @@ class ResourceManager(Component):
             if am_beats is None:
                 self._tell(now)
             else:
-                seats = sum(1 << self._proxy_seat[proxy] for proxy in self._granted)
-                self._port.set_timer(TELL, am_beats.next_of(seats, now - 1)[1])
+                self._tell_at(am_beats.next_of(self._granted_seats, now - 1)[1])
         if self._beats is not None:
             self._arm(self._beats, now)
         if not self._reporting:
             self._reporting = True
             self._port.set_timer(REPORT, (now // self._setting.report_us + 1) * self._setting.report_us)
 
+    def _tell_at(self, at: Time) -> None:
+        if at != self._telling_at:
+            self._telling_at = at
+            self._port.set_timer(TELL, at)
+
     def _tell(self, now: Time) -> None:
         """Tell every application master whose heartbeat it is."""
         am_beats, headroom = self._setting.am_beats, self._headroom()
         for proxy in list(self._granted):
-            if am_beats is not None and am_beats.after(self._proxy_seat[proxy], now - 1) != now:
+            seat = self._proxy_seat[proxy]
+            if am_beats is not None and am_beats.after(seat, now - 1) != now:
                 continue
+            self._granted_seats &= ~(1 << seat)
             number = self._told[proxy] = self._told.get(proxy, 0) + 1
             self._port.send(proxy, Grant(number, tuple(self._granted.pop(proxy)), headroom))
         if self._granted and am_beats is not None:
-            seats = sum(1 << self._proxy_seat[proxy] for proxy in self._granted)
-            self._port.set_timer(TELL, am_beats.next_of(seats, now)[1])
+            self._tell_at(am_beats.next_of(self._granted_seats, now)[1])
 
     def _headroom(self) -> int:
         """Slots that are free on machines in use."""
@@ -337,14 +360,8 @@ class ResourceManager(Component):
 
     def _report(self) -> None:
         """The heartbeat to the state store."""
-        used: dict[str, int] = {}
-        wanted: dict[str, int] = {}
-        for held in self._containers.values():
-            used[held.user] = used.get(held.user, 0) + 1
-        for application in self._applications.values():
-            wanted[application.queue] = wanted.get(application.queue, 0) + sum(application.wanted.values())
+        used, wanted = self._used, self._wanted_by
         queues = tuple(sorted(used.keys() | wanted.keys()))
-        waiting = sum(1 for application in self._applications.values() if application.wanted)
         self._reports += 1
         self._port.send(
             STORE,
@@ -352,7 +369,7 @@ class ResourceManager(Component):
                 self._reports,
                 self._slot_count,
                 self._headroom(),
-                waiting,
+                self._waiting,
                 queues,
                 tuple([used.get(queue, 0) for queue in queues]),
                 tuple([wanted.get(queue, 0) for queue in queues]),
@@ -370,6 +387,10 @@ class ResourceManager(Component):
         assert (idle, free) == (self._idle, self._free), "slots neither free nor in a container"
         wanted = sum(sum(application.wanted.values()) for application in self._applications.values())
         assert wanted == self._wanted == sum(self._masks.values()), "containers that are wanted"
+        waiting = [application for application in self._applications.values() if application.wanted]
+        assert self._waiting == len(waiting), "applications that wait"
+        assert sum(self._used.values()) == len(self._containers), "containers of queues"
+        assert sum(self._wanted_by.values()) == wanted, "what queues want"
         assert self._queue.length >= wanted, "something wanted has no place in the queue"
         self._queue.check()
         usable = self._free & self._usable
