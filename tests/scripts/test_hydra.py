@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scripts.script import case, counter, script
+from tests.scripts.register import case, counter, script
 from tests.scripts.transcript import transcript
 
 from volery.core.model import SECOND

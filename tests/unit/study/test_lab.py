@@ -142,7 +142,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet", "constraint_load.parquet",
-        "task_runs.parquet", "report.html", "runs", ".lock",
+        "task_runs.parquet", "flows.json", "report.html", "runs", ".lock",
     }  # fmt: skip
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
+from volery.architectures.omega.messages import (
+    Changes,
+    Commit,
+    Completed,
+    Ended,
+    Kill,
+    Launch,
+    Refresh,
+    Verdict,
+    Withdraw,
+)
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.nodes import Completed, Kill, Launch
 
 Conflicts = Literal["fine", "coarse"]
 LOG_MIN: Final = 4096
@@ -119,8 +129,13 @@ class CellState(Claims):
                 tuple(changed),
                 self._layout.encode([free[machine] for machine in changed]),
                 tuple([sequences[machine] for machine in changed]),
+                self._lower(changed),
             ),
         )
+
+    def _lower(self, machines: Sequence[int]) -> tuple[tuple[tuple[int, bytes], ...], ...]:
+        """Per machine, what tasks of each priority hold, where that is of use to anybody."""
+        return ()
 
     def on_commit(self, message: Commit, source: Address, now: Time) -> None:
         """Take the claims that are not in conflict; of a gang, all or none."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from volery.architectures.omega.cell import Claims, Running
 from volery.architectures.omega.layout import Layout, Workload
-from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
+from volery.architectures.omega.messages import Answer, Completed, Demand, Ended, Kill, Launch, Offer, Release, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
@@ -16,7 +16,6 @@ from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.policies.fairness import FairOrder
 from volery.policies.firstfit import NOWHERE, Placed, Placing, place
-from volery.policies.nodes import Completed, Kill, Launch
 
 BATCH: Final = "batch"
 NEXT: Final = "next"

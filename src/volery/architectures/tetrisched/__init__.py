@@ -19,7 +19,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from volery.architectures.tetrisched.node import SCHEDULER, Node
 from volery.architectures.tetrisched.requests import Asking, Soft
 from volery.architectures.tetrisched.scheduler import Scheduler, Setting
 from volery.core.component import Architecture, Component, Deployment
@@ -27,7 +26,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.nodes import PLAIN_NODE_MESSAGES
+from volery.policies.runners import MESSAGES, SCHEDULER, Node
 from volery.policies.utility.highs import Limits, check_solver
 from volery.policies.utility.planning import Solver
 
@@ -136,7 +135,7 @@ def _deployment(cluster: Cluster, setting: Setting) -> Deployment:
     components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, setting)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
-        components[address] = Node(SCHEDULER)
+        components[address] = Node()
     return Deployment(components, machines, lambda _: SCHEDULER)
 
 
@@ -161,7 +160,7 @@ TETRISCHED = Architecture(
     summary="plans all jobs together in space and time by integer programming; deadlines, gangs, preferred machines",
     source="Tumanov, Zhu, Park, Kozuch, Harchol-Balter, Ganger: TetriSched, EuroSys 2016",
     defaults=TetrischedConfig(),
-    messages=PLAIN_NODE_MESSAGES,
+    messages=MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,
@@ -175,7 +174,7 @@ ALSCHED = Architecture(
     summary="maximises the utility of soft constraints over what is free now, optimally or greedily",
     source="Tumanov, Cipar, Ganger, Kozuch: alsched, SoCC 2012",
     defaults=AlschedConfig(),
-    messages=PLAIN_NODE_MESSAGES,
+    messages=MESSAGES,
     stages=STAGES,
     build=build_alsched,
     hops=2,

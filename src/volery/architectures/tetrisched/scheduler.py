@@ -14,7 +14,7 @@ from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
 from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.match import positions
-from volery.policies.nodes import Completed, Kill, Launch
+from volery.policies.runners import Completed, Kill, Launch
 from volery.policies.utility.expressions import leaves
 from volery.policies.utility.highs import Limits
 from volery.policies.utility.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed

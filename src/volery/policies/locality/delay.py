@@ -48,6 +48,14 @@ class DelayPolicy(ABC):
             level += 1
         return level
 
+    def remaining(self, job: JobId) -> int:
+        """How much longer a job that is passed over waits before it may go farther; 0 where it may go anywhere."""
+        level, waited = self._levels.get(job, NODE), self._waited.get(job, 0)
+        while level < ANY and waited >= self._needed[level]:
+            waited -= self._needed[level]
+            level += 1
+        return self._needed[level] - waited if level < ANY else 0
+
     def launched(self, job: JobId, level: int) -> None:
         """A task of the job has been launched so far from its input; the job waits anew, from that level on.
 

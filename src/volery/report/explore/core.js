@@ -101,23 +101,25 @@ function marks(about) {
 // A round duration, as short as it is; above a second in seconds, so that decades look like decades.
 const roundDuration = (seconds) => (seconds >= 0.9999 ? `${Math.round(seconds).toLocaleString("en-US")} s` : duration(seconds).replace(/\.0+ /, " "));
 
-// A drawing that fills its frame and is drawn again when that changes; `paint` gets the drawing, its width and height.
+// A drawing that fills its frame and is drawn again when that changes; `paint` gets the drawing, its width and height
+// in its own units, which grow with the page's letters.
 function canvas(frame, name, height, paint) {
   const drawing = draw("svg", { role: "group", "aria-label": name, tabindex: "0", class: "chart" });
   frame.append(drawing);
-  let width = 0;
+  let room = 0;
   const again = () => {
     const now = Math.floor(frame.clientWidth);
     if (!now) return;
-    width = now;
-    const tall = height(width);
+    room = now;
+    const unit = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16 || 1;
+    const width = Math.floor(now / unit), tall = height(width);
     drawing.setAttribute("viewBox", `0 0 ${width} ${tall}`);
-    drawing.setAttribute("width", width);
-    drawing.setAttribute("height", tall);
+    drawing.setAttribute("width", width * unit);
+    drawing.setAttribute("height", tall * unit);
     drawing.replaceChildren();
     paint(drawing, width, tall);
   };
-  new ResizeObserver(() => { if (Math.floor(frame.clientWidth) !== width) again(); }).observe(frame);
+  new ResizeObserver(() => { if (Math.floor(frame.clientWidth) !== room) again(); }).observe(frame);
   return { drawing, again };
 }
 

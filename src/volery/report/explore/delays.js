@@ -143,7 +143,8 @@ views.delays = (mount) => {
     const [from, to] = state.range;
     const range = state.by === "delay" ? `delays above ${from <= 0 ? "nothing" : duration(boundOf(from - 1))} up to ${duration(boundOf(to))}`
       : `percentiles ${(100 * from).toFixed(1)} to ${(100 * to).toFixed(1)} of each architecture`;
-    said.textContent = `${CLASS_NAMES[state.jobs]}${seeds}: ${range}. Counts are exact; percentiles within the range are rounded up by at most ${(100 * (boundOf(2) / boundOf(1) - 1)).toFixed(1)} %.`;
+    const exact = state.by === "delay" ? "Counts are exact" : "The jobs listed are those of the bins that hold these percentiles";
+    said.textContent = `${CLASS_NAMES[state.jobs]}${seeds}: ${range}. ${exact}; percentiles within the range are rounded up by at most ${(100 * (boundOf(2) / boundOf(1) - 1)).toFixed(1)} %.`;
   }
 
   function held(label) {

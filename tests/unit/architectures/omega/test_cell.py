@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.architectures.parts import Alone, messages, tasks
 
-from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict
+from volery.architectures.omega.messages import Changes, Commit, Completed, Ended, Kill, Launch, Refresh, Verdict
 from volery.architectures.omega.messages import Withdraw as WithdrawTasks
 from volery.core.model import Cluster, Task
-from volery.policies.nodes import Completed, Kill, Launch
 
 X, Y = "scheduler/0", "scheduler/1"
 

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
 
-from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
+from volery.architectures.omega.messages import Answer, Completed, Demand, Ended, Launch, Offer, Release, Withdraw
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster, Task
-from volery.policies.nodes import Completed, Launch
 from volery.sim.recording import ComputeAsked, TimerSet
 
 FRONT, CELL, BATCH, SERVICE = "front/0", "cell/0", "framework/0", "framework/1"

@@ -1,12 +1,9 @@
-"""What scripts are made with: their registry, small cases, and what is read off a transcript."""
+"""The register of scripts, and what they are written with."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
-
-from tests.scripts.transcript import transcript
 
 from volery.conformance.cases import Case, trace_of
 from volery.core.model import Cluster
@@ -45,12 +42,3 @@ def counter(text: str, name: str) -> int:
     """A counter at the end of a transcript; 0 when it is not there."""
     found = re.search(rf"^{name}: ([0-9]+)$", text, re.MULTILINE)
     return int(found[1]) if found else 0
-
-
-def replay(title: str, design: str, played: Case, *premises: str, **settings: Any) -> str:
-    """The transcript of the first seed under which the random choices are those that the paragraph speaks of."""
-    for seed in range(1000):
-        text = transcript(title, design, played, seed=seed, **settings)
-        if all(premise in text for premise in premises):
-            return text
-    raise AssertionError(f"no seed below 1000 gives {premises}")
