@@ -10,11 +10,13 @@ import msgspec
 
 from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
+from volery.architectures.jockey import JOCKEY
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE, PRESETS
+from volery.architectures.quincy import FIRMAMENT, QUINCY
 from volery.architectures.sparrow import SPARROW
 from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.component import Architecture
@@ -24,8 +26,10 @@ from volery.core.stages import Realisation, Stage
 GROUP = "volery.architectures"
 FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
-PLANNERS = (ALSCHED, TETRISCHED)
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
+PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)
+ENTRIES = (
+    MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS,
+)  # fmt: skip
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

@@ -17,7 +17,7 @@ from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
 from volery.cli.flow import flow
-from volery.cli.jobs import cancel, job, jobs, logs, submit
+from volery.cli.jobs import cancel, job, jobs, logs, plan, submit
 from volery.cli.load import load
 from volery.cli.operating import drain, nodes, undrain, users
 from volery.cli.output import print_error
@@ -66,6 +66,7 @@ app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.command("serve", rich_help_panel=FEDERATION)(serve)
 app.command("submit", rich_help_panel=FEDERATION)(submit)
+app.command("plan", rich_help_panel=FEDERATION)(plan)
 app.command("jobs", rich_help_panel=FEDERATION)(jobs)
 app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)

@@ -15,8 +15,10 @@ import msgspec
 from volery.core.events import Event
 from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
+from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.core.trace import Trace
 
 Handler = Callable[..., None]
 Sends = frozenset[tuple[type[Message], str]]
@@ -120,6 +122,24 @@ class Deployment(msgspec.Struct, frozen=True):
         return self.entry_of_user.get(user) or self.entry(job)
 
 
+Simulate = Callable[[Deployment, Trace, Cluster], Records]
+"""The lab's own kernel, for designs that learn: it runs components of theirs that have never been started."""
+
+
+class Learning(msgspec.Struct, frozen=True):
+    """How a design learns from earlier runs before it is built.
+
+    Args:
+        parameter: that takes what was learned.
+        by: the parameters that it depends on; runs that differ in others share it.
+        learn: (configuration, records of earlier runs, the lab's kernel) -> a value of the parameter. A pure function.
+    """
+
+    parameter: str
+    by: tuple[str, ...]
+    learn: Callable[[Any, Records, Simulate], Any]
+
+
 FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE")
 """Classes of faults. Delay lets messages of one link overtake each other; crash:gm is the crash of a component of that
 role, and of the machine with all that runs on it where the component stands on one."""
@@ -152,6 +172,7 @@ class Architecture(msgspec.Struct, frozen=True):
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
             design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
+        learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
     """
 
     name: str
@@ -170,6 +191,7 @@ class Architecture(msgspec.Struct, frozen=True):
     graphs: bool = False
     heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None
+    learning: Learning | None = None
 
 
 def role_of(address: Address) -> str:

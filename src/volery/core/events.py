@@ -190,4 +190,18 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     ended_us: Time
 
 
-Fact = Counted | Measured | Decision | Preemption | Transaction
+class Allotted(msgspec.Struct, frozen=True, gc=False):
+    """A fact: so many slots are guaranteed to a job from now on.
+
+    Args:
+        at_us: when.
+        job: which.
+        slots: that it may have whenever it can use them; 0: none any more.
+    """
+
+    at_us: Time
+    job: JobId
+    slots: int
+
+
+Fact = Counted | Measured | Decision | Preemption | Transaction | Allotted

@@ -22,6 +22,7 @@ from volery.live.codec import Codec
 from volery.live.executor import Executor, Report, TaskReport
 from volery.live.federation import ALL, Federation
 from volery.live.host import Host, clock_from_now, located
+from volery.live.jobs import MEMORY
 from volery.live.journal import Header, JournalWriter, journal_path, next_incarnation, unix_us
 from volery.live.records import Recorder
 from volery.live.sleep import InstantExecutor, SleepExecutor
@@ -29,6 +30,11 @@ from volery.live.transport import HostName, Transport
 
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
+
+CONFINED: Final = (
+    "each process of a task is held to its memory_mb, all of them together are not; cpu_milli is for placement alone"
+)
+"""What limits there are without control groups."""
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -157,6 +163,8 @@ def _executor(federation: Federation, name: HostName, report: Report) -> Executo
     if kind == "instant":
         return InstantExecutor(told)
     folder, accounts = federation.folder, Accounts(federation.file.run_as)
+    if "cpu_milli" in federation.fleet.cluster.resources or MEMORY in federation.fleet.cluster.resources:
+        log.info("host %s: %s", name, CONFINED)
     agent = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=accounts)
     if agent.orphans:
         log.warning("host %s: ended %d processes that an earlier agent had left", name, len(agent.orphans))

@@ -1,6 +1,7 @@
 """Metrics: from the records of a run to what is reported about it (definitions: DESIGN.md section 6)."""
 
 from volery.metrics.allocation import AllocationTimes, allocation
+from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.conflicts import Conflicts, conflicts_per_second
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
@@ -23,6 +24,7 @@ from volery.metrics.workflows import WorkflowSummary, workflow_summary
 __all__ = [
     "AllocationSummary",
     "AllocationTimes",
+    "AllotmentSummary",
     "ClassSummary",
     "ComparedMeans",
     "Conflicts",
@@ -41,6 +43,7 @@ __all__ = [
     "WorkflowSummary",
     "WorkloadWaits",
     "allocation",
+    "allotment_summary",
     "busy_time_us",
     "conflicts_per_second",
     "constraint_load",

@@ -21,7 +21,17 @@ from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, sho
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
 from volery.report.paired import differences_part
-from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
+from volery.report.planning import (
+    DEADLINE_HEADS,
+    DEADLINE_NOTE,
+    GUARANTEE_HEADS,
+    GUARANTEE_NOTE,
+    PLAN_HEADS,
+    PLAN_NOTE,
+    deadline_rows,
+    guarantee_rows,
+    plan_rows,
+)
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
@@ -100,6 +110,7 @@ def render(results: Results, content: Content) -> str:
         section("Workflows", _workflow_table(groups)),
         section("Locality", _locality_table(groups)),
         section("Deadlines", _noted(DEADLINE_HEADS, deadline_rows(groups), DEADLINE_NOTE)),
+        section("Guarantees", _noted(GUARANTEE_HEADS, guarantee_rows(groups), GUARANTEE_NOTE)),
         section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),

@@ -193,6 +193,10 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         moves = list(decide.moves(view))
         astray = [move for move in moves if move.task not in example.state.running]
         yield [decide.every_us(), moves], f"{astray[0]} moves what does not run" if astray else ""
+    elif stage is Stage.R3:
+        waits = decide.waits_us()
+        times = waits is None or (len(waits) == 2 and all(isinstance(each, int) and each >= 0 for each in waits))
+        yield waits, "" if times else "waits are two times"
     elif stage is Stage.T11:
         period = decide.period_us()
         yield period, "" if period is None or (isinstance(period, int) and period >= 0) else "a period is a time"

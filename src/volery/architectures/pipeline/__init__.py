@@ -21,6 +21,7 @@ from volery.architectures.pipeline.broker import ADDRESS as BROKER
 from volery.architectures.pipeline.broker import Outside
 from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.mortal import MortalNode
+from volery.architectures.pipeline.nearness import NearScheduler
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
@@ -32,6 +33,7 @@ from volery.core.records import ATTEMPT_MAX
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.links import LINK_MESSAGES, linked
+from volery.policies.locality import ByTime
 from volery.policies.stages import Policy, parse
 from volery.policies.stages.ordering import PoorestUser
 from volery.policies.stages.preempting import ByFairness, NoPreemption
@@ -67,6 +69,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(description="where a task goes on whose attempt was ended on purpose: from zero, or where it was"),
     ] = "restart"
     R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
+    R3: Annotated[str, msgspec.Meta(description="how far from its input a task may run, beside constraints")] = "none"
     R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
     M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
     M4: Annotated[str, msgspec.Meta(description="local resource managers that may be passed a task; needs lrms")] = (
@@ -88,7 +91,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 POLICY_STAGES = (
     Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11, Stage.T12,
-    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
+    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R3, Stage.R5,
 )  # fmt: skip
 
 
@@ -111,6 +114,9 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
         raise InputError("pipeline:T9", "a task of several attempts goes neither with T10 nor with T3=easy")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
+    others = config.T9 != "none" or config.T10 != "none" or config.T12 != "none" or config.T3 == "easy"
+    if config.R3 != "none" and (others or config.lrms or config.broker_machines):
+        raise InputError("pipeline:R3", "it goes neither with T9, T10, T12 or T3=easy nor with lrms or a broker")
     if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or config.T3 == "easy"):
         raise InputError("pipeline:T12", "it goes neither with T9 or T11 nor with T3=easy")
     return found
@@ -178,6 +184,9 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         for address, place in zip(managers, places, strict=True):
             components[address] = LocalManager(place, parts, streams.of(address), entry)
             manager_of |= dict.fromkeys(place.numbers, address)
+    elif waits_us := parts.policies["R3"].waits_us():
+        delay = ByTime(*waits_us)
+        components[entry] = NearScheduler(_place(cluster, range(own)), parts, streams.of(entry), delay)
     else:
         components[entry] = Scheduler(_place(cluster, range(own)), parts, streams.of(entry), outside)
     machines = {node_address(machine): machine for machine in range(count)}
@@ -231,7 +240,9 @@ def named(config: Any) -> dict[Stage, str]:
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
     absent += [
-        stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12) if getattr(config, stage) == "none"
+        stage
+        for stage in (Stage.R3, Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12)
+        if getattr(config, stage) == "none"
     ]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
@@ -263,7 +274,7 @@ STAGES = {
     Stage.M6: Realisation("GlobalScheduler._launch", "full", "passed to the LRM, which queues it", "lrms=4"),
     Stage.R1: Realisation("Scheduler._fitting", "full", "all machines that are online"),
     Stage.R2: Realisation("Scheduler._kind", "full", "by policy"),
-    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors"),
+    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors; by policy also distance from input"),
     Stage.R4: Realisation("Scheduler._fitting", "full", "slots, or enough of each resource, as asked for"),
     Stage.R5: Realisation("Scheduler._select", "full", "by policy"),
 }
@@ -286,6 +297,7 @@ PIPELINE = Architecture(
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
         "priorities": "J3=priority|bands or T2=priority|bands",
         "deadlines": "J3=edf or T2=edf",
+        "locality": "R3=delay",
     },
     named=named,
 )

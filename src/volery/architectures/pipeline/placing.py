@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -76,6 +76,7 @@ class Placing(Component):
     __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_deciding", "_doomed", "_draw", "_due",
                  "_exits", "_iteration", "_launches", "_lives", "_nodes", "_numbered", "_preempting",
                  "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
+    kinds_role: ClassVar[type[Kinds]] = Kinds
 
     def __init__(
         self, place: Place, assembly: Assembly, stream: Random, make_state: Callable[[Time], State] | None = None
@@ -105,7 +106,7 @@ class Placing(Component):
         self._due = self._busy = self._deciding = False
 
     def _make_queue(self, tasks: Any, jobs: Any) -> Queue:
-        kinds = Kinds(self._state.packing, self._state.cluster.constraints)
+        kinds = self.kinds_role(self._state.packing, self._state.cluster.constraints)
         if getattr(tasks, "drawn", False):
             return RandomQueue(self._draw, kinds)
         if hasattr(tasks, "turns"):

@@ -7,7 +7,6 @@ import itertools
 import msgspec
 
 from volery.architectures.tetrisched.machines import Machines
-from volery.architectures.tetrisched.messages import Completed, Kill, Launch
 from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
@@ -15,6 +14,7 @@ from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
 from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.match import positions
+from volery.policies.runners import Completed, Kill, Launch
 from volery.policies.utility.expressions import leaves
 from volery.policies.utility.highs import Limits
 from volery.policies.utility.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed

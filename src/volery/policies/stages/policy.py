@@ -109,6 +109,13 @@ class Authorisation(Protocol):
         """The machines that a user may have, by their numbers in the whole cluster; None: all. Asked once per user."""
 
 
+class Nearness(Protocol):
+    """Stage R3, beyond constraints."""
+
+    def waits_us(self) -> tuple[Time, Time] | None:
+        """How long a job waits for machines that hold its input, then for racks that do; None: not at all."""
+
+
 class Selection(Protocol):
     """Stage R5."""
 
@@ -219,6 +226,7 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.M4: (("usable",),),
     Stage.M5: (("select",),),
     Stage.R2: (("machines",),),
+    Stage.R3: (("waits_us",),),
     Stage.R5: (("select",),),
 }
 """Per stage that has policies, the methods that one must have: any of these sets."""
@@ -236,6 +244,7 @@ __all__ = [
     "ManagerSelection",
     "Migrating",
     "Move",
+    "Nearness",
     "Policy",
     "Preempting",
     "Recovering",

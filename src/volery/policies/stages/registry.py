@@ -21,6 +21,7 @@ from volery.core.stages import Stage
 from volery.policies.stages import (
     access,
     admission,
+    filtering,
     managing,
     migrating,
     ordering,
@@ -93,6 +94,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "random-fit": managing.AnyManager,
     },
     Stage.R2: {"all": access.Everybody, "acl": access.AccessList},
+    Stage.R3: {"none": filtering.AnyDistance, "delay": filtering.Delay},
     Stage.R5: {
         "first-fit": selecting.FirstFit,
         "best-fit": selecting.BestFit,
