@@ -43,7 +43,7 @@ def graph_of(case: Case) -> Graph:
     racks = tuple([machine // RACK for machine in range(case.machines)])
     model = QuincyCosts(Cluster((0,) * case.machines, (SLOTS,) * case.machines, racks=racks), Rates(input_gb=1.0))
     room = Room(case.machines)
-    room.free = [SLOTS] * case.machines
+    room.fill([SLOTS] * case.machines)
     wishes = []
     for number in range(int(SLOTS * case.machines * case.crowd)):
         task, holders = Task(number, number // 20), tuple(stream.sample(range(case.machines), 3))

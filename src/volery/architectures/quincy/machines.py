@@ -45,9 +45,10 @@ class Machines:
 
     def open_room(self, movable: list[Item]) -> Room:
         """The room that a network may fill, the slots of these tasks included."""
-        self.room.free = list(self.free)
+        free = list(self.free)
         for item in movable:
-            self.room.free[item.machine] += 1
+            free[item.machine] += 1
+        self.room.fill(free)
         return self.room
 
     def counts(self) -> dict[JobId, int]:

@@ -13,7 +13,7 @@ import msgspec
 from volery.core.locality import ANY, NODE, RACK, racks_of
 from volery.core.model import SECOND, Cluster, Task, Time
 from volery.policies.flow.items import MACHINE, Item, Place
-from volery.policies.match import Anchors, Matches
+from volery.policies.match import Anchors, Matches, positions
 
 UNIT = 1000
 """Of cost, to a gigabyte through one switch."""
@@ -30,14 +30,21 @@ class Room:
         free: slots that a network may fill.
         tasks: that run on it, or have been promised to it.
         used_mbps: what these are taken to read from elsewhere.
+        open: the machines with free slots, as a bit vector.
     """
 
-    __slots__ = ("free", "tasks", "used_mbps")
+    __slots__ = ("free", "open", "tasks", "used_mbps")
 
     def __init__(self, machines: int) -> None:
         self.free = [0] * machines
         self.tasks = [0] * machines
         self.used_mbps = [0] * machines
+        self.open = 0
+
+    def fill(self, free: list[int]) -> None:
+        """Say what is free."""
+        self.free = free
+        self.open = sum([1 << machine for machine, count in enumerate(free) if count])
 
 
 class CostModel(abc.ABC):
@@ -49,16 +56,17 @@ class CostModel(abc.ABC):
 
     def __init__(self, cluster: Cluster) -> None:
         self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
-        self._rank = sorted(range(len(cluster.constraints)), key=lambda m: (-cluster.constraints[m].bit_count(), m))
-        self._fitting: dict[int, list[int]] = {}
+        rank = sorted(range(len(cluster.constraints)), key=lambda m: (-cluster.constraints[m].bit_count(), m))
+        self._place = {machine: place for place, machine in enumerate(rank)}
 
-    def fitting(self, constraints: int) -> list[int]:
-        """Machines that satisfy constraints; those that satisfy the fewest come last, where solvers look first."""
-        found = self._fitting.get(constraints)
-        if found is None:
-            fit = self.matches[constraints]
-            found = self._fitting[constraints] = [machine for machine in self._rank if fit >> machine & 1]
-        return found
+    def fitting(self, constraints: int, among: int) -> list[int]:
+        """Machines that satisfy constraints; those that satisfy the fewest come last, where solvers look first.
+
+        Args:
+            constraints: that they satisfy.
+            among: a vector of machines.
+        """
+        return sorted(positions(self.matches[constraints] & among), key=self._place.__getitem__)
 
     def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
         """What a task is taken to read from elsewhere; nobody but the network-aware policy asks."""
@@ -126,7 +134,7 @@ class QuincyCosts(CostModel):
         found = self._in_rack.get(constraints)
         if found is None:
             found = self._in_rack[constraints] = {}
-            for machine in self.fitting(constraints):
+            for machine in positions(self.matches[constraints]):
                 found.setdefault(self._racks[machine], []).append(machine)
         return found
 
@@ -151,15 +159,17 @@ class QuincyCosts(CostModel):
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
         """All machines by rack, racks by machine, for nothing more."""
-        kind, need = place[0], int(place[1])
-        by_rack = self._by_rack(need)
+        kind, need, racks = place[0], int(place[1]), self._racks
+        machines = self.fitting(need, room.open)
         if kind == ANYWHERE:
-            for rack, machines in by_rack.items():
-                if free := sum([room.free[machine] for machine in machines]):
-                    yield (IN_RACK, need, rack), free, 0
+            free: dict[int, int] = {}
+            for machine in machines:
+                free[racks[machine]] = free.get(racks[machine], 0) + room.free[machine]
+            for rack, count in free.items():
+                yield (IN_RACK, need, rack), count, 0
         else:
-            for machine in by_rack[int(place[2])]:
-                if room.free[machine]:
+            for machine in machines:
+                if racks[machine] == place[2]:
                     yield (MACHINE, machine), room.free[machine], 0
 
     def unscheduled(self, waited_us: Time) -> int:
@@ -194,7 +204,7 @@ class LoadSpreading(CostModel):
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
         """An arc for each free slot."""
-        for machine in self.fitting(int(place[1])):
+        for machine in self.fitting(int(place[1]), room.open):
             tasks = room.tasks[machine]
             for more in range(room.free[machine]):
                 yield (MACHINE, machine), 1, (tasks + more) * UNIT
@@ -243,7 +253,7 @@ class NetworkAware(LoadSpreading):
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
         """Machines that can carry it: what is asked for and what is used already is the cost."""
         asked = int(place[2])
-        for machine in self.fitting(int(place[1])):
+        for machine in self.fitting(int(place[1]), room.open):
             spare = self._machine_mbps - room.used_mbps[machine]
             most = min(room.free[machine], spare // asked) if asked else room.free[machine]
             for more in range(most):

@@ -93,6 +93,8 @@ class Drawn:
             node = network.node(place)
             network.arc(node, self._sink, free, 0)
             return node
+        if not self._model.matches[int(place[1])] & self._room.open:
+            return None
         arcs = [
             (head, capacity, cost)
             for below, capacity, cost in self._model.below(place, self._room)

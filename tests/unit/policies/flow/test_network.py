@@ -33,7 +33,7 @@ def placed(
 
 def room_of(*free: int) -> Room:
     room = Room(len(free))
-    room.free = list(free)
+    room.fill(list(free))
     return room
 
 
