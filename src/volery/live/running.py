@@ -104,6 +104,10 @@ async def running(
     layout = {ALL: (*deployment.components, SUBMITTER)} if name == ALL else federation.layout(deployment.components)
     if name not in layout:
         raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    if executor is None and file.executor == "agent" and any(here in deployment.machines for here in layout[name]):
+        Accounts(file.run_as)
+    if front is None and SUBMITTER in layout[name]:
+        _demand_safe_api(federation)
 
     def post(event: Event) -> None:
         host.post(SUBMITTER, event, SUBMITTER)
@@ -142,6 +146,21 @@ async def running(
         await host.close()
         if made is not None:
             await made.close()
+
+
+def _demand_safe_api(federation: Federation) -> None:
+    """Refuse before anything is opened.
+
+    Raises:
+        InputError: strangers could use the API, or overhear tokens.
+    """
+    from volery.live.api import demand_safe
+    from volery.live.tls import server_files
+    from volery.live.tokens import Gate, TokenFile
+
+    tls = federation.file.tls
+    files = server_files(tls, federation.base) if tls is not None else None
+    demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), files)
 
 
 def _header(
