@@ -10,6 +10,7 @@ import msgspec
 
 from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
+from volery.architectures.hydra import HYDRA
 from volery.architectures.jockey import JOCKEY
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
@@ -25,11 +26,10 @@ from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
 FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
+FEDERATED = (MEGHA, CENTRAL, MEGHA_2021, PIGEON, PIGEONC, HYDRA)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
 PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)
-ENTRIES = (
-    MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS,
-)  # fmt: skip
+ENTRIES = (*FEDERATED, ORACLE, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

@@ -15,6 +15,7 @@ import msgspec
 from volery.core.model import Amounts, TaskId, Time
 from volery.core.stages import Stage
 from volery.policies.stages.records import JobRecord, Kind, Running, Waiting
+from volery.policies.stages.supply import Offer, Supply
 from volery.policies.stages.view import Candidates, View
 
 
@@ -212,6 +213,37 @@ class Recovering(Protocol):
         """
 
 
+class Provisioning(Protocol):
+    """Stage R6."""
+
+    def provision(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
+        """The machines to boot, by their numbers.
+
+        Args:
+            view: of the state.
+            supply: what there is.
+            offers: machines that are off, at least one.
+            units: that they should have together, at least 1.
+        """
+
+    def release(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
+        """The machines to switch off now.
+
+        Args:
+            view: of the state.
+            supply: what there is.
+            offers: machines that are on and run nothing, at least one.
+            units: that they may have together at most, at least 1.
+        """
+
+
+class Scaling(Protocol):
+    """Stage R7."""
+
+    def units(self, view: View, supply: Supply) -> int:
+        """How many processors, or slots, machines shall have that are on; what cannot be had is not."""
+
+
 METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.J2: (("line", "eligible"),),
     Stage.J3: (("key",), ("line", "turns")),
@@ -228,6 +260,8 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.R2: (("machines",),),
     Stage.R3: (("waits_us",),),
     Stage.R5: (("select",),),
+    Stage.R6: (("provision", "release"),),
+    Stage.R7: (("units",),),
 }
 """Per stage that has policies, the methods that one must have: any of these sets."""
 
@@ -247,8 +281,10 @@ __all__ = [
     "Nearness",
     "Policy",
     "Preempting",
+    "Provisioning",
     "Recovering",
     "Replicating",
+    "Scaling",
     "Selection",
     "Setup",
     "TakingTurns",
