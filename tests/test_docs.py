@@ -67,8 +67,8 @@ def test_the_readme_names_every_architecture_and_every_command() -> None:
     commands = rest.split("## Commands")[1].split("## ")[0]
     assert [name for name in REGISTRY if f"`{name}`" not in designs] == []
     words = set(re.findall(r"[a-z-]+", " ".join(CODE.findall(commands))))
-    named = {command.name for command in (*app.registered_commands, *app.registered_groups)} - {"demo"}
-    assert named - words == set(), "the README does not name these commands"
+    named = {one.name for one in app.registered_commands} | {one.name for one in app.registered_groups}
+    assert named - words == {"demo"}, "the README does not name these commands"
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
