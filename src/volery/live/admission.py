@@ -13,10 +13,12 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.live.openapi import Endpoint, Operation, Problem, Refusal
-from volery.live.tokens import Gate, Principal
+from volery.live.tokens import Principal
+from volery.live.window.session import Sessions, is_foreign
 
 HEAD_BYTES_MAX: Final = 32 << 10
 UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
+FOREIGN: Final = "pages of other sites give no orders here"
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ def principal(request: Request) -> Principal:
     return found
 
 
-def guarded(operation: Operation, gate: Gate, traffic: Traffic) -> Endpoint:
+def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpoint:
     """An operation that only those are served who may have it; what goes wrong is answered in its words."""
 
     async def answer(request: Request) -> Response:
@@ -62,7 +64,9 @@ def guarded(operation: Operation, gate: Gate, traffic: Traffic) -> Endpoint:
             # A page of another site can make a browser send other types unasked, but not this one.
             return refusal("content-type", "orders are application/json", 415)
         if operation.role is not None:
-            who = gate.who(request.headers.get("authorization", ""))
+            if request.method == "POST" and sessions.by_cookie(request) and is_foreign(request):
+                return refusal("origin", FOREIGN, 403)
+            who = sessions.who(request)
             if who is None:
                 return refusal("authorization", UNKNOWN, 401)
             if not who.may(operation.role):

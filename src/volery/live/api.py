@@ -52,6 +52,8 @@ from volery.live.operating import operating
 from volery.live.output import STREAMS, blocks, open_output
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
 from volery.live.tokens import Gate, Principal
+from volery.live.window.serving import window_routes
+from volery.live.window.session import Sessions
 
 LIMIT_MAX: Final = 10_000
 KEEP_ALIVE_S: Final = 15.0
@@ -115,7 +117,7 @@ def make_app(desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL
         gate: knows who asks.
         names: the host names that requests may be addressed to; "*" for any.
     """
-    traffic = Traffic()
+    traffic, sessions = Traffic(), Sessions(gate)
     known = operations(desk, outputs.resolve(), traffic)
     description = describe(known)
 
@@ -123,8 +125,8 @@ def make_app(desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL
         """What the API can do."""
         return as_json(description)
 
-    routes = [Route(item.path, guarded(item, gate, traffic), methods=[item.method]) for item in known]
-    routes.append(Route("/openapi.json", openapi))
+    routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
+    routes += [Route("/openapi.json", openapi), *window_routes(desk, outputs.resolve(), sessions)]
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},

@@ -238,6 +238,11 @@ class Desk(Questions, Component):
         return []
 
     @property
+    def closed(self) -> bool:
+        """Whether it takes nothing more."""
+        return self._closed
+
+    @property
     def revision(self) -> int:
         """Of the last change."""
         return self._store.revision

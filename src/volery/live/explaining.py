@@ -102,8 +102,18 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[PlannedGroup, ...]
 
 
+class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduler's view of a part of the cluster, by what it has decided on it."""
+
+    by: str
+    asked: Annotated[str, Meta(description="who is in charge of that part")]
+    decisions: int
+    refused: Annotated[int, Meta(description="the view was wrong: who was asked has said no")]
+    view_age_us: Annotated[int, Meta(description="at the last decision")]
+
+
 class DecisionBook:
-    """The decisions that were heard of: per task the first and the last ones.
+    """The decisions that were heard of: per task the first and the last ones, and counts per pair of components.
 
     Attributes:
         heard: whether there has been any.
@@ -111,13 +121,20 @@ class DecisionBook:
 
     def __init__(self) -> None:
         self.heard = False
+        self._pairs: dict[tuple[Address, Address], list[int]] = {}
         self._of_task: dict[TaskId, list[Noted]] = {}
         self._dropped: dict[TaskId, int] = {}
 
     def note(self, told: Explained) -> None:
         """Keep a decision, and let go of the second oldest of the task where there are too many."""
         self.heard = True
-        task = told.decision.task
+        task, asked = told.decision.task, told.decision.asked
+        if asked:
+            counts = self._pairs.setdefault((told.by, asked), [0, 0, 0])
+            if told.decision.chosen == "refused":
+                counts[1] += 1
+            else:
+                counts[0], counts[2] = counts[0] + 1, told.decision.view_age_us
         kept = self._of_task.setdefault(task, [])
         kept.append(Noted(told.at_unix_us, told.by, told.decision))
         if len(kept) > KEPT_PER_TASK:
@@ -127,6 +144,13 @@ class DecisionBook:
             oldest = next(iter(self._of_task))
             del self._of_task[oldest]
             self._dropped.pop(oldest, None)
+
+    def pairs(self) -> list[PairStatus]:
+        """Who has decided on whose part of the cluster, in order of names."""
+        return [
+            PairStatus(by=by, asked=asked, decisions=counts[0], refused=counts[1], view_age_us=counts[2])
+            for (by, asked), counts in sorted(self._pairs.items())
+        ]
 
     def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
         """The decisions about a task, in order; `nodes` has the address on each machine."""

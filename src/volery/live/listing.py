@@ -6,9 +6,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from volery.core.model import JobId, TaskId, Time
 from volery.live.status import JobStatus
 
 JOB_COLUMNS: Final = ", ".join(JobStatus.__struct_fields__)
+ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
+"""What jobs can be sorted by."""
 _WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?")
 
 
@@ -29,6 +32,23 @@ class JobQuery(NamedTuple):
     since_us: int | None = None
 
 
+class JobOrder(NamedTuple):
+    """In which order jobs are told, and where among them to begin; those that are equal: the newest first.
+
+    Args:
+        by: one of `ORDERS`.
+        falling: the largest first.
+        skip: so many are left out.
+    """
+
+    by: str = "id"
+    falling: bool = True
+    skip: int = 0
+
+
+NEWEST: Final = JobOrder()
+
+
 class UserLoad(NamedTuple):
     """What a user has under way: jobs by whether anything of them runs, and tasks."""
 
@@ -44,13 +64,15 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     return JobStatus(**dict(zip(JobStatus.__struct_fields__, row, strict=True)))
 
 
-def jobs(sql: sqlite3.Connection, query: JobQuery, limit: int) -> list[JobStatus]:
-    """Jobs, the newest first."""
+def jobs(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+    """Jobs, the newest first unless another order is asked for."""
+    assert order.by in ORDERS
     asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
     where = " AND ".join(words for words, _ in asked) or "1"
     rows = sql.execute(
-        f"SELECT {JOB_COLUMNS} FROM jobs WHERE {where} ORDER BY id DESC LIMIT ?",  # noqa: S608 - ours
-        (*(value for _, value in asked), limit),
+        f"SELECT {JOB_COLUMNS} FROM jobs WHERE {where} "  # noqa: S608 - ours
+        f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
+        (*(value for _, value in asked), limit, order.skip),
     )
     return [job_status(row) for row in rows]
 
@@ -64,3 +86,33 @@ def loads(sql: sqlite3.Connection, user: str | None = None) -> list[UserLoad]:
         (user,),
     )
     return [UserLoad(*row) for row in rows]
+
+
+def waits_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
+    """Submission until the first task starts, in microseconds, of the last jobs that have one; at most `limit`."""
+    rows = sql.execute(
+        "SELECT started_us - submitted_us FROM (SELECT started_us, submitted_us FROM jobs ORDER BY id DESC LIMIT ?) "
+        "WHERE started_us IS NOT NULL",
+        (limit,),
+    )
+    return [max(0, row[0]) for row in rows]
+
+
+def places(sql: sqlite3.Connection, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
+    """The job of each task, and its place there: numbers of tasks grow from job to job."""
+    found = []
+    for task in tasks:
+        low, high = 0, sql.execute("SELECT coalesce(max(id), -1) FROM jobs").fetchone()[0]
+        while low <= high:
+            middle = (low + high) // 2
+            row = sql.execute(
+                "SELECT id, first_task, tasks FROM jobs WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1", (middle, high)
+            ).fetchone()
+            if row is None or task < row[1]:
+                high = middle - 1
+            elif task >= row[1] + row[2]:
+                low = row[0] + 1
+            else:
+                found.append((row[0], task - row[1]))
+                break
+    return found

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Final
 
-from volery.core.model import Address, JobId, TaskId
-from volery.live.explaining import DecisionBook, JobPlan, PlannedGroup, Why, candidates, counted
+from volery.core.model import Address, JobId, TaskId, Time
+from volery.live.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.fleet import Fleet
 from volery.live.jobs import Demand, JobDescription, demands, task_count
-from volery.live.listing import JobQuery, UserLoad
+from volery.live.listing import NEWEST, JobOrder, JobQuery, UserLoad
 from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
 from volery.live.store import JobStore
 
@@ -29,6 +29,7 @@ class Questions:
     _drained: set[Address]
     _due: Mapping[str, Fraction]
     _fleet: Fleet
+    _in_charge: Callable[[Address], tuple[Address, ...]] | None
     _nodes: Mapping[Address, int]
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
@@ -48,9 +49,32 @@ class Questions:
         """One job."""
         return self._store.job(number)
 
-    def jobs(self, query: JobQuery, limit: int) -> list[JobStatus]:
-        """Jobs, the newest first."""
-        return self._store.jobs(query, limit)
+    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """Jobs, the newest first unless another order is asked for."""
+        return self._store.jobs(query, limit, order)
+
+    def waits_us(self, limit: int) -> list[Time]:
+        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
+        return self._store.waits_us(limit)
+
+    def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
+        """Tasks that run on a node, at most so many."""
+        here = sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
+        return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
+
+    @property
+    def drains(self) -> bool:
+        """Whether nodes can be drained here."""
+        return self._in_charge is not None
+
+    def partitions(self) -> dict[Address, tuple[Address, ...]]:
+        """Who is in charge of each node, where the scheduler has said so."""
+        in_charge = self._in_charge
+        return {} if in_charge is None else {node: in_charge(node) for node in self._nodes}
+
+    def views(self) -> list[PairStatus]:
+        """What schedulers have decided on their views of each other's parts, where they report decisions."""
+        return self._book.pairs()
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """What every user has under way, or one."""

@@ -26,7 +26,18 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.executor import TaskReport
 from volery.live.jobs import JobDescription
-from volery.live.listing import JOB_COLUMNS, JobQuery, UserLoad, job_status, jobs, loads
+from volery.live.listing import (
+    JOB_COLUMNS,
+    NEWEST,
+    JobOrder,
+    JobQuery,
+    UserLoad,
+    job_status,
+    jobs,
+    loads,
+    places,
+    waits_us,
+)
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskState, TaskStatus
 
 VERSION: Final = 1
@@ -356,9 +367,17 @@ class JobStore:
         row = self._read.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
         return job_status(row) if row else None
 
-    def jobs(self, query: JobQuery, limit: int) -> list[JobStatus]:
-        """Jobs, the newest first."""
-        return jobs(self._read, query, limit)
+    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """Jobs, the newest first unless another order is asked for."""
+        return jobs(self._read, query, limit, order)
+
+    def waits_us(self, limit: int) -> list[Time]:
+        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
+        return waits_us(self._read, limit)
+
+    def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
+        """The job of each task, and its place there; tasks of no job are left out."""
+        return places(self._read, tasks)
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """What every user has under way, or one; nobody who has nothing."""

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from volery.core.errors import InputError
+from volery.look import base_style
 from volery.report.elements import escaped
 
 
@@ -23,7 +24,7 @@ def page(title: str, below: str, sections: Iterable[str], *styles: str, head: st
         tail: HTML for the end of its body.
     """
     files = resources.files("volery.report")
-    css = "".join(files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", *styles))
+    css = base_style() + "".join(files.joinpath(name).read_text(encoding="utf-8") for name in styles)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

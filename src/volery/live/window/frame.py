@@ -1,0 +1,123 @@
+"""The page around every view: the way to the others, and headers that let it run its own script and nothing else."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+import msgspec
+from starlette.responses import HTMLResponse, Response
+
+from volery.live.tokens import Principal
+from volery.live.window.html import Markup, escaped, joined, link, tag
+
+HOME: Final = "/"
+JOBS: Final = "/window/jobs"
+NODES: Final = "/window/nodes"
+USERS: Final = "/window/users"
+SIGN_IN: Final = "/window/sign-in"
+SESSION: Final = "/window/session"
+PULSE: Final = "/window/pulse"
+STYLE: Final = "/window/window.css"
+SCRIPT: Final = "/window/window.js"
+HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cache-control": "no-store",
+}
+_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"))
+
+
+class View(msgspec.Struct, frozen=True):
+    """What a page shows.
+
+    Args:
+        title: its heading, as plain text.
+        live: what is fetched again when something has changed.
+        still: what stays above it meanwhile, such as a form that is being filled in.
+        place: the address of the view that it belongs to.
+        every_s: it is fetched again at most once in so many seconds.
+    """
+
+    title: str
+    live: Markup
+    still: Markup = Markup("")
+    place: str = ""
+    every_s: float = 2.0
+
+
+def policy(nonce: str) -> str:
+    """The content security policy of a page whose script has this nonce."""
+    return (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+def page(view: View, who: Principal | None, federation: str = "", status: int = 200) -> Response:
+    """A whole page.
+
+    Args:
+        view: what it shows.
+        who: for whom; None: nobody yet.
+        federation: its name.
+        status: of the answer.
+    """
+    nonce = secrets.token_urlsafe(16)
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{view.title} \N{MIDDLE DOT} Volery"),
+        tag("link", rel="icon", href="data:,"),
+        tag("link", rel="stylesheet", href=STYLE),
+        tag("script", src=SCRIPT, nonce=nonce, defer=True),
+    )
+    body = tag(
+        "body",
+        link("#live", "to the content", class_="skip"),
+        _bar(view, who, federation),
+        tag("main", tag("h1", view.title), view.still, _live(view, who)),
+        tag("div", id="problem", role="alert", hidden=True),
+        _dialog(),
+    )
+    return HTMLResponse(
+        f'<!doctype html>\n<html lang="en">{head}{body}</html>\n',
+        status,
+        HEADERS | {"content-security-policy": policy(nonce)},
+    )
+
+
+def _live(view: View, who: Principal | None) -> Markup:
+    pulse = PULSE if who is not None and view.every_s else None
+    return tag("div", view.live, id="live", tabindex=-1, data_pulse=pulse, data_every=f"{view.every_s:g}")
+
+
+def _bar(view: View, who: Principal | None, federation: str) -> Markup:
+    if who is None:
+        return tag("header", tag("strong", "Volery"), class_="bar")
+    views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in _VIEWS)
+    signed = None
+    if who.known:
+        leave = tag("button", "sign out", type="button", data_leave=SESSION)
+        signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
+    return tag(
+        "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
+        tag("span", "live", id="pulse", class_="soft", role="status"), signed, class_="bar",
+    )  # fmt: skip
+
+
+def _dialog() -> Markup:
+    """Asks before anything is changed."""
+    buttons = tag(
+        "p", tag("button", "no, leave it", value="no"), Markup(" "), tag("button", "yes", value="yes", class_="order")
+    )
+    return tag("dialog", tag("form", tag("p", id="question"), buttons, method="dialog"), aria_labelledby="question")
+
+
+def order(title: str, where: str, question: str, key: str) -> Markup:
+    """A button that gives an order to the API when its question was answered by yes."""
+    return tag("button", title, type="button", class_="order", data_order=where, data_question=question, id=key)

@@ -1,0 +1,123 @@
+"""Pieces of a page. Text is escaped where it becomes markup, in `tag`, and nowhere else: no caller can forget it."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+SECOND_US: Final = 1_000_000
+MINUS: Final = "\N{MINUS SIGN}"
+NOTHING: Final = "\N{EN DASH}"
+SHOWN_MAX: Final = 400
+"""Characters of a name or a reason that are shown; the API has the rest."""
+_VOID: Final = frozenset({"input", "link", "meta"})
+_TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and what turns the direction of the text around it."""
+_STEPS: Final = (
+    (1, "\N{MICRO SIGN}s"),
+    (1_000, "ms"),
+    (SECOND_US, "s"),
+    (60 * SECOND_US, "min"),
+    (3600 * SECOND_US, "h"),
+)
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Piece = str | int | None
+"""A child of an element: markup stands as it is, all else is text."""
+
+
+def escaped(text: object) -> Markup:
+    """Text as it may stand in a page, also between quotes."""
+    return Markup(html.escape(_TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
+
+
+def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
+    """Pieces one after the other."""
+    return Markup(
+        between.join(piece if isinstance(piece, Markup) else escaped(piece) for piece in pieces if piece is not None)
+    )
+
+
+def tag(name: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
+    """An element; attributes that are None or False are left out; `_` in a name is a hyphen, and at its end nothing."""
+    told = []
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        told.append(f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escaped(value)}"')
+    opening = f"<{name}{''.join(told)}>"
+    return Markup(opening) if name in _VOID else Markup(f"{opening}{joined(children)}</{name}>")
+
+
+def _attribute(key: str) -> str:
+    if key == "viewbox":
+        return "viewBox"
+    return key.rstrip("_").replace("_", "-")
+
+
+def name_of(text: str, most: int = SHOWN_MAX) -> Markup:
+    """A name that somebody has given, set apart from the text around it; too long ones end in an ellipsis."""
+    return tag("bdi", text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}")
+
+
+def link(where: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
+    """A link."""
+    return tag("a", *children, href=where, **attributes)
+
+
+def address(path: str, query: Mapping[str, str | int | None]) -> str:
+    """A path with a query; what is None or empty is left out."""
+    asked = urlencode({key: value for key, value in query.items() if value not in (None, "")})
+    return f"{path}?{asked}" if asked else path
+
+
+def whole(count: int) -> str:
+    """A count as people read it."""
+    return f"{count:,}"
+
+
+def share(part: float, of: float) -> str:
+    """A part in percent."""
+    return f"{100 * part / of:.1f} %" if of else NOTHING
+
+
+def duration(us: int | None) -> str:
+    """A time span, given in microseconds, with three digits."""
+    if us is None:
+        return NOTHING
+    if us < 0:
+        return f"{MINUS}{duration(-us)}"
+    size, unit = max((step for step in _STEPS if us >= step[0]), default=_STEPS[0])
+    return f"{us / size:.3g} {unit}" if us < 1000 * size else f"{us / size:,.0f} {unit}"
+
+
+def moment(us: int | None) -> Markup:
+    """A time of day, UTC, given in microseconds since 1970."""
+    if us is None:
+        return escaped(NOTHING)
+    try:
+        told = time.gmtime(us // SECOND_US)
+    except (OverflowError, OSError, ValueError):
+        return escaped(us)
+    return tag("time", time.strftime("%Y-%m-%d %H:%M:%S", told), datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", told))
+
+
+def facts(*pairs: tuple[str, Piece]) -> Markup:
+    """A list of what is what."""
+    return tag("dl", *(joined((tag("dt", key), tag("dd", value))) for key, value in pairs))
+
+
+def section(title: str, *children: Piece) -> Markup:
+    """A part of a page under a heading; empty where there is nothing to show."""
+    found = [child for child in children if child]
+    return tag("section", tag("h2", title), *found) if found else Markup("")

@@ -1,0 +1,239 @@
+"""Views of jobs: all that may be seen, and one with its tasks as a grid and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, get_args
+
+from starlette.requests import Request
+
+from volery.live.admission import choice, number, principal
+from volery.live.listing import ORDERS, JobOrder, JobQuery
+from volery.live.questions import Questions
+from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
+from volery.live.window import frame
+from volery.live.window.frame import View
+from volery.live.window.html import (
+    Markup,
+    Piece,
+    address,
+    duration,
+    facts,
+    joined,
+    link,
+    moment,
+    name_of,
+    section,
+    share,
+    tag,
+    whole,
+)
+from volery.live.window.reasons import reasons
+from volery.live.window.tables import Column, pager, slice_of, table
+
+CELLS: Final = 500
+"""Tasks that a page shows at once."""
+SIGNS: Final = {
+    "pending": "\N{MIDDLE DOT}",
+    "running": "\N{BLACK RIGHT-POINTING SMALL TRIANGLE}",
+    "finished": "\N{CHECK MARK}",
+    "failed": "\N{MULTIPLICATION X}",
+    "killed": "k",
+    "cancelled": "c",
+    "unsatisfiable": "!",
+    "unknown": "?",
+}
+"""States as one letter each, for whoever cannot tell their colours apart."""
+COLUMNS: Final = (
+    Column("job", "id"),
+    Column("name", "name", text=True),
+    Column("user", "user", text=True),
+    Column("state", "state", text=True),
+    Column("tasks", "tasks"),
+    Column("progress", text=True),
+    Column("submitted (UTC)", "submitted_us"),
+    Column("took"),
+    Column("reason", "reason", text=True),
+)
+_PARTS: Final = ("finished", "running", "failed", "killed", "unsatisfiable")
+
+
+def jobs_view(desk: Questions, request: Request) -> View:
+    """Jobs, filtered, sorted, cut into pages.
+
+    Raises:
+        InputError: the query holds something else than it may.
+    """
+    who = principal(request)
+    asked = {name: request.query_params.get(name) or None for name in ("user", "state", "reason")}
+    state = choice(request, "state", get_args(JobState)) if asked["state"] else None
+    shown = slice_of(request, COLUMNS, "-id", asked)
+    assert shown.key in ORDERS
+    found: list[JobStatus] = []
+    if who.sees is None or asked["user"] in (None, who.sees):
+        query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"])
+        found = desk.jobs(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+    here = found[: shown.rows]
+    listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.")
+    pages = pager(shown, len(here), len(found) > len(here))
+    return View("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
+
+
+def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
+    states = [
+        tag("option", state or "any", value=state, selected=state == (asked["state"] or ""))
+        for state in ("", *get_args(JobState))
+    ]
+    fields = [tag("label", "state ", tag("select", *states, name="state"))]
+    if others:
+        fields.append(tag("label", "user ", tag("input", name="user", value=asked["user"] or "", size=12)))
+    fields.append(tag("label", "reason contains ", tag("input", name="reason", value=asked["reason"] or "", size=16)))
+    clear = link(frame.JOBS, "clear") if any(asked.values()) else None
+    return tag("form", *fields, tag("button", "show"), clear, class_="controls", action=frame.JOBS, role="search")
+
+
+def _row(job: JobStatus) -> Sequence[Piece]:
+    where = f"{frame.JOBS}/{job.id}"
+    took = None if job.started_us is None or job.ended_us is None else job.ended_us - job.started_us
+    return (
+        link(where, job.id, id=f"job-{job.id}"),
+        name_of(job.name, 60),
+        name_of(job.user),
+        state_of(job.state),
+        whole(job.tasks),
+        progress(job),
+        moment(job.submitted_us),
+        duration(took),
+        name_of(job.reason, 120),
+    )
+
+
+def state_of(state: str) -> Markup:
+    """A state, with its colour."""
+    return tag("span", state, class_=f"state {state}")
+
+
+def progress(job: JobStatus) -> Markup:
+    """A bar of a job's tasks by state."""
+    counts, begin, bars = [(part, getattr(job, part)) for part in _PARTS], 0.0, []
+    for part, count in counts:
+        if count:
+            width = 100 * count / job.tasks
+            bars.append(tag("rect", x=f"{begin:.2f}", width=f"{width:.2f}", height=8, class_=part))
+            begin += width
+    told = ", ".join(f"{whole(count)} {part}" for part, count in counts if count) or "none has started"
+    drawn = tag(
+        "svg", tag("title", told), *bars, class_="bar", viewbox="0 0 100 8", preserveAspectRatio="none", role="img"
+    )
+    return joined((drawn, Markup(" "), share(job.finished, job.tasks)))
+
+
+def job_view(desk: Questions, job: JobStatus, request: Request) -> View:
+    """One job.
+
+    Raises:
+        InputError: the query holds something else than it may.
+    """
+    first = min(number(request, "first", 0), max(0, job.tasks - 1)) // CELLS * CELLS
+    tasks = desk.tasks(job.id, first, CELLS)
+    where = f"{frame.JOBS}/{job.id}"
+    cancel = None
+    if not job.ended:
+        question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
+        cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
+    known = facts(
+        ("name", name_of(job.name)),
+        ("user", name_of(job.user)),
+        ("state", state_of(job.state)),
+        ("reason", name_of(job.reason) if job.reason else "\N{EN DASH}"),
+        ("tasks", whole(job.tasks)),
+        ("progress", progress(job)),
+        *((part, whole(getattr(job, part))) for part in _PARTS),
+        ("submitted", moment(job.submitted_us)),
+        ("first task started", moment(job.started_us)),
+        ("ended", moment(job.ended_us)),
+    )
+    why = desk.why(job.id, None)
+    live = joined(
+        (
+            cancel,
+            known,
+            section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why and why.waiting else None),
+            section("Tasks", _choosing(job, where, first), grid(job, tasks)),
+            section("Over time", timeline(tasks)),
+        )
+    )
+    return View(f"Job {job.id}", live, place=frame.JOBS)
+
+
+def _choosing(job: JobStatus, where: str, first: int) -> Markup:
+    last = min(first + CELLS, job.tasks) - 1
+    links = []
+    if first:
+        links.append(link(address(where, {"first": first - CELLS}), "previous", id="page-previous"))
+    if last + 1 < job.tasks:
+        links.append(link(address(where, {"first": first + CELLS}), "next", id="page-next"))
+        links.append(link(address(where, {"first": (job.tasks - 1) // CELLS * CELLS}), "last", id="page-last"))
+    told = tag("span", f"{whole(first)} to {whole(last)} of {whole(job.tasks)}", class_="soft")
+    return tag("nav", told, Markup(" "), joined(links, " "), class_="pager", aria_label="tasks")
+
+
+def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
+    """Tasks as cells; the arrow keys go from one to the next."""
+    cells = []
+    for place, task in enumerate(tasks):
+        told = f"task {task.index}: {task.state}" + (f" on {task.node}" if task.node else "")
+        where = f"{frame.JOBS}/{job.id}/tasks/{task.index}"
+        cells.append(
+            link(
+                where,
+                SIGNS[task.state],
+                class_=f"cell {task.state}",
+                title=told,
+                aria_label=told,
+                id=f"task-{task.index}",
+                tabindex=-1 if place else 0,
+            )
+        )
+    return tag("div", *cells, class_="grid", role="group", aria_label="tasks; arrow keys go from one to the next")
+
+
+def timeline(tasks: Sequence[TaskStatus]) -> Markup | None:
+    """When tasks ran, one line per task, each as its last attempt left it."""
+    ran = [(task, task.started_us) for task in tasks if task.started_us is not None]
+    if not ran:
+        return None
+    begin = min(started for _, started in ran)
+    latest = max(max(task.ended_us or 0, started) for task, started in ran)
+    span, tall, lines = max(1, latest - begin), 4, []
+    for place, (task, started) in enumerate(ran):
+        open_end = task.ended_us is None and task.state not in ENDED_TASKS
+        end = latest if open_end or task.ended_us is None else task.ended_us
+        width = max(0.15, 100 * (end - started) / span)
+        left = min(100 * (started - begin) / span, 99.85)
+        told = tag("title", f"task {task.index}: {task.state}, {'until now' if open_end else duration(end - started)}")
+        lines.append(
+            tag(
+                "g",
+                told,
+                tag(
+                    "rect",
+                    x=f"{left:.2f}",
+                    y=place * tall,
+                    width=f"{min(width, 100 - left):.2f}",
+                    height=tall - 1,
+                    class_=task.state,
+                ),
+            )
+        )
+    drawn = tag(
+        "svg",
+        *lines,
+        viewbox=f"0 0 100 {len(ran) * tall}",
+        height=len(ran) * tall,
+        preserveAspectRatio="none",
+        class_="timeline",
+        role="img",
+        aria_label=f"{len(ran)} tasks over {duration(span)}",
+    )
+    return joined((drawn, tag("p", moment(begin), f" to {duration(span)} later; one line per task", class_="soft")))

@@ -1,0 +1,195 @@
+"""Views for those who look after a federation: nodes, one node, users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import Request
+
+from volery.live.admission import choice, principal
+from volery.live.questions import Questions
+from volery.live.status import NodeStatus, UserStatus
+from volery.live.window import frame
+from volery.live.window.frame import View
+from volery.live.window.html import (
+    Markup,
+    Piece,
+    address,
+    facts,
+    joined,
+    link,
+    moment,
+    name_of,
+    section,
+    share,
+    tag,
+    whole,
+)
+from volery.live.window.jobs import state_of
+from volery.live.window.tables import Column, pager, slice_of, table
+
+RUNS_MAX: Final = 200
+LABELS_SHOWN: Final = 120
+_NODES: Final = (
+    Column("node", "node", text=True),
+    Column("state", "drained", text=True),
+    Column("running", "running"),
+    Column("slots", "slots"),
+    Column("cores", "cores"),
+    Column("memory, MB", "memory_mb"),
+    Column("machine", text=True),
+    Column("labels", text=True),
+    Column("", text=True),
+)
+_USERS: Final = (
+    Column("user", "user", text=True),
+    Column("share", "share"),
+    Column("use"),
+    Column("tasks running", "tasks_running"),
+    Column("tasks pending", "tasks_pending"),
+    Column("jobs running", "jobs_running"),
+    Column("jobs pending", "jobs_pending"),
+)
+_RUNS: Final = (Column("task", text=True), Column("state", text=True), Column("attempt"), Column("started (UTC)"))
+
+
+def nodes_view(desk: Questions, request: Request) -> View:
+    """All nodes, filtered, sorted, cut into pages.
+
+    Raises:
+        InputError: the query holds something else than it may.
+    """
+    asked = {
+        "drained": choice(request, "drained", ("", "yes", "no")) or None,
+        "text": request.query_params.get("text") or None,
+    }
+    shown = slice_of(request, _NODES, "node", asked)
+    found = [node for node in desk.nodes() if _is_asked_for(node, asked["drained"], asked["text"])]
+    if shown.key != "node":
+        found.sort(key=lambda node: getattr(node, shown.key), reverse=shown.falling)
+    elif shown.falling:
+        found.reverse()
+    here = found[shown.skip : shown.skip + shown.rows]
+    may = desk.drains and principal(request).may("operator")
+    listed = table(_NODES, [_node(node, may=may) for node in here], shown, "No such nodes.")
+    pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
+    return View("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
+
+
+def _is_asked_for(node: NodeStatus, drained: str | None, text: str | None) -> bool:
+    if drained is not None and node.drained != (drained == "yes"):
+        return False
+    return text is None or text in node.address or text in _labels(node)
+
+
+def _filters(asked: dict[str, str | None]) -> Markup:
+    words = (("", "any"), ("yes", "drained"), ("no", "in use"))
+    options = [tag("option", word, value=value, selected=value == (asked["drained"] or "")) for value, word in words]
+    return tag(
+        "form",
+        tag("label", "state ", tag("select", *options, name="drained")),
+        tag("label", "address or labels contain ", tag("input", name="text", value=asked["text"] or "", size=16)),
+        tag("button", "show"),
+        link(frame.NODES, "clear") if any(asked.values()) else None,
+        class_="controls",
+        action=frame.NODES,
+        role="search",
+    )
+
+
+def _labels(node: NodeStatus) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
+
+
+def _node(node: NodeStatus, *, may: bool) -> Sequence[Piece]:
+    return (
+        link(f"{frame.NODES}/{node.address}", node.address, id=node.address),
+        _drained(node),
+        whole(node.running),
+        whole(node.slots),
+        node.cores,
+        whole(node.memory_mb),
+        f"{node.arch}, {node.os} {node.kernel}",
+        name_of(_labels(node), LABELS_SHOWN),
+        _draining(node) if may else "",
+    )
+
+
+def _drained(node: NodeStatus) -> Markup:
+    return state_of("drained" if node.drained else "in use")
+
+
+def _draining(node: NodeStatus) -> Markup:
+    """The order that changes whether a node is used."""
+    word = "undrain" if node.drained else "drain"
+    question = (
+        f"Use {node.address} again?"
+        if node.drained
+        else f"Place nothing more on {node.address}? What runs there goes on."
+    )
+    return frame.order(word, f"/nodes/{node.address}/{word}", question, f"{word}-{node.address}")
+
+
+def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
+    """One node, and the tasks there that may be seen."""
+    who = principal(request)
+    runs = desk.runs_on(node.address, RUNS_MAX)
+    if who.sees is not None:
+        mine = {
+            job: (status := desk.job(job)) is not None and status.user == who.sees for job in {run.job for run in runs}
+        }
+        runs = [run for run in runs if mine[run.job]]
+    known = facts(
+        ("state", _drained(node)),
+        ("running", f"{whole(node.running)} of {whole(node.slots)} slots"),
+        ("cores", node.cores),
+        ("memory", f"{whole(node.memory_mb)} MB"),
+        ("machine", f"{node.arch}, {node.os} {node.kernel}"),
+        ("labels", name_of(_labels(node), 12_000) if node.labels else "\N{EN DASH}"),
+    )
+    cells = [
+        (
+            link(f"{frame.JOBS}/{run.job}/tasks/{run.index}", f"{run.job}/{run.index}"),
+            state_of(run.state),
+            run.attempt,
+            moment(run.started_us),
+        )
+        for run in runs
+    ]
+    button = _draining(node) if desk.drains and who.may("operator") else None
+    live = joined((button, known, section("Tasks that run here", table(_RUNS, cells, empty="None that you may see."))))
+    return View(f"Node {node.address}", live, place=frame.NODES)
+
+
+def users_view(desk: Questions, request: Request) -> View:
+    """Users with something under way or a share.
+
+    Raises:
+        InputError: the query holds something else than it may.
+    """
+    shown = slice_of(request, _USERS, "-tasks_running", {})
+    found = desk.users(principal(request).sees)
+    found.sort(
+        key=lambda user: getattr(user, shown.key) or 0 if shown.key != "user" else user.user, reverse=shown.falling
+    )
+    slots = sum(node.slots for node in desk.nodes())
+    here = found[shown.skip : shown.skip + shown.rows]
+    listed = table(_USERS, [_user(user, slots) for user in here], shown, "Nobody has anything under way.")
+    pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
+    told = "Use: tasks that run, in percent of all slots. Share: the part below which no running task is taken away."
+    return View("Users", joined((pages, listed, tag("p", told, class_="soft"))), place=frame.USERS, every_s=5.0)
+
+
+def _user(user: UserStatus, slots: int) -> Sequence[Piece]:
+    entitled = "\N{EN DASH}" if user.share is None else share(user.share, 1)
+    jobs = link(address(frame.JOBS, {"user": user.user}), name_of(user.user)) if user.user else tag("i", "nobody")
+    return (
+        jobs,
+        entitled,
+        share(user.tasks_running, slots),
+        whole(user.tasks_running),
+        whole(user.tasks_pending),
+        whole(user.jobs_running),
+        whole(user.jobs_pending),
+    )

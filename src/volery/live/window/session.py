@@ -1,0 +1,104 @@
+"""Sessions of browsers: who has shown a token keeps a cookie in its place, see docs/decisions/0023.
+
+The cookie holds a random name of the session, never the token. Scripts cannot read it, and a browser sends it only
+with what pages of this very site ask for. A session ends after half a day, with its token, and with this program.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from volery.live.tokens import Gate, Principal
+
+COOKIE: Final = "volery"
+SECURE_COOKIE: Final = "__Host-volery"
+"""A browser takes a name like this only over TLS, from the host itself."""
+SESSION_S: Final = 12 * 3600
+SESSIONS_MAX: Final = 10_000
+
+
+class _Session(msgspec.Struct, frozen=True):
+    authorization: str
+    until_s: float
+
+
+class Sessions:
+    """The sessions of a gate.
+
+    Args:
+        gate: knows who asks.
+        clock_s: seconds that never go back.
+    """
+
+    def __init__(self, gate: Gate, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._gate = gate
+        self._clock_s = clock_s
+        self._sessions: dict[str, _Session] = {}
+
+    def who(self, request: HTTPConnection) -> Principal | None:
+        """Who makes a request: by its token or, where it has none, by its session; None where neither proves anything.
+
+        Raises:
+            InputError: the file of tokens cannot be read any more.
+        """
+        authorization = request.headers.get("authorization", "")
+        if not authorization and (session := self._session(request)) is not None:
+            authorization = session.authorization
+        return self._gate.who(authorization)
+
+    def by_cookie(self, request: HTTPConnection) -> bool:
+        """Whether nothing but a cookie speaks for a request, which a browser sends without being asked."""
+        return "authorization" not in request.headers and self._session(request) is not None
+
+    def begin(self, request: HTTPConnection, token: str, answer: Response) -> bool:
+        """Set the cookie of a new session on an answer; False where the token proves nothing."""
+        authorization = f"Bearer {token}"
+        if self._gate.who(authorization) is None:
+            return False
+        now_s = self._clock_s()
+        self._sessions = {name: one for name, one in self._sessions.items() if one.until_s > now_s}
+        while len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        name = secrets.token_urlsafe(32)
+        self._sessions[name] = _Session(authorization, now_s + SESSION_S)
+        self._set(request, answer, name, SESSION_S)
+        return True
+
+    def end(self, request: HTTPConnection, answer: Response) -> None:
+        """Forget a session, and have the browser forget it."""
+        self._sessions.pop(request.cookies.get(_name(request), ""), None)
+        self._set(request, answer, "", 0)
+
+    def _session(self, request: HTTPConnection) -> _Session | None:
+        found = self._sessions.get(request.cookies.get(_name(request), ""))
+        return found if found is not None and self._clock_s() < found.until_s else None
+
+    def _set(self, request: HTTPConnection, answer: Response, value: str, age_s: int) -> None:
+        secure = _is_secure(request)
+        answer.set_cookie(
+            _name(request), value, max_age=age_s, path="/", secure=secure, httponly=True, samesite="strict"
+        )
+
+
+def is_foreign(request: HTTPConnection) -> bool:
+    """Whether a page of another origin has made a browser send this; other ports of the same host are others, too."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+    return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
+
+
+def _is_secure(request: HTTPConnection) -> bool:
+    return request.url.scheme == "https"
+
+
+def _name(request: HTTPConnection) -> str:
+    return SECURE_COOKIE if _is_secure(request) else COOKIE

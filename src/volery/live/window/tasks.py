@@ -1,0 +1,66 @@
+"""The view of one task: what became of it, why, and the end of its output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+from volery.live.output import STREAMS, open_output
+from volery.live.questions import Questions
+from volery.live.status import TaskStatus
+from volery.live.window import frame
+from volery.live.window.frame import View
+from volery.live.window.html import Markup, duration, facts, joined, link, moment, name_of, section, tag, whole
+from volery.live.window.jobs import state_of
+from volery.live.window.reasons import reasons
+
+TAIL_BYTES: Final = 16 << 10
+
+
+async def task_view(desk: Questions, task: TaskStatus, outputs: Path) -> View:
+    """One task.
+
+    Args:
+        desk: knows why.
+        task: which.
+        outputs: the folder of the folders of attempts.
+    """
+    why = desk.why(task.job, task.index)
+    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else "\N{EN DASH}"
+    took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
+    known = facts(
+        ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
+        ("reason", name_of(task.reason) if task.reason else "\N{EN DASH}"), ("attempt", task.attempt), ("node", node),
+        ("exit code", "\N{EN DASH}" if task.exit_code is None else task.exit_code),
+        ("started", moment(task.started_us)), ("ended", moment(task.ended_us)), ("took", duration(took)),
+    )  # fmt: skip
+    logs = [section(stream, await _log(task, outputs, stream)) for stream in STREAMS]
+    live = joined((known, section("Why", reasons(why) if why else None), *logs))
+    return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS)
+
+
+async def _log(task: TaskStatus, outputs: Path, stream: str) -> Markup:
+    whole_log = link(f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", "all of it", id=f"log-{stream}")
+    if not task.folder:
+        return tag("p", "None yet.", class_="soft")
+    found = await asyncio.to_thread(_tail, outputs, task.folder, stream)
+    if found is None:
+        return tag("p", f"It is not on this host; the task ran on {task.node}, look there.", class_="soft")
+    text, size = found
+    if not size:
+        return tag("p", "Empty.", class_="soft")
+    said = f"The last {whole(TAIL_BYTES)} of {whole(size)} bytes; " if size > TAIL_BYTES else f"{whole(size)} bytes; "
+    return joined((tag("p", said, whole_log, class_="soft"), tag("pre", text, tabindex=0)))
+
+
+def _tail(outputs: Path, folder: str, stream: str) -> tuple[str, int] | None:
+    """The end of an output and the size of all of it, in bytes."""
+    descriptor = open_output(outputs, folder, stream)
+    if descriptor is None:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - TAIL_BYTES))
+        return file.read(TAIL_BYTES).decode("utf-8", "replace"), size
