@@ -109,7 +109,7 @@ class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
     asked: Annotated[str, Meta(description="who is in charge of that part")]
     decisions: int
     refused: Annotated[int, Meta(description="the view was wrong: who was asked has said no")]
-    view_age_us: Annotated[int, Meta(description="at the last decision")]
+    view_age_us: Annotated[int, Meta(description="the mean of all decisions")]
 
 
 class DecisionBook:
@@ -134,7 +134,7 @@ class DecisionBook:
             if told.decision.chosen == "refused":
                 counts[1] += 1
             else:
-                counts[0], counts[2] = counts[0] + 1, told.decision.view_age_us
+                counts[0], counts[2] = counts[0] + 1, counts[2] + told.decision.view_age_us
         kept = self._of_task.setdefault(task, [])
         kept.append(Noted(told.at_unix_us, told.by, told.decision))
         if len(kept) > KEPT_PER_TASK:
@@ -148,8 +148,10 @@ class DecisionBook:
     def pairs(self) -> list[PairStatus]:
         """Who has decided on whose part of the cluster, in order of names."""
         return [
-            PairStatus(by=by, asked=asked, decisions=counts[0], refused=counts[1], view_age_us=counts[2])
-            for (by, asked), counts in sorted(self._pairs.items())
+            PairStatus(
+                by=by, asked=asked, decisions=decisions, refused=refused, view_age_us=age_us // max(1, decisions)
+            )
+            for (by, asked), (decisions, refused, age_us) in sorted(self._pairs.items())
         ]
 
     def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:

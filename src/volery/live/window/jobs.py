@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Final, get_args
 
@@ -160,7 +161,7 @@ def job_view(desk: Questions, job: JobStatus, request: Request) -> View:
             known,
             section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why and why.waiting else None),
             section("Tasks", _choosing(job, where, first), grid(job, tasks)),
-            section("Over time", timeline(tasks)),
+            section("Over time", timeline(tasks, time.time_ns() // 1000)),
         )
     )
     return View(f"Job {job.id}", live, place=frame.JOBS)
@@ -198,34 +199,22 @@ def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
     return tag("div", *cells, class_="grid", role="group", aria_label="tasks; arrow keys go from one to the next")
 
 
-def timeline(tasks: Sequence[TaskStatus]) -> Markup | None:
-    """When tasks ran, one line per task, each as its last attempt left it."""
+def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
+    """When tasks ran, one line per task, each as its last attempt left it; times in microseconds since 1970."""
     ran = [(task, task.started_us) for task in tasks if task.started_us is not None]
     if not ran:
         return None
     begin = min(started for _, started in ran)
-    latest = max(max(task.ended_us or 0, started) for task, started in ran)
-    span, tall, lines = max(1, latest - begin), 4, []
-    for place, (task, started) in enumerate(ran):
-        open_end = task.ended_us is None and task.state not in ENDED_TASKS
-        end = latest if open_end or task.ended_us is None else task.ended_us
-        width = max(0.15, 100 * (end - started) / span)
+    ends = [max(started, now_us if task.state not in ENDED_TASKS else task.ended_us or 0) for task, started in ran]
+    span, tall, lines = max(1, max(ends) - begin), 4, []
+    for place, ((task, started), end) in enumerate(zip(ran, ends, strict=True)):
         left = min(100 * (started - begin) / span, 99.85)
-        told = tag("title", f"task {task.index}: {task.state}, {'until now' if open_end else duration(end - started)}")
-        lines.append(
-            tag(
-                "g",
-                told,
-                tag(
-                    "rect",
-                    x=f"{left:.2f}",
-                    y=place * tall,
-                    width=f"{min(width, 100 - left):.2f}",
-                    height=tall - 1,
-                    class_=task.state,
-                ),
-            )
-        )
+        width = min(max(0.15, 100 * (end - started) / span), 100 - left)
+        told = tag("title", f"task {task.index}: {task.state}, {duration(end - started)}")
+        line = tag(
+            "rect", x=f"{left:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=task.state
+        )  # fmt: skip
+        lines.append(tag("g", told, line))
     drawn = tag(
         "svg",
         *lines,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from starlette.requests import Request
 
+from volery.core.model import Address
 from volery.live.admission import principal
 from volery.live.desk import Desk
 from volery.live.explaining import PairStatus
@@ -55,8 +56,15 @@ class Pace:
         return (ended - before) / (now_s - since_s) if now_s - since_s >= 1.0 else None
 
 
-def overview(desk: Desk, request: Request, pace: Pace) -> View:
-    """The federation as far as this host knows it; who is no operator sees no figures of others' jobs."""
+def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+    """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
+
+    Args:
+        desk: answers.
+        request: who asks.
+        pace: remembers how many tasks had ended.
+        in_charge: who is in charge of each node.
+    """
     nodes, who = desk.nodes(), principal(request)
     loads = desk.loads(who.sees)
     slots, running = sum(node.slots for node in nodes), sum(node.running for node in nodes)
@@ -76,7 +84,7 @@ def overview(desk: Desk, request: Request, pace: Pace) -> View:
         ),
         *_speed(desk, pace),
     )
-    parts = [section("Partitions", partitions(nodes, desk.partitions()))]
+    parts = [section("Partitions", partitions(nodes, in_charge))]
     if who.sees is None:
         parts += [section("Allocation time", waits(desk.waits_us(WAITS))), section("Views", heat(desk.views()))]
     return View("Federation", joined((known, *parts)), place=frame.HOME, every_s=5.0)
@@ -89,7 +97,7 @@ def _speed(desk: Desk, pace: Pace) -> tuple[tuple[str, Piece], ...]:
     return ("tasks that have ended since the start", whole(ended)), ("throughput", told)
 
 
-def partitions(nodes: Sequence[NodeStatus], in_charge: dict[str, tuple[str, ...]]) -> Markup | None:
+def partitions(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[Address]]) -> Markup | None:
     """Nodes by who is in charge of them."""
     found: dict[str, list[NodeStatus]] = {}
     for node in nodes:
@@ -150,7 +158,7 @@ def heat(pairs: Sequence[PairStatus]) -> Markup:
         role="group",
         aria_label="views",
     )
-    told = "Per scheduler and part: age of the view at the last decision; how often it was wrong, of all decisions."
+    told = "Per scheduler and part: mean age of the view at a decision; how often it was wrong, of all decisions."
     return joined((squares, tag("p", told, class_="soft")))
 
 

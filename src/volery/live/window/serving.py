@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from volery.core.errors import InputError
+from volery.core.model import Address
 from volery.live.admission import FOREIGN, NotThereError, as_json, no_job, refusal
 from volery.live.desk import Desk
 from volery.live.status import JobStatus
@@ -83,9 +84,12 @@ class _Views:
         self._desk = desk
         self._outputs = outputs
         self._pace = Pace()
+        self._in_charge: Mapping[Address, Sequence[Address]] | None = None
 
     async def federation(self, request: Request) -> View:
-        return overview(self._desk, request, self._pace)
+        if self._in_charge is None:  # it never changes, and takes seconds where there are ten thousand nodes
+            self._in_charge = await asyncio.to_thread(self._desk.partitions)
+        return overview(self._desk, request, self._pace, self._in_charge)
 
     async def jobs(self, request: Request) -> View:
         return jobs_view(self._desk, request)

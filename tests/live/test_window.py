@@ -1,0 +1,187 @@
+"""The live page over HTTP: what its pages say is what the API says, to whom it may be said, and nothing that hurts."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from tests.live.bench import LIMIT_S
+from tests.live.serving import serving
+
+from volery.live.tokens import TokenFile
+
+EVIL = "<script>alert(1)</script>\"'&"
+
+
+@pytest.fixture
+def http(tmp_path: Path) -> Iterator[httpx2.Client]:
+    with serving(tmp_path) as (url, _), httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as client:
+        yield client
+
+
+def submit(http: httpx2.Client, **job: object) -> int:
+    return int(http.post("/jobs", json=job).json()["id"])
+
+
+def submit_and_wait(http: httpx2.Client, **job: object) -> int:
+    number = submit(http, **job)
+    assert http.get(f"/events?job={number}").is_success
+    return number
+
+
+def facts(text: str) -> dict[str, str]:
+    pairs = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)
+    return {key: html.unescape(re.sub(r"<[^>]*>", "", value)).strip() for key, value in pairs}
+
+
+def rows(text: str) -> list[list[str]]:
+    found = re.findall(r"<tr>(.*?)</tr>", text.partition("<tbody>")[2].partition("</tbody>")[0])
+    return [
+        [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<td.*?>(.*?)</td>", row)] for row in found
+    ]
+
+
+def test_pages_say_what_the_api_says(http: httpx2.Client) -> None:
+    number = submit_and_wait(http, command="test $VOLERY_INDEX != 1", tasks=3, name="mixed", user="ada")
+    told, page = http.get(f"/jobs/{number}").json(), http.get(f"/window/jobs/{number}").text
+    shown = facts(page)
+    assert shown["state"] == told["state"] == "failed"
+    assert shown["reason"] == told["reason"]
+    assert [int(shown[part]) for part in ("finished", "failed", "killed")] == [
+        told[part] for part in ("finished", "failed", "killed")
+    ]
+    assert re.findall(r'aria-label="task (\d): (\w+) on', page) == [
+        ("0", "finished"),
+        ("1", "failed"),
+        ("2", "finished"),
+    ]
+    task = http.get(f"/jobs/{number}/tasks/1").json()
+    shown = facts(http.get(f"/window/jobs/{number}/tasks/1").text)
+    assert (shown["node"], shown["exit code"], shown["reason"]) == (task["node"], "1", task["reason"])
+    (listed,) = rows(http.get("/window/jobs").text)
+    assert listed[:5] == [str(number), "mixed", "ada", "failed", "3"]
+    nodes = rows(http.get("/window/nodes").text)
+    assert [(row[0], int(row[3]), int(row[4])) for row in nodes] == [
+        (node["address"], node["slots"], node["cores"]) for node in http.get("/nodes").json()
+    ]
+    shown = facts(http.get("/").text)
+    assert (shown["nodes"], shown["slots"], shown["tasks that run"]) == ("2, 0 drained", "2", "0")
+
+
+def test_what_runs_is_shown_where_it_runs(http: httpx2.Client) -> None:
+    submit_and_wait(http, command="true", tasks=3)
+    number = submit(http, command="sleep 60", tasks=2, user="ada")
+    for task in (0, 1):
+        while (told := http.get(f"/jobs/{number}/tasks/{task}").json())["state"] != "running":
+            assert http.get(f"/events?job={number}&after={told['revision']}", timeout=LIMIT_S).is_success or told
+        page = http.get(f"/window/nodes/{told['node']}").text
+        assert f"{number}/{task}" in [row[0] for row in rows(page)]
+    (user,) = [row for row in rows(http.get("/window/users").text) if row[0] == "ada"]
+    running = next(user for user in http.get("/users").json() if user["user"] == "ada")["tasks_running"]
+    assert user[3] == str(running) == "2"
+    http.post(f"/jobs/{number}/cancel", json={})
+
+
+def test_output_is_shown_from_its_end(http: httpx2.Client) -> None:
+    number = submit_and_wait(http, command="seq 1 20000; printf '<script>\\033[31m'")
+    page = http.get(f"/window/jobs/{number}/tasks/0").text
+    size = len(http.get(f"/jobs/{number}/tasks/0/logs").content)
+    assert f"The last 16,384 of {size:,} bytes" in page
+    assert "20000\n&lt;script&gt;\N{REPLACEMENT CHARACTER}[31m</pre>" in page
+
+
+def test_jobs_are_filtered_sorted_and_cut_into_pages(http: httpx2.Client) -> None:
+    for tasks, user in ((1, "ada"), (3, "bob"), (2, "ada")):
+        submit_and_wait(http, command="true", tasks=tasks, user=user)
+
+    def shown(query: str) -> list[str]:
+        return [row[0] for row in rows(http.get(f"/window/jobs?{query}").text)]
+
+    assert shown("") == ["2", "1", "0"]
+    assert shown("user=ada&sort=id") == ["0", "2"]
+    assert shown("sort=-tasks") == ["1", "2", "0"]
+    assert shown("sort=-tasks&rows=1&skip=1") == ["2"]
+    assert shown("state=running") == []
+    following = re.search(r'href="([^"]*)" id="page-next"', http.get("/window/jobs?sort=-tasks&rows=1&user=ada").text)
+    assert following is not None
+    assert [row[0] for row in rows(http.get(html.unescape(following.group(1))).text)] == ["0"]
+    for wrong in ("sort=nothing", "skip=x", "rows=501", "state=gone"):
+        assert http.get(f"/window/jobs?{wrong}").status_code == 422
+
+
+def test_hostile_names_are_text(http: httpx2.Client) -> None:
+    number = submit_and_wait(http, command="false", name=EVIL, user=EVIL)
+    asked = (f"jobs?user={EVIL}&reason={EVIL}", f"nodes?text={EVIL}", f"jobs?sort={EVIL}")
+    for path in ("jobs", f"jobs/{number}", f"jobs/{number}/tasks/0", "users", *asked):
+        page = http.get(f"/window/{path}").text
+        assert "<script>" not in page
+        assert EVIL not in page
+    assert EVIL in html.unescape(http.get("/window/jobs").text)
+
+
+def test_pages_may_run_their_own_script_and_nothing_else(http: httpx2.Client) -> None:
+    first, second = http.get("/"), http.get("/")
+    policy = first.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    nonce = re.search(r"'nonce-([^']+)'", policy)
+    assert nonce is not None
+    assert f'nonce="{nonce.group(1)}"' in first.text
+    assert nonce.group(1) not in second.text, "each page has its own"
+    assert http.get("/window/jobs/99").status_code == 404
+    assert http.get("/window/nodes/node/99").status_code == 404
+
+
+def test_users_see_their_own_and_forged_orders_are_refused(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path)
+    ada, bob = tokens.add("ada", "user")[0], tokens.add("bob", "user")[0]
+    with (
+        serving(tmp_path, tokens=tokens) as (url, _),
+        httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
+    ):
+        with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {ada}"}, trust_env=False) as by_token:
+            number = submit(by_token, command="sleep 60", name="secret", user="ada")
+        for path in ("/", "/window/jobs", f"/window/jobs/{number}", "/window/nodes", "/window/users"):
+            led = http.get(path)
+            assert (led.status_code, led.headers["location"].partition("?")[0]) == (303, "/window/sign-in")
+        assert http.get("/window/pulse").status_code == 401
+        for then in ("//elsewhere.example", "https://elsewhere.example", "/window/..//x.example"):
+            assert 'data-then="/"' in http.get("/window/sign-in", params={"then": then}).text
+
+        def signed_in(token: str, origin: str = url) -> int:
+            http.cookies.clear()
+            answer = http.post("/window/session", json={"token": token}, headers={"origin": origin})
+            kept = answer.headers.get("set-cookie", "")
+            assert answer.status_code != 200 or ("HttpOnly" in kept and "SameSite=strict" in kept)
+            assert token not in kept
+            return answer.status_code
+
+        assert signed_in(ada, "http://127.0.0.1:1") == signed_in("volery_x_y") == 403
+        assert signed_in(bob) == 200
+        assert "secret" not in http.get("/window/jobs").text
+        assert "secret" not in http.get("/window/jobs?user=ada").text
+        for path in ("", "/tasks/0"):
+            assert http.get(f"/window/jobs/{number}{path}").status_code == 404
+        assert f"{number}/0" not in "".join(http.get(f"/window/nodes/node/{node}").text for node in (0, 1))
+        assert "ada" not in http.get("/window/users").text
+        assert "Views" not in http.get("/").text
+
+        assert signed_in(ada) == 200
+        assert "secret" in http.get("/window/jobs").text
+        order = f"/jobs/{number}/cancel"
+        for headers in ({"origin": "http://127.0.0.1:1"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
+            assert http.post(order, json={}, headers=headers).status_code == 403
+        assert http.post("/nodes/node/0/drain", json={}, headers={"origin": url}).status_code == 403
+        assert http.post(order, json={}, headers={"origin": url}).status_code == 202
+        tokens.revoke("ada")
+        assert http.get("/window/jobs").status_code == 303, "a session ends with its token"
+        assert signed_in(bob) == 200
+        kept = dict(http.cookies)
+        assert http.post("/window/session/end", json={}, headers={"origin": url}).status_code == 200
+        http.cookies.update(kept)
+        assert http.get("/window/jobs").status_code == 303, "and when it is left"
