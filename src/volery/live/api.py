@@ -377,7 +377,8 @@ class ApiServer:
         self.open_to_all = gate.open
         demand_safe(host, gate, tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        # Only of sockets that say TCP does asyncio switch off the wait for more to send, 40 ms per answer.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
