@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 import volery
 from volery.core.errors import InputError
-from volery.live.desk import Desk
+from volery.live.desk import ConflictError, Desk, UnwrittenError
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.openapi import Endpoint, Operation, Problem, Refusal, describe
 from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus
@@ -105,7 +105,10 @@ def make_app(desk: Desk, names: Sequence[str] = LOCAL_NAMES) -> Starlette:
 
     routes = [Route(item.path, _guarded(item.endpoint), methods=[item.method]) for item in known]
     routes.append(Route("/openapi.json", openapi))
-    handlers: dict[Any, Any] = {InputError: _refuse_input, NotThereError: _refuse_missing, HTTPException: _refuse_http}
+    handlers: dict[Any, Any] = {
+        InputError: _refuse_input, ConflictError: _refuse_conflict, UnwrittenError: _refuse_for_now,
+        NotThereError: _refuse_missing, HTTPException: _refuse_http,
+    }  # fmt: skip
     return Starlette(
         routes=routes,
         exception_handlers=handlers,
@@ -130,6 +133,14 @@ def _json(content: Any, status: int = 200) -> Response:
 
 async def _refuse_input(_: Request, error: InputError) -> Response:
     return _json(Refusal(Problem(error.place, error.problem)), 422)
+
+
+async def _refuse_conflict(_: Request, error: ConflictError) -> Response:
+    return _json(Refusal(Problem(error.place, error.problem)), 409)
+
+
+async def _refuse_for_now(request: Request, error: UnwrittenError) -> Response:
+    return _json(Refusal(Problem(request.url.path, f"{error}; nothing was changed, ask again")), 503)
 
 
 async def _refuse_missing(_: Request, error: NotThereError) -> Response:

@@ -27,6 +27,8 @@ from volery.live.store import JobStore, News, OpenJob
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
+AGAIN_S: Final = 0.5
+"""Between two tries at a store that could not be written."""
 WARNINGS_MAX: Final = 5
 PLANNED_INLINE_MAX: Final = 2000
 """Tasks of a job that are planned at once, in about 10 ms; larger jobs are planned in a thread."""
@@ -34,6 +36,14 @@ PLANNED_INLINE_MAX: Final = 2000
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+class ConflictError(InputError):
+    """A key stands for another job already."""
+
+
+class UnwrittenError(Exception):
+    """The store could not be written just now; nothing has happened, and the same may be asked again."""
 
 
 class Outgoing(Message, frozen=True):
@@ -231,6 +241,9 @@ class Desk(Component):
 
     def _admit(self, number: JobId, first: TaskId, description: JobDescription, planned: list[PlannedTask]) -> Receipt:
         if description.key and (known := self._store.job_with_key(description.key)):
+            if not self._store.describes(known[0], description):
+                problem = f"{description.key!r} is the key of job {known[0]}, which says something else; take another"
+                raise ConflictError("job.key", problem)
             return Receipt(id=known[0], tasks=known[1], known=True)
         obstacles = [(place, obstacle) for place, (_, obstacle) in enumerate(planned) if obstacle]
         self._store.insert(number, first, description, len(planned), obstacles, _now_us())
@@ -267,6 +280,16 @@ class Desk(Component):
             (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
             try:
                 await self._write_batch(news, writes)
+            except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
+                log.error("the store of jobs could not be written, and is tried again: %s", error)
+                self._store.roll_back()
+                self._news[:0] = news
+                for write in writes:
+                    write.fail(UnwrittenError(f"the store of jobs cannot be written: {error}"))
+                if self._closed:
+                    return
+                await asyncio.sleep(AGAIN_S)
+                self._wake.set()
             except sqlite3.Error as error:
                 log.critical("the store of jobs cannot be written, and takes nothing more: %s", error)
                 self._closed = True
@@ -314,6 +337,8 @@ class _Write:
         """Write."""
         try:
             self._given = self._write()
+        except sqlite3.Error:  # it may have ended the whole batch
+            raise
         except Exception as error:
             self._error = error
 
