@@ -42,7 +42,7 @@ class NodeAgent:
         self._calls = CallExecutor(folders, self._ledger, workers, report)
         self._closed = False
 
-    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
         """Start an attempt; what carries nothing that can be run fails with a reason."""
         executor = self._calls if _is_call(task) else self._processes
         executor.start(node, task, attempt, on_end)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
 
-from volery.core.component import Architecture, Deployment
+from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
-from volery.core.model import Address, Cluster
+from volery.core.model import SECOND, Address, Cluster
 from volery.core.streams import Streams
 
 
@@ -23,6 +24,18 @@ class IncarnationStreams(Streams):
     def of(self, name: Address, incarnation: int = 0) -> Random:
         """A fresh generator at the start of the named stream."""
         return super().of(name, incarnation or self._incarnation)
+
+
+def recovery(architecture: Architecture, deployment: Deployment) -> str:
+    """What a federation of this deployment recovers from when its hosts die, in words."""
+    if deployment.rebuild is not None:
+        roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if ":" in fault))
+        seconds = deployment.detection_us / SECOND
+        return f"bears the death of any host of {roles}; a host that does not answer is given up within {seconds:g} s"
+    bears = any(":" in fault for fault in architecture.tolerates)
+    given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
+    instead = f"; with {given} it would bear that" if bears else ", and has no parameters with which it would"
+    return f"recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted{instead}"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -51,6 +64,22 @@ class Plan(msgspec.Struct, frozen=True):
             problem = "preempted tasks cannot keep their progress here: real work starts anew; give preempted=restart"
             raise InputError(self.architecture.name, problem)
         return deployment
+
+    def components(
+        self, deployment: Deployment, addresses: Iterable[Address], incarnation: int
+    ) -> dict[Address, Component]:
+        """The components of one life of a host.
+
+        Designs that bear crashes rebuild them, even for the first: nobody knows whether the others have run before.
+
+        Args:
+            deployment: what `build` made for this incarnation.
+            addresses: on the host.
+            incarnation: of the host, from 1.
+        """
+        if deployment.rebuild is None:
+            return {address: deployment.components[address] for address in addresses}
+        return {address: deployment.rebuild(address, incarnation) for address in addresses}
 
     @property
     def configuration(self) -> str:

@@ -11,15 +11,15 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from volery.core.component import Component
+from volery.core.component import Component, role_of
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
-from volery.live.executor import TaskReport
+from volery.live.executor import AGENT, Received, TaskReport
 from volery.live.fleet import Fleet
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
@@ -47,7 +47,7 @@ class UnwrittenError(Exception):
 
 
 class Outgoing(Message, frozen=True):
-    """What the API wants sent: handed to the desk by its host, so that it is sent in a turn; it leaves no host."""
+    """What the desk wants sent, handed to it by its host, so that it is sent in a turn; it leaves no host."""
 
     to: Address
     messages: tuple[Message, ...]
@@ -65,7 +65,8 @@ class Desk(Component):
     """
 
     __slots__ = (
-        "_closed", "_entry", "_fleet", "_news", "_nodes", "_numbers", "_post", "_running", "_sent", "_store", "_thread",
+        "_closed", "_entry", "_fleet", "_news", "_nodes", "_numbers", "_post", "_received",
+        "_running", "_sent", "_store", "_thread",
         "_told", "_wake", "_writer", "_writes",
     )  # fmt: skip
 
@@ -84,6 +85,7 @@ class Desk(Component):
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._news: list[News] = []
+        self._received: dict[Address, list[tuple[TaskId, int]]] = {}
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -100,6 +102,8 @@ class Desk(Component):
         """Note what has become of a job or a task."""
         self._news.append(event)
         self._wake.set()
+        if isinstance(event, TaskReport) and event.state != "running" and role_of(source) == AGENT:
+            self._received.setdefault(source, []).append((event.task, event.attempt))
         match event:
             case TaskReport(state="running"):
                 self._running[event.task, event.attempt] = event.node
@@ -138,6 +142,13 @@ class Desk(Component):
         self._writer = asyncio.get_running_loop().create_task(self._write())
         for job in self._store.open_jobs():
             await self._resubmit(job)
+
+    async def resubmit(self, entries: Collection[Address]) -> None:
+        """Submit what has not ended to entries that have begun anew: they know no job any more."""
+        for job in self._store.open_jobs():
+            if self._entry(job.id, job.description.user) in entries:
+                await self._resubmit(job)
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Write down what has been heard, and close the store."""
@@ -278,12 +289,15 @@ class Desk(Component):
             await self._wake.wait()
             self._wake.clear()
             (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
+            received, self._received = self._received, {}
             try:
                 await self._write_batch(news, writes)
             except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
                 log.error("the store of jobs could not be written, and is tried again: %s", error)
                 self._store.roll_back()
                 self._news[:0] = news
+                for agent, attempts in received.items():
+                    self._received.setdefault(agent, []).extend(attempts)
                 for write in writes:
                     write.fail(UnwrittenError(f"the store of jobs cannot be written: {error}"))
                 if self._closed:
@@ -295,6 +309,9 @@ class Desk(Component):
                 self._closed = True
                 for write in (*writes, *self._writes):
                     write.fail(error)
+            else:
+                for agent, attempts in received.items():
+                    self._post(Outgoing(agent, (Received(tuple(attempts)),)))
             self._told.set()
             self._told = asyncio.Event()
 

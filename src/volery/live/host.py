@@ -15,20 +15,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any, Final
 
-from volery.core.component import Component
-from volery.core.events import Computed, Event, Outcome, TaskFinished, TimerFired
+from volery.core.component import Component, role_of
+from volery.core.events import Adopted, Computed, Event, Outcome, TaskFinished, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.live import port as effect_kinds
-from volery.live.codec import Codec, CodecError, Frame, Parcel
-from volery.live.executor import Executor, TaskReport
+from volery.live.codec import Codec, CodecError, Parcel
+from volery.live.delivery import Delivery, Superseded
+from volery.live.executor import AGENT, Executor, OnEnd, TaskReport
 from volery.live.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.port import Effect, LivePort, checksum
 from volery.live.records import Recorder
 from volery.live.transport import HostName, Transport
+from volery.live.watching import Beat, Watch, Watches
 
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
@@ -90,6 +93,7 @@ class Host:
         incarnation: of this host.
         recorder: hears of every attempt on this host.
         clock: microseconds since the run began.
+        watches: who is told when another no longer answers.
 
     Attributes:
         facts: what the components have reported.
@@ -112,6 +116,7 @@ class Host:
         incarnation: int = 1,
         recorder: Recorder | None = None,
         clock: Clock | None = None,
+        watches: Watches | None = None,
     ) -> None:
         self.name = name
         self.now: Clock = clock or clock_from_now()
@@ -133,27 +138,46 @@ class Host:
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._held: list[tuple[_Door, Event, Address]] = []
         self._outgoing: dict[HostName, list[Parcel]] = {}
-        self._sent: dict[HostName, int] = {}
-        self._heard: dict[HostName, tuple[int, int]] = {}
+        self._delivery: Delivery | None = None
+        self._watches = watches
+        self._watch: Watch | None = None
+        self._beating: asyncio.TimerHandle | None = None
+        self._on_new_life: list[Callable[[HostName], None]] = []
         self._pool: Pool | None = None
         self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
         self._doors: dict[Address, _Door] = {}
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
-            self._doors[address] = _Door(self, address, component, address != SUBMITTER)
+            self._doors[address] = _Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
 
     async def open(self) -> None:
         """Connect to the others and wait until they are there; nothing is handled before `start`."""
         self._loop = asyncio.get_running_loop()
         if self._transport is not None:
+            assert self._codec is not None
+            self._delivery = Delivery(
+                self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
+            )
             await self._transport.open(self.name, self._arrived)
-            await self._transport.meet(set(self._where.values()) - {self.name})
+            # Where hosts are expected to fail, one that comes back cannot wait for another that is away.
+            limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._transport.meet(set(self._where.values()) - {self.name})
 
-    def start(self) -> None:
-        """Start the components."""
+    def start(self, adopted: Iterable[tuple[Address, Adopted]] = ()) -> None:
+        """Start the components.
+
+        Args:
+            adopted: what still runs of an earlier life, and on which node.
+        """
         self._loop = asyncio.get_running_loop()
         now = self.now()
+        for address, event in adopted:
+            self._components[address].handle(event, address, now)
+            self._entries.append((address, address, event, checksum(self._effects)))
+            self._effects.clear()
         for address, component in self._components.items():
             component.start(now)
             door = self._doors[address]
@@ -163,6 +187,18 @@ class Host:
         self._awake = False
         self._commit(now)
         self.wake()
+        watches = self._watches
+        if watches is not None and watches.pairs and self._delivery is not None:
+            self._watch = Watch(watches, now, self._say_beat)
+            self._beat()
+
+    def on_new_life(self, hook: Callable[[HostName], None]) -> None:
+        """Have a function told of each host that has begun anew."""
+        self._on_new_life.append(hook)
+
+    def ended(self, address: Address) -> OnEnd:
+        """What an executor calls when an attempt on a node of this host has ended."""
+        return self._doors[address].ended
 
     async def run(self) -> None:
         """Wait until the host is closed.
@@ -176,8 +212,12 @@ class Host:
 
     async def close(self) -> None:
         """End what runs here, hand over what has been sent, and close the journal."""
+        if self._beating is not None:
+            self._beating.cancel()
         if self._executor is not None:
             await self._executor.close()
+        if self._delivery is not None:
+            self._delivery.close()
         if self._transport is not None:
             await self._transport.close()
         if self._pool is not None:
@@ -191,7 +231,8 @@ class Host:
 
     def _stop(self) -> None:
         if self._journal is not None:
-            self._journal.close()
+            with suppress(OSError):  # what cannot be written was not promised
+                self._journal.close()
             self._journal = None
         self._stopped.set()
 
@@ -211,29 +252,57 @@ class Host:
             self._outgoing.setdefault(self._where[to], []).append((to, source, event))
         self.wake()
 
-    def report(self, report: TaskReport) -> None:
+    def report(self, report: TaskReport, source: Address = "") -> None:
         """Tell the submitter about an attempt; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
-            self.post(SUBMITTER, report, report.node)
+            self.post(SUBMITTER, report, source or report.node)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
-        assert self._codec is not None
+        assert self._delivery is not None
+        if self._stopped.is_set():
+            return
         try:
-            frame = self._codec.decode(encoded)
-            doors = self._doors
-            self.inbox.extend([(doors[to], message, source) for to, source, message in frame.parcels])
+            self._delivery.arrived(sender, encoded)
         except (CodecError, KeyError) as error:
             self.refused += 1
             problem = f"{error} is not on this host" if isinstance(error, KeyError) else error
             log.error("host %s refuses a frame of host %s: %s", self.name, sender, problem)
-            return
-        incarnation, number = self._heard.get(sender, (frame.incarnation, 0))
-        if frame.incarnation != incarnation:
-            log.warning("host %s has restarted (incarnation %d)", sender, frame.incarnation)
-        elif frame.number != number + 1:
-            log.error("host %s: %d frames of host %s were lost", self.name, frame.number - number - 1, sender)
-        self._heard[sender] = (frame.incarnation, frame.number)
+        except Superseded as error:
+            self._stop_for(error)
+
+    def _take(self, parcels: Iterable[Parcel]) -> None:
+        doors = self._doors
+        self.inbox.extend([(doors[to], message, source) for to, source, message in parcels])
         self.wake()
+
+    def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
+        for _, _, message in parcels:
+            if self._watch is not None and isinstance(message, Beat):
+                self._watch.heard(sender, message, self.now())
+                if self._watch.news:
+                    self.wake()
+
+    def _meet(self, peer: HostName, known: bool) -> None:
+        if self._watch is not None:
+            self._watch.begun_anew(peer, self.now())
+            self.wake()
+        if known:
+            log.warning("host %s has begun anew", peer)
+            for hook in self._on_new_life:
+                hook(peer)
+
+    def _beat(self) -> None:
+        assert self._watch is not None
+        if self._stopped.is_set():
+            return
+        self._watch.beat(self.now())
+        self._beating = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
+        if self._watch.news:
+            self.wake()
+
+    def _say_beat(self, peer: HostName, beat: Beat) -> None:
+        assert self._delivery is not None
+        self._delivery.aside(peer, [("", "", beat)])
 
     def wake(self) -> None:
         """Have a turn soon."""
@@ -248,7 +317,12 @@ class Host:
         if self._stopped.is_set():
             return
         inbox, effects = self.inbox, self._effects
-        now = self.turn_us = self.now()
+        now = self.now()
+        if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
+            self._tell_news(self._watch, now)
+            if self._stopped.is_set():
+                return
+        self.turn_us = now
         pop, journalling, entries = inbox.popleft, self._journal is not None, self._entries
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
@@ -269,6 +343,29 @@ class Host:
             if effects:
                 self._apply(door, now)
         self._commit(now)
+
+    def _tell_news(self, watch: Watch, now: Time) -> None:
+        """Tell who is lost and who is back, before anything else: a host that was stopped has slept through its leases.
+
+        Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.
+        """
+        watch.look(now)
+        news, watch.news = watch.news, []
+        waiting = list(self.inbox)
+        self.inbox.clear()
+        for to, event, at in news:
+            door, then = self._doors[to], max(self.turn_us, at)
+            self.turn_us = then
+            log.warning("%s is told %s", to, event)
+            try:
+                door.handle(event, to, then)
+            except BaseException as error:  # whatever it is, it ends the host
+                self._fail(door, event, to, then, error)
+                return
+            self._entries.append((to, to, event, checksum(self._effects)))
+            self._apply(door, now)
+            self._commit(then)
+        self.inbox.extend(waiting)
 
     def _apply(self, door: _Door, now: Time) -> None:
         """What stays here happens now, what leaves is held until the commit."""
@@ -308,10 +405,14 @@ class Host:
             self._actions.append((self._compute, (door, *effect[1:])))
 
     def _commit(self, now: Time) -> None:
-        """Write the turn down, then let its effects go."""
+        """Write the turn down, then let its effects go; without the one there is no other."""
         if self._entries:
             if self._journal is not None:
-                self._journal.append(now, self._entries)
+                try:
+                    self._journal.append(now, self._entries)
+                except OSError as error:
+                    self._stop_for(error)
+                    return
             self._entries.clear()
         if self._actions:
             actions, self._actions = self._actions, []
@@ -322,16 +423,16 @@ class Host:
             self._held.clear()
         if self._outgoing:
             outgoing, self._outgoing = self._outgoing, {}
+            assert self._delivery is not None
             for to, parcels in outgoing.items():
-                self._send(to, parcels)
+                self._delivery.send(to, parcels)
         if self.inbox:
             self.wake()
 
-    def _send(self, to: HostName, parcels: list[Parcel]) -> None:
-        assert self._codec is not None
-        assert self._transport is not None
-        number = self._sent[to] = self._sent.get(to, 0) + 1
-        self._transport.send(to, self._codec.encode(Frame(self._incarnation, number, parcels)))
+    def _stop_for(self, error: Exception) -> None:
+        self.failed = error
+        log.critical("host %s stops: %s", self.name, error)
+        self._stop()
 
     def _fail(self, door: _Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
         """Stop: what a component does after it has raised is nobody's promise. The journal says how it came to this."""
@@ -345,11 +446,14 @@ class Host:
 
     # What components ask for.
 
-    def _launch(self, door: _Door, task: Task, attempt: int, waited_us: Time) -> None:
+    def _launch(self, door: _Door, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
         assert self._executor is not None, f"{door.address} launches a task on a host without an executor"
         if self.recorder is not None:
             self.recorder.started(door.address, task, attempt, waited_us, self.now())
-        self._executor.start(door.address, task, attempt, door.ended)
+        if note:
+            self._executor.start(door.address, task, attempt, door.ended, note)
+        else:
+            self._executor.start(door.address, task, attempt, door.ended)
 
     def _set_timer(self, door: _Door, key: Key, at: Time, now: Time) -> None:
         self._drop_timer(door, key)

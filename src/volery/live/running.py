@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -17,14 +17,18 @@ from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
 from volery.live.agent import NodeAgent
+from volery.live.building import recovery
 from volery.live.codec import Codec
 from volery.live.executor import Executor, Report, TaskReport
 from volery.live.federation import ALL, Federation
 from volery.live.host import Host, clock_from_now, located
-from volery.live.journal import Header, JournalWriter, journal_path, next_incarnation, unix_us
+from volery.live.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.lives import next_life
 from volery.live.records import Recorder
+from volery.live.reporting import Reporter, reporter_of
 from volery.live.sleep import InstantExecutor, SleepExecutor
 from volery.live.transport import HostName, Transport
+from volery.live.watching import Watches, watched_by
 
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
@@ -49,6 +53,9 @@ class Front:
 
     async def open(self) -> None:
         """Called when the host has started."""
+
+    def begun_anew(self, addresses: Collection[Address]) -> None:
+        """Called when a host with these components has begun to live again."""
 
     async def close(self) -> None:
         """Called when the host has closed."""
@@ -91,38 +98,54 @@ async def running(
         InputError: there is no such host, or something that it needs cannot be had.
     """
     folder, file = federation.folder, federation.file
-    incarnation = next_incarnation(folder / "journal", name)
+    incarnation = next_life(folder, name)
     deployment = federation.plan.build(incarnation)
     layout = {ALL: (*deployment.components, SUBMITTER)} if name == ALL else federation.layout(deployment.components)
     if name not in layout:
         raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    log.info("host %s, life %d: %s %s", name, incarnation, file.architecture,
+             recovery(federation.plan.architecture, deployment))  # fmt: skip
 
     def post(event: Event) -> None:
         host.post(SUBMITTER, event, SUBMITTER)
 
-    def report(told: TaskReport) -> None:
-        host.report(told)
+    def tell(told: TaskReport, source: Address) -> None:
+        host.report(told, source)
 
+    scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
+    hosted = federation.plan.components(deployment, scheduling, incarnation)
+    where, stands_here = _with_reporters(layout, deployment), any(address in deployment.machines for address in hosted)
+    report: Report = lambda told: tell(told, "")  # noqa: E731 - a reporter takes its place between hosts
+    reporter = Reporter(name, tell) if stands_here and name != ALL else None
+    if reporter is not None:
+        report = reporter.report
+        hosted[reporter_of(name)] = reporter
     made = (front or desk_and_api)(federation, deployment, post) if SUBMITTER in layout[name] else None
-    hosted: dict[Address, Component] = {
-        address: made.component if made is not None and address == SUBMITTER else deployment.components[address]
-        for address in layout[name]
-    }
+    if made is not None:
+        hosted[SUBMITTER] = made.component
     journal = None
     clock, origin_unix_us = clock_from_now(), unix_us()
-    scheduling = tuple(address for address in hosted if address != SUBMITTER)
     path = journal_path(folder / "journal", name, incarnation)
     if file.journal and scheduling:
         journal = JournalWriter(
             path, _header(federation, name, incarnation, scheduling, origin_unix_us), file.durability
         )
-    stands_here = any(address in deployment.machines for address in hosted)
+    watches = None
+    if deployment.rebuild is not None:
+        watches = Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
     host = make_host(
         name, hosted, executor=(executor or _executor(federation, name, report)) if stands_here else None,
         codec=Codec(federation.plan.architecture.messages), transport=_transport(federation) if name != ALL else None,
-        where=located(layout), journal=journal, incarnation=incarnation, recorder=recorder,
-        clock=clock,
+        where=where, journal=journal, incarnation=incarnation, recorder=recorder, clock=clock, watches=watches,
     )  # fmt: skip
+
+    def begun_anew(peer: HostName) -> None:
+        if made is not None:
+            made.begun_anew(layout[peer])
+        if reporter is not None and SUBMITTER in layout[peer]:
+            reporter.again()
+
+    host.on_new_life(begun_anew)
     try:
         await host.open()
         host.start()
@@ -133,6 +156,15 @@ async def running(
         await host.close()
         if made is not None:
             await made.close()
+
+
+def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
+    """Where all components stand, the reporters of hosts with nodes included."""
+    where = located(layout)
+    for host, addresses in layout.items():
+        if any(address in deployment.machines for address in addresses):
+            where[reporter_of(host)] = host
+    return where
 
 
 def _header(
@@ -183,6 +215,9 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
         async def open(self) -> None:
             await self._desk.open()
             await self._server.start()
+
+        def begun_anew(self, addresses: Collection[Address]) -> None:
+            asyncio.get_running_loop().create_task(self._desk.resubmit(addresses))
 
         async def close(self) -> None:
             await self._desk.close()
