@@ -36,6 +36,7 @@ TASKS = 4
 NODES = 8
 JOBS_PER_S = 1.5
 REST_S = 90
+WRONG_SHOWN = 20
 PROBES = 4
 """Recovery is over when so many jobs that were submitted after the fault have ended."""
 HOSTS = {
@@ -127,7 +128,7 @@ class Chaos:
         tell: takes lines.
     """
 
-    def __init__(self, folder: Path, broker: Server, seed: int, tell: Callable[[str], None] = print) -> None:
+    def __init__(self, folder: Path, broker: Server, seed: int, tell: Callable[[str], None]) -> None:
         self._folder = folder
         self._broker = broker
         self._random = random.Random(seed)
@@ -269,15 +270,16 @@ class Chaos:
     def _submit(self, client: httpx2.Client, number: int) -> None:
         seconds = (0.05, 0.3, 0.3, 2.0)[number % 4]
         command = COMMAND.format(locks=self._locks, done=self._done, seconds=seconds)
-        job = {"command": command, "tasks": TASKS, "key": f"job-{number}", "estimate_s": seconds}
+        key = f"job-{number}"
+        job = {"command": command, "tasks": TASKS, "key": key, "estimate_s": seconds}
         while True:
             with contextlib.suppress(httpx2.TransportError):
                 answer = client.post("/jobs", json=job)
                 if answer.status_code == 201:
-                    self._accepted[answer.json()["id"]] = job["key"]
+                    self._accepted[answer.json()["id"]] = key
                     return
                 if answer.status_code != 503:
-                    self.verdict.wrong.append(f"{job['key']} was answered with {answer.status_code}: {answer.text}")
+                    self.verdict.wrong.append(f"{key} was answered with {answer.status_code}: {answer.text}")
                     return
             if self._quiet.wait(0.3):
                 return
@@ -309,7 +311,7 @@ class Chaos:
     # The judgement.
 
     def _judge(self) -> None:
-        verdict, ended_us = self.verdict, {}
+        verdict, ended_us = self.verdict, dict[int, tuple[int, int]]()
         verdict.accepted = len(self._accepted)
         for job in self._jobs():
             number = job["id"]
@@ -345,16 +347,21 @@ def _free_port() -> int:
 def report(verdict: Verdict) -> str:
     """The verdict in words."""
     lines = [
-        f"{verdict.accepted} jobs accepted, {verdict.tasks} tasks; {len(verdict.faults)} faults; "
+        f"{verdict.accepted} jobs accepted, {verdict.tasks} tasks; {len(verdict.faults)} faults",
         f"{verdict.revived} times a process ended by itself and was started again",
         f"{verdict.ran_again} tasks ran to their ends once more, because the first end was lost with its host",
         "from the fault until 4 jobs that were submitted after it had ended (they take up to 2 s themselves):",
     ]
     for what, seconds in sorted(verdict.recovered_s.items()):
         lines.append(f"  {what:<45} {', '.join(f'{value:.1f} s' for value in seconds)}")
-    lines += [f"WRONG: {problem}" for problem in verdict.wrong]
+    lines += [f"WRONG: {problem}" for problem in verdict.wrong[:WRONG_SHOWN]]
     lines.append("nothing was lost" if not verdict.wrong else f"{len(verdict.wrong)} things are wrong")
     return "\n".join(lines)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -369,12 +376,12 @@ def main() -> None:
     folder = given.folder or Path(tempfile.mkdtemp(prefix="volery-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     broker = Server(path)
-    print(f"seed {given.seed}, {given.minutes:g} minutes, in {folder}", flush=True)
+    _say(f"seed {given.seed}, {given.minutes:g} minutes, in {folder}")
     try:
-        verdict = Chaos(folder, broker, given.seed, lambda line: print(line, flush=True)).run(60 * given.minutes)
+        verdict = Chaos(folder, broker, given.seed, _say).run(60 * given.minutes)
     finally:
         broker.kill()
-    print(report(verdict))
+    _say(report(verdict))
     sys.exit(1 if verdict.wrong else 0)
 
 

@@ -191,7 +191,7 @@ class Spies:
     def append(self, now: Time, entries: list[Entry]) -> None:
         self.done.append("commit")
 
-    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
         self.done.append("launch")
         on_end(task, attempt, "finished")
 

@@ -52,6 +52,11 @@ class NodeAgent:
         self._processes.kill(task, attempt)
         self._calls.kill(task, attempt)
 
+    def end_all(self) -> None:
+        """End everything that runs at once, without any grace, and report it as killed."""
+        self._processes.end_all()
+        self._calls.end_all()
+
     async def close(self) -> None:
         """End everything that runs here, and give the state folder up."""
         if self._closed:

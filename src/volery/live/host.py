@@ -20,12 +20,13 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from volery.core.component import Component, role_of
-from volery.core.events import Adopted, Computed, Event, Outcome, TaskFinished, TimerFired
+from volery.core.events import Adopted, Computed, Event, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.live import port as effect_kinds
 from volery.live.codec import Codec, CodecError, Parcel
 from volery.live.delivery import Delivery, Superseded
+from volery.live.doors import Alarm, Door
 from volery.live.executor import AGENT, Executor, OnEnd, TaskReport
 from volery.live.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.port import Effect, LivePort, checksum
@@ -37,7 +38,6 @@ EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
 
 Clock = Callable[[], Time]
-Handle = Callable[[Event, Address, Time], None]
 
 log = logging.getLogger(__name__)
 
@@ -46,37 +46,6 @@ def clock_from_now() -> Clock:
     """Microseconds since this call."""
     origin, read = time.monotonic_ns(), time.monotonic_ns
     return lambda: (read() - origin) // 1000
-
-
-class _Alarm:
-    """A timer; it fires only while it is the one of its key, wherever it is on its way."""
-
-    __slots__ = ("handle", "key")
-
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.handle: asyncio.TimerHandle | None = None
-
-
-class _Door:
-    """The way into one component, and its timers."""
-
-    __slots__ = ("address", "handle", "host", "journalled", "timers")
-
-    def __init__(self, host: Host, address: Address, component: Component, journalled: bool) -> None:
-        self.host = host
-        self.address = address
-        self.handle: Handle = component.handle
-        self.journalled = journalled
-        self.timers: dict[Key, _Alarm] = {}
-
-    def ended(self, task: Task, attempt: int, outcome: Outcome) -> None:
-        """What executors call when an attempt has ended."""
-        host = self.host
-        if host.recorder is not None:
-            host.recorder.ended(self.address, task, attempt, outcome, host.now())
-        host.inbox.append((self, TaskFinished(task, attempt, outcome), self.address))
-        host.wake()
 
 
 class Host:
@@ -124,7 +93,7 @@ class Host:
         self.failed: BaseException | None = None
         self.refused = 0
         self.turn_us: Time = 0
-        self.inbox: deque[tuple[_Door, Any, Address]] = deque()
+        self.inbox: deque[tuple[Door, Any, Address]] = deque()
         self.recorder = recorder
         self._components = components
         self._executor = executor
@@ -136,7 +105,7 @@ class Host:
         self._effects: list[Effect] = []
         self._entries: list[Entry] = []
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self._held: list[tuple[_Door, Event, Address]] = []
+        self._held: list[tuple[Door, Event, Address]] = []
         self._outgoing: dict[HostName, list[Parcel]] = {}
         self._delivery: Delivery | None = None
         self._watches = watches
@@ -146,10 +115,10 @@ class Host:
         self._pool: Pool | None = None
         self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
-        self._doors: dict[Address, _Door] = {}
+        self._doors: dict[Address, Door] = {}
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
-            self._doors[address] = _Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
+            self._doors[address] = Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
 
     async def open(self) -> None:
         """Connect to the others and wait until they are there; nothing is handled before `start`."""
@@ -268,7 +237,7 @@ class Host:
             problem = f"{error} is not on this host" if isinstance(error, KeyError) else error
             log.error("host %s refuses a frame of host %s: %s", self.name, sender, problem)
         except Superseded as error:
-            self._stop_for(error)
+            self.stop(error)
 
     def _take(self, parcels: Iterable[Parcel]) -> None:
         doors = self._doors
@@ -328,7 +297,7 @@ class Host:
             if not inbox:
                 break
             door, event, source = pop()
-            if type(event) is _Alarm:
+            if type(event) is Alarm:
                 if door.timers.get(event.key) is not event:
                     continue
                 del door.timers[event.key]
@@ -367,7 +336,7 @@ class Host:
             self._commit(then)
         self.inbox.extend(waiting)
 
-    def _apply(self, door: _Door, now: Time) -> None:
+    def _apply(self, door: Door, now: Time) -> None:
         """What stays here happens now, what leaves is held until the commit."""
         doors, source = self._doors, door.address
         for effect in self._effects:
@@ -388,7 +357,7 @@ class Host:
                 self._held.append((to, effect[1], source))
         self._effects.clear()
 
-    def _request(self, door: _Door, effect: Effect, now: Time) -> None:
+    def _request(self, door: Door, effect: Effect, now: Time) -> None:
         kind = effect[0]
         if kind == effect_kinds.LAUNCH:
             self._actions.append((self._launch, (door, *effect[1:])))
@@ -411,7 +380,7 @@ class Host:
                 try:
                     self._journal.append(now, self._entries)
                 except OSError as error:
-                    self._stop_for(error)
+                    self.stop(error)
                     return
             self._entries.clear()
         if self._actions:
@@ -429,12 +398,13 @@ class Host:
         if self.inbox:
             self.wake()
 
-    def _stop_for(self, error: Exception) -> None:
+    def stop(self, error: Exception) -> None:
+        """Handle nothing more, because of this; `run` raises it."""
         self.failed = error
         log.critical("host %s stops: %s", self.name, error)
         self._stop()
 
-    def _fail(self, door: _Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
+    def _fail(self, door: Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
         """Stop: what a component does after it has raised is nobody's promise. The journal says how it came to this."""
         self.failed = error
         log.critical("host %s stops: %s raised %r", self.name, door.address, error)
@@ -446,7 +416,7 @@ class Host:
 
     # What components ask for.
 
-    def _launch(self, door: _Door, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
+    def _launch(self, door: Door, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
         assert self._executor is not None, f"{door.address} launches a task on a host without an executor"
         if self.recorder is not None:
             self.recorder.started(door.address, task, attempt, waited_us, self.now())
@@ -455,18 +425,18 @@ class Host:
         else:
             self._executor.start(door.address, task, attempt, door.ended)
 
-    def _set_timer(self, door: _Door, key: Key, at: Time, now: Time) -> None:
+    def _set_timer(self, door: Door, key: Key, at: Time, now: Time) -> None:
         self._drop_timer(door, key)
-        alarm = door.timers[key] = _Alarm(key)
+        alarm = door.timers[key] = Alarm(key)
         if at <= now:
             self.inbox.append((door, alarm, door.address))
         else:
             self._arm(door, alarm, at, now)
 
-    def _arm(self, door: _Door, alarm: _Alarm, at: Time, now: Time) -> None:
+    def _arm(self, door: Door, alarm: Alarm, at: Time, now: Time) -> None:
         alarm.handle = self._loop.call_later((at - now) / SECOND, self._due, door, alarm, at)
 
-    def _due(self, door: _Door, alarm: _Alarm, at: Time) -> None:
+    def _due(self, door: Door, alarm: Alarm, at: Time) -> None:
         now = self.now()
         if now < at:
             self._arm(door, alarm, at, now)  # the loop's clock is coarser than ours
@@ -475,18 +445,18 @@ class Host:
         self.inbox.append((door, alarm, door.address))
         self.wake()
 
-    def _drop_timer(self, door: _Door, key: Key) -> None:
+    def _drop_timer(self, door: Door, key: Key) -> None:
         alarm = door.timers.pop(key, None)
         if alarm is not None and alarm.handle is not None:
             alarm.handle.cancel()
 
-    def _compute(self, door: _Door, key: Key, problem: Any) -> None:
+    def _compute(self, door: Door, key: Key, problem: Any) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         future = self._pool.submit(problem.solve, problem.argument)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, door, key, done))
 
-    def _computed(self, door: _Door, key: Key, done: Future[Any]) -> None:
+    def _computed(self, door: Door, key: Key, done: Future[Any]) -> None:
         if done.cancelled() or self._stopped.is_set():
             return
         error = done.exception()

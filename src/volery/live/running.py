@@ -16,17 +16,17 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
-from volery.live.agent import NodeAgent
 from volery.live.building import recovery
 from volery.live.codec import Codec
-from volery.live.executor import Executor, Report, TaskReport
+from volery.live.executor import Executor
 from volery.live.federation import ALL, Federation
+from volery.live.hands import Hands, hands_of
 from volery.live.host import Host, clock_from_now, located
 from volery.live.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.kept import KeeperLost
 from volery.live.lives import next_life
 from volery.live.records import Recorder
-from volery.live.reporting import Reporter, reporter_of
-from volery.live.sleep import InstantExecutor, SleepExecutor
+from volery.live.reporting import reporter_of
 from volery.live.transport import HostName, Transport
 from volery.live.watching import Watches, watched_by
 
@@ -109,17 +109,16 @@ async def running(
     def post(event: Event) -> None:
         host.post(SUBMITTER, event, SUBMITTER)
 
-    def tell(told: TaskReport, source: Address) -> None:
-        host.report(told, source)
-
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
     hosted = federation.plan.components(deployment, scheduling, incarnation)
-    where, stands_here = _with_reporters(layout, deployment), any(address in deployment.machines for address in hosted)
-    report: Report = lambda told: tell(told, "")  # noqa: E731 - a reporter takes its place between hosts
-    reporter = Reporter(name, tell) if stands_here and name != ALL else None
-    if reporter is not None:
-        report = reporter.report
-        hosted[reporter_of(name)] = reporter
+    where, hands = _with_reporters(layout, deployment), Hands()
+    if any(address in deployment.machines for address in hosted):
+        hands = hands_of(
+            federation, name, deployment, lambda told, source: host.report(told, source), lambda why: host.stop(why),
+            executor,
+        )  # fmt: skip
+    if hands.reporter is not None:
+        hosted[reporter_of(name)] = hands.reporter
     made = (front or desk_and_api)(federation, deployment, post) if SUBMITTER in layout[name] else None
     if made is not None:
         hosted[SUBMITTER] = made.component
@@ -134,21 +133,24 @@ async def running(
     if deployment.rebuild is not None:
         watches = Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
     host = make_host(
-        name, hosted, executor=(executor or _executor(federation, name, report)) if stands_here else None,
-        codec=Codec(federation.plan.architecture.messages), transport=_transport(federation) if name != ALL else None,
-        where=where, journal=journal, incarnation=incarnation, recorder=recorder, clock=clock, watches=watches,
+        name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
+        transport=_transport(federation) if name != ALL else None, where=where, journal=journal,
+        incarnation=incarnation, recorder=recorder, clock=clock, watches=watches,
     )  # fmt: skip
 
     def begun_anew(peer: HostName) -> None:
         if made is not None:
             made.begun_anew(layout[peer])
-        if reporter is not None and SUBMITTER in layout[peer]:
-            reporter.again()
+        if hands.reporter is not None and SUBMITTER in layout[peer]:
+            hands.reporter.again()
 
     host.on_new_life(begun_anew)
     try:
+        adopted = await hands.kept.open() if hands.kept is not None else ()
         await host.open()
-        host.start()
+        host.start(adopted)
+        if hands.kept is not None:
+            hands.kept.go_on(host.ended)
         if made is not None:
             await made.open()
         yield Running(host, made, str(path) if journal is not None else "")
@@ -176,19 +178,6 @@ def _header(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
         plan.configuration, origin_unix_us,
     )  # fmt: skip
-
-
-def _executor(federation: Federation, name: HostName, report: Report) -> Executor:
-    kind = federation.file.executor
-    told = report if federation.file.reports else None
-    if kind == "sleep":
-        return SleepExecutor(report=told)
-    if kind == "instant":
-        return InstantExecutor(told)
-    agent = NodeAgent(federation.folder / "tasks", federation.folder / "agents" / name, told)
-    if agent.orphans:
-        log.warning("host %s: ended %d processes that an earlier agent had left", name, len(agent.orphans))
-    return agent
 
 
 def _transport(federation: Federation) -> Transport:
@@ -256,11 +245,16 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[Running]
 
 
 async def _until_stopped(federation: Federation, name: HostName, tell: Callable[[Running], None]) -> None:
-    async with running(federation, name) as at_work:
-        gc.collect()
-        gc.freeze()
-        tell(at_work)
-        await at_work.host.run()
+    while True:
+        try:
+            async with running(federation, name) as at_work:
+                gc.collect()
+                gc.freeze()
+                tell(at_work)
+                await at_work.host.run()
+            return
+        except KeeperLost:
+            log.warning("host %s begins anew", name)
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
