@@ -39,6 +39,8 @@ from volery.live.keeping import (
 )
 
 READY: Final = b"ready\n"
+FIRST_S: Final = 60.0
+"""How long a keeper waits for the host that has started it."""
 ALONE_S: Final = 1.0
 """Between two looks whether a keeper without a host can end."""
 LINGER_S: Final = 3600.0
@@ -77,7 +79,8 @@ class Keeper:
         loop = asyncio.get_running_loop()
         server = await loop.create_unix_server(lambda: Channel(FromHost, self._take, self._gone), sock=self._socket)
         os.write(1, READY)
-        self._timer = loop.call_later(LINGER_S, self._look)
+        self._heard_at = loop.time()
+        self._timer = loop.call_later(FIRST_S, self._look)
         try:
             await self._over.wait()
         finally:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ class KeptAgent:
         self._lost = lost
         self._under_way: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
         self._ended: list[TaskReport] = []
-        self._started: subprocess.Popen[bytes] | None = None
+        self._child = 0
         self._closing = False
         self._adopted: list[Attempt] = []
         self._asked: set[tuple[TaskId, int]] = set()
@@ -111,12 +112,14 @@ class KeptAgent:
         words = [sys.executable, "-m", "volery.live.keeper", str(self._tasks), str(self._state)]
         with (self._state / "keeper.log").open("ab") as errors:
             said = errors.tell()
-            self._started = subprocess.Popen(  # noqa: S603 - our own module
+            started = subprocess.Popen(  # noqa: S603 - our own module
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             )
-        assert self._started.stdout is not None
-        with self._started.stdout as told:
+        assert started.stdout is not None
+        with started.stdout as told:
             ready = told.readline()
+        self._child = started.pid
+        started.returncode = 0  # it may outlive this program: the object is not to look after it
         if ready != READY:
             problem = (self._state / "keeper.log").read_text()[said:].strip()
             raise InputError("node agent", f"its keeper does not start: {problem}")
@@ -163,8 +166,9 @@ class KeptAgent:
             self._ticking.cancel()
         self._channel.say(Finish())
         await self._gone.wait()
-        if self._started is not None:
-            await asyncio.to_thread(self._started.wait)
+        if self._child:
+            with suppress(ChildProcessError):
+                await asyncio.to_thread(os.waitpid, self._child, 0)
 
     def _take(self, _: Channel, message: Any) -> None:
         if isinstance(message, Held):
