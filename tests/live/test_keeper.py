@@ -80,13 +80,13 @@ async def last_life(folder: Path, lease_s: float = 0.0) -> AsyncIterator[Host]:
 
 def test_the_next_life_hears_how_tasks_have_ended(tmp_path: Path) -> None:
     async def scenario() -> None:
+        os.mkfifo(tmp_path / "fifo")
         first = Host(tmp_path)
         assert await first.open() == []
         first.start(0, "sh", "-c", "exit 3")
         await first.until(1)
         first.start(1, "sh", "-c", f"echo $$ >> {tmp_path}/pids; read x < {tmp_path}/fifo; exit 4")
         first.start(2, "sh", "-c", f"echo $$ >> {tmp_path}/pids; sleep 1000")
-        os.mkfifo(tmp_path / "fifo")
         pids = [int(pid) for pid in await written(tmp_path / "pids", 2)]
         first.agent.forget(0, 2)
         first.die()

@@ -26,13 +26,22 @@ class IncarnationStreams(Streams):
         return super().of(name, incarnation or self._incarnation)
 
 
+def survives(architecture: Architecture, deployment: Deployment) -> bool:
+    """Whether hosts of this deployment may die and begin anew.
+
+    That takes components that can be built again and messages that can be lost, so that nothing of an earlier life is
+    taken for the present one's. A design that in the lab bears the crash of its machines alone has no fence live.
+    """
+    return deployment.rebuild is not None and "loss" in architecture.tolerates
+
+
 def recovery(architecture: Architecture, deployment: Deployment) -> str:
     """What a federation of this deployment recovers from when its hosts die, in words."""
-    if deployment.rebuild is not None:
+    if survives(architecture, deployment):
         roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if ":" in fault))
         seconds = deployment.detection_us / SECOND
         return f"bears the death of any host of {roles}; a host that does not answer is given up within {seconds:g} s"
-    bears = any(":" in fault for fault in architecture.tolerates)
+    bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
     given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
     instead = f"; with {given} it would bear that" if bears else ", and has no parameters with which it would"
     return f"recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted{instead}"
@@ -77,9 +86,10 @@ class Plan(msgspec.Struct, frozen=True):
             addresses: on the host.
             incarnation: of the host, from 1.
         """
-        if deployment.rebuild is None:
+        rebuild = deployment.rebuild
+        if rebuild is None or not survives(self.architecture, deployment):
             return {address: deployment.components[address] for address in addresses}
-        return {address: deployment.rebuild(address, incarnation) for address in addresses}
+        return {address: rebuild(address, incarnation) for address in addresses}
 
     @property
     def configuration(self) -> str:

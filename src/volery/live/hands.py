@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from volery.core.component import Deployment
 from volery.core.model import SECOND
 from volery.live.agent import NodeAgent
+from volery.live.building import survives
 from volery.live.executor import Executor, Report
 from volery.live.federation import ALL, Federation
 from volery.live.kept import KeptAgent
@@ -53,7 +54,7 @@ def hands_of(
         given: takes the place of the executor that the file names.
     """
     folder, kind = federation.folder.resolve(), federation.file.executor
-    if given is None and kind == "agent" and deployment.rebuild is not None:
+    if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
         keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt))
         agent = KeptAgent(folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost)

@@ -16,7 +16,7 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
-from volery.live.building import recovery
+from volery.live.building import recovery, survives
 from volery.live.codec import Codec
 from volery.live.executor import Executor
 from volery.live.federation import ALL, Federation
@@ -130,7 +130,7 @@ async def running(
             path, _header(federation, name, incarnation, scheduling, origin_unix_us), file.durability
         )
     watches = None
-    if deployment.rebuild is not None:
+    if survives(federation.plan.architecture, deployment):
         watches = Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
     host = make_host(
         name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
