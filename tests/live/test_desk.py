@@ -172,7 +172,7 @@ def test_submissions_share_commits_and_a_full_disk_takes_none_and_loses_nothing(
             commits += 1
             commit()
 
-        it.store.commit = counting  # type: ignore[method-assign]
+        it.store.commit = counting  # type: ignore[method-assign]  # it counts
         await asyncio.gather(*(submit(it, command="sleep 0.2") for _ in range(50)))
         assert commits < 10
         pages = it.store._sql.execute("PRAGMA page_count").fetchone()[0]

@@ -65,7 +65,7 @@ class Host:
     def die(self) -> None:
         """As SIGKILL would have it: nothing is said to anybody."""
         self.agent._closing = True
-        self.agent._channel.close()
+        self.agent._channel.close()  # type: ignore[union-attr]  # it is open
 
 
 @asynccontextmanager

@@ -253,7 +253,7 @@ class Host:
 
     def _meet(self, peer: HostName, known: bool) -> None:
         if self._watch is not None:
-            self._watch.begun_anew(peer, self.now())
+            self._watch.met(peer, known, self.now())
             self.wake()
         if known:
             log.warning("host %s has begun anew", peer)
@@ -324,8 +324,9 @@ class Host:
         self.inbox.clear()
         for to, event, at in news:
             door, then = self._doors[to], max(self.turn_us, at)
-            self.turn_us = then
-            log.warning("%s is told %s", to, event)
+            if then > self.turn_us:
+                self._commit(self.turn_us)
+                self.turn_us = then
             try:
                 door.handle(event, to, then)
             except BaseException as error:  # whatever it is, it ends the host
@@ -333,7 +334,7 @@ class Host:
                 return
             self._entries.append((to, to, event, checksum(self._effects)))
             self._apply(door, now)
-            self._commit(then)
+        self._commit(self.turn_us)
         self.inbox.extend(waiting)
 
     def _apply(self, door: Door, now: Time) -> None:

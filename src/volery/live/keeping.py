@@ -18,6 +18,7 @@ from volery.core.model import Address, Task, TaskId
 from volery.live.executor import TaskReport
 
 SOCKET: Final = "keeper.sock"
+CHUNK_BYTES: Final = 1 << 16
 _LENGTH: Final = struct.Struct("<I")
 
 
@@ -89,7 +90,7 @@ FromHost = Take | Begin | Kill | Forget | Alive | Finish
 FromKeeper = Held | Said
 
 
-class Channel(asyncio.Protocol):
+class Channel(asyncio.BufferedProtocol):
     """One end of the socket.
 
     Args:
@@ -103,6 +104,7 @@ class Channel(asyncio.Protocol):
         self._encode = msgspec.msgpack.Encoder().encode
         self._take = take
         self._lost = lost
+        self._chunk = bytearray(CHUNK_BYTES)
         self._waiting = bytearray()
         self._transport: Any = None  # uvloop's transports are no asyncio.Transport to isinstance
 
@@ -110,10 +112,14 @@ class Channel(asyncio.Protocol):
         """The socket is open."""
         self._transport = transport
 
-    def data_received(self, chunk: bytes) -> None:
+    def get_buffer(self, _: int) -> bytearray:
+        """Where the next bytes go."""
+        return self._chunk
+
+    def buffer_updated(self, byte_count: int) -> None:
         """Take all messages that are whole."""
         waiting, at, size = self._waiting, 0, _LENGTH.size
-        waiting += chunk
+        waiting += memoryview(self._chunk)[:byte_count]
         while len(waiting) - at >= size:
             (length,) = _LENGTH.unpack_from(waiting, at)
             if len(waiting) - at - size < length:

@@ -24,6 +24,7 @@ from volery.live.keeping import (
     Channel,
     Finish,
     Forget,
+    FromHost,
     FromKeeper,
     Held,
     Kill,
@@ -61,6 +62,7 @@ class KeptAgent:
         self._lost = lost
         self._under_way: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
         self._ended: list[TaskReport] = []
+        self._channel: Channel | None = None
         self._child = 0
         self._closing = False
         self._adopted: list[Attempt] = []
@@ -84,7 +86,7 @@ class KeptAgent:
         _, self._channel = await loop.create_unix_connection(
             lambda: Channel(FromKeeper, self._take, self._hung_up), sock=opened
         )
-        self._channel.say(Take(self._lease_s))
+        self._say(Take(self._lease_s))
         held = await self._held
         self._tick()
         if held.attempts:
@@ -140,31 +142,35 @@ class KeptAgent:
         """Have an attempt started; one that has been started already is ignored."""
         if (task.id, attempt) not in self._under_way:
             self._under_way[task.id, attempt] = (task, on_end)
-            self._channel.say(Begin(node, task, attempt, note))
+            self._say(Begin(node, task, attempt, note))
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Have an attempt ended."""
         self._asked.add((task, attempt))
-        self._channel.say(Kill(task, attempt))
+        self._say(Kill(task, attempt))
 
     def forget(self, task: TaskId, attempt: int) -> None:
         """The end of an attempt is written down."""
-        self._channel.say(Forget(task, attempt))
+        self._say(Forget(task, attempt))
+
+    def _say(self, message: FromHost) -> None:
+        assert self._channel is not None, "it has not been opened"
+        self._channel.say(message)
 
     def _tick(self) -> None:
         """The host lives."""
         if self._lease_s and not self._closing:
-            self._channel.say(Alive())
+            self._say(Alive())
             self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
 
     async def close(self) -> None:
         """End everything that runs."""
-        if self._closing:
+        if self._closing or self._channel is None:
             return
         self._closing = True
         if self._ticking is not None:
             self._ticking.cancel()
-        self._channel.say(Finish())
+        self._say(Finish())
         await self._gone.wait()
         if self._child:
             with suppress(ChildProcessError):
@@ -199,6 +205,7 @@ class KeptAgent:
         self._closing = True
         if self._ticking is not None:
             self._ticking.cancel()
+        assert self._channel is not None
         self._channel.close()
         self._lost(why)
 

@@ -8,6 +8,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,7 @@ from volery.live.hands import Hands, hands_of
 from volery.live.host import Host, clock_from_now, located
 from volery.live.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.kept import KeeperLost
-from volery.live.lives import next_life
+from volery.live.lives import begin_life, coming_life
 from volery.live.records import Recorder
 from volery.live.reporting import reporter_of
 from volery.live.transport import HostName, Transport
@@ -98,16 +99,12 @@ async def running(
         InputError: there is no such host, or something that it needs cannot be had.
     """
     folder, file = federation.folder, federation.file
-    incarnation = next_life(folder, name)
+    incarnation = coming_life(folder, name)
     deployment = federation.plan.build(incarnation)
-    layout = {ALL: (*deployment.components, SUBMITTER)} if name == ALL else federation.layout(deployment.components)
-    if name not in layout:
-        raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    layout = _layout(federation, name, deployment)
+    begin_life(folder, name, incarnation)
     log.info("host %s, life %d: %s %s", name, incarnation, file.architecture,
              recovery(federation.plan.architecture, deployment))  # fmt: skip
-
-    def post(event: Event) -> None:
-        host.post(SUBMITTER, event, SUBMITTER)
 
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
     hosted = federation.plan.components(deployment, scheduling, incarnation)
@@ -119,16 +116,13 @@ async def running(
         )  # fmt: skip
     if hands.reporter is not None:
         hosted[reporter_of(name)] = hands.reporter
-    made = (front or desk_and_api)(federation, deployment, post) if SUBMITTER in layout[name] else None
-    if made is not None:
+    made = None
+    if SUBMITTER in layout[name]:
+        made = (front or desk_and_api)(federation, deployment, lambda event: host.post(SUBMITTER, event, SUBMITTER))
         hosted[SUBMITTER] = made.component
-    journal = None
-    clock, origin_unix_us = clock_from_now(), unix_us()
+    clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
-    if file.journal and scheduling:
-        journal = JournalWriter(
-            path, _header(federation, name, incarnation, scheduling, origin_unix_us), file.durability
-        )
+    journal = _journal(federation, name, incarnation, scheduling, path) if file.journal and scheduling else None
     watches = None
     if survives(federation.plan.architecture, deployment):
         watches = Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
@@ -160,6 +154,15 @@ async def running(
             await made.close()
 
 
+def _layout(federation: Federation, name: HostName, deployment: Deployment) -> dict[HostName, tuple[Address, ...]]:
+    if name == ALL:
+        return {ALL: (*deployment.components, SUBMITTER)}
+    layout = federation.layout(deployment.components)
+    if name not in layout:
+        raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    return layout
+
+
 def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
     """Where all components stand, the reporters of hosts with nodes included."""
     where = located(layout)
@@ -169,15 +172,16 @@ def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: 
     return where
 
 
-def _header(
-    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...], origin_unix_us: int
-) -> Header:  # fmt: skip
+def _journal(
+    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...], path: Path
+) -> JournalWriter:  # fmt: skip
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
-    return Header(
+    header = Header(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
-        plan.configuration, origin_unix_us,
+        plan.configuration, unix_us(),
     )  # fmt: skip
+    return JournalWriter(path, header, federation.file.durability)
 
 
 def _transport(federation: Federation) -> Transport:

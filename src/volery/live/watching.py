@@ -12,6 +12,7 @@ node never takes up a lease that its master still counts as broken. A new life o
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -23,6 +24,9 @@ from volery.live.transport import HostName
 UP: Final = 0
 DOWN: Final = 1
 READY: Final = 2
+
+log = logging.getLogger(__name__)
+
 BEATS_PER_DETECTION: Final = 6
 PATIENCE: Final = 0.75
 """Of the detection time; the rest is for the way of the last beat."""
@@ -63,9 +67,10 @@ class News(NamedTuple):
 class _Peer:
     """One peer; the numbers say with which beat this host entered its states."""
 
-    __slots__ = ("began", "heard", "number", "pairs", "proof", "sent", "state", "up_since")
+    __slots__ = ("began", "heard", "name", "number", "pairs", "proof", "sent", "state", "up_since")
 
-    def __init__(self, pairs: tuple[Watched, ...], now: Time) -> None:
+    def __init__(self, name: HostName, pairs: tuple[Watched, ...], now: Time) -> None:
+        self.name = name
         self.pairs = pairs
         self.number = self.heard = 0
         self.sent: deque[tuple[int, Time]] = deque(maxlen=REMEMBERED)
@@ -97,7 +102,7 @@ class Watch:
         self.period_us = max(1, watches.detection_us // BEATS_PER_DETECTION)
         self.patience_us = round(PATIENCE * watches.detection_us)
         self.news: list[News] = []
-        self._peers = {peer: _Peer(tuple(listed), now) for peer, listed in watches.pairs.items()}
+        self._peers = {peer: _Peer(peer, tuple(listed), now) for peer, listed in watches.pairs.items()}
         self._send = send
         self.deadline_us = now + self.patience_us
 
@@ -126,6 +131,7 @@ class Watch:
         self.deadline_us = min(proofs, default=now) + self.patience_us
 
     def _give_up(self, peer: _Peer, at: Time) -> None:
+        log.warning("host %s is given up", peer.name)
         was_ready = peer.state == READY
         peer.state, peer.began = DOWN, peer.number + 1
         for pair in peer.pairs:
@@ -150,6 +156,7 @@ class Watch:
                 self._welcome(peer, now, first=True)
                 self._beat(name, peer, now)
         elif beat.state != DOWN:
+            log.warning("host %s is back", name)
             peer.state, peer.proof, peer.up_since = UP, now, peer.number + 1
             self._welcome(peer, now, first=False)
             self._beat(name, peer, now)
@@ -164,13 +171,14 @@ class Watch:
     def _welcome(self, peer: _Peer, now: Time, *, first: bool) -> None:
         self.news += [News(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs if pair.first == first]
 
-    def begun_anew(self, name: HostName, now: Time) -> None:
-        """A new life of a peer: whoever was told that it is lost, or was not, is told that it is back."""
+    def met(self, name: HostName, known: bool, now: Time) -> None:
+        """A peer is heard for the first time, or has begun anew: then all are told that it is back, lost or not."""
         peer = self._peers.get(name)
         if peer is None:
             return
         self.look(now)
-        self.news += [News(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs]
+        if known or peer.state != UP:
+            self.news += [News(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs]
         peer.heard, peer.state, peer.proof, peer.up_since = 0, UP, now, peer.number + 1
         self._set_deadline(now)
 

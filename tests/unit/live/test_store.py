@@ -153,7 +153,7 @@ def test_the_first_success_is_final_and_what_was_killed_runs_again(store: JobSto
     store.take_in([report(0, "running"), report(0, "killed"), report(0, "running"), report(1, "finished")], 0)
     assert [(task.state, task.attempt) for task in store.tasks(0, 0, 9)] == [("pending", 0), ("finished", 0)]
     assert store.take_in([JobDone(0)], 1) == [0]
-    news = [report(1, state, attempt=1) for state in ("running", "finished", "failed")]  # type: ignore[arg-type]
+    news = [report(1, state, attempt=1) for state in ("running", "finished", "failed")]
     store.take_in([*news, report(0, "finished", attempt=16)], 2)
     assert [(task.state, task.attempt) for task in store.tasks(0, 0, 9)] == [("finished", 16), ("finished", 0)]
     assert (job(store).state, job(store).finished) == ("done", 2)

@@ -42,7 +42,7 @@ class Pair:
         (pair,) = self.ends[name]._peers[other].pairs
         self.ends[name] = self._end(name, pair)
         self._on_the_way = [item for item in self._on_the_way if item[1] != name]
-        self.ends[other].begun_anew(name, self.now)
+        self.ends[other].met(name, True, self.now)
         self._note()
 
     def run(self, until: Time) -> None:
