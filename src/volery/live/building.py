@@ -40,11 +40,13 @@ def recovery(architecture: Architecture, deployment: Deployment) -> str:
     if survives(architecture, deployment):
         roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if ":" in fault))
         seconds = deployment.detection_us / SECOND
-        return f"bears the death of any host of {roles}; a host that does not answer is given up within {seconds:g} s"
+        given_up = f"a host that does not answer is given up within {seconds:g} s"
+        return f"{architecture.name} bears the death of any host of {roles}; {given_up}"
     bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
     given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
     instead = f"; with {given} it would bear that" if bears else ", and has no parameters with which it would"
-    return f"recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted{instead}"
+    problem = "recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted"
+    return f"{architecture.name} {problem}{instead}"
 
 
 class Plan(msgspec.Struct, frozen=True):

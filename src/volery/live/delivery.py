@@ -3,7 +3,7 @@
 A transport may lose what it carries: a broker that was restarted forgets what it held. What one host sends another is
 handed over there once and in order while both live. A frame names the lives of both hosts; what was sent to an earlier
 life is void, and so is what an earlier life has sent. Acknowledgements ride on frames the other way, or come alone
-after a pause. See docs/decisions/0017.
+after a pause. See docs/decisions/0019.
 """
 
 from __future__ import annotations

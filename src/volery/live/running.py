@@ -103,8 +103,7 @@ async def running(
     deployment = federation.plan.build(incarnation)
     layout = _layout(federation, name, deployment)
     begin_life(folder, name, incarnation)
-    log.info("host %s, life %d: %s %s", name, incarnation, file.architecture,
-             recovery(federation.plan.architecture, deployment))  # fmt: skip
+    log.info("host %s, life %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
 
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
     hosted = federation.plan.components(deployment, scheduling, incarnation)

@@ -1,4 +1,4 @@
-"""Which peers live: beats between hosts, and what components are told of each other (docs/decisions/0010 and 0017).
+"""Which peers live: beats between hosts, and what components are told of each other (docs/decisions/0010 and 0019).
 
 A beat carries a number and the number of the last beat of the peer. An echo of one's own beat, from a peer that is up,
 is the proof that both ends heard each other when that beat was sent; nothing else is. Without a proof for `patience_us`
