@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-pipeline storm chaos reproduce clean
+.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-pipeline storm chaos reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -55,5 +55,12 @@ chaos: $(VENV)/.tools  ## ten minutes of harm to a live federation of real proce
 reproduce: $(VENV)/.installed  ## every experiment, and docs/papers.md from the results (long)
 	$(BIN)/volery reproduce --all -p $(JOBS)
 
+docs: $(VENV)/.docs  ## the documentation as a site, in build/docs/index.html
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -35,9 +35,12 @@ from volery.live.command import Command, encode_payload
 from volery.live.executor import TaskReport
 from volery.live.federation import ALL, API_HOST, Federation, read_federation
 from volery.live.running import Front, Post, run_loop, running
+from volery.live.tokens import TokenFile
 
 SIZE = 10
 PAUSE_US = 1_000
+RUN_AS = "nobody" if os.geteuid() == 0 else ""
+"""Whom real processes run as."""
 WARM_UP_JOBS = 200
 MEGHA = {"gms": 1, "lms": 2}
 PIGEON = {"distributors": 1, "groups": 2, "reserved": 10}
@@ -56,6 +59,7 @@ class Case(NamedTuple):
     executor: str = "instant"
     http: bool = False
     reliable: bool = False
+    token: bool = False
     jobs_share: float = 1.0
     tasks_per_s_min: float = 0
     p50_ms_max: float = 0
@@ -72,6 +76,8 @@ CASES = (
     Case("megha processes", "megha", executor="agent", reports=True, jobs_share=0.05, tasks_per_s_min=500),
     Case("megha http", "megha", http=True, under_way=20, jobs_share=0.1),
     Case("megha http idle", "megha", http=True, under_way=1, size=1, jobs_share=0.02),
+    Case("megha http token", "megha", http=True, token=True, under_way=20, jobs_share=0.1),
+    Case("megha http token idle", "megha", http=True, token=True, under_way=1, size=1, jobs_share=0.02),
     Case("megha nats", "megha", broker=True, tasks_per_s_min=15_000),
     Case("pigeon nats", "pigeon", broker=True, tasks_per_s_min=15_000),
     Case("megha nats idle", "megha", broker=True, under_way=1, size=1, jobs_share=0.1, p50_ms_max=2),
@@ -168,7 +174,7 @@ async def measure(federation: Federation, host: str, case: Case, jobs: int, foun
     }
 
 
-async def measure_http(url: str, case: Case, jobs: int, found: dict[str, Any]) -> None:
+async def measure_http(url: str, case: Case, jobs: int, found: dict[str, Any], token: str) -> None:
     """Submit over HTTP and hear of the ends by events, then fill in the figures."""
     took: list[float] = []
     remaining = iter(range(jobs))
@@ -180,7 +186,7 @@ async def measure_http(url: str, case: Case, jobs: int, found: dict[str, Any]) -
             await client.wait(receipt.id)
             took.append(time.perf_counter() - at)
 
-    async with AsyncClient(url) as client:
+    async with AsyncClient(url, token) as client:
         began = time.perf_counter()
         await asyncio.gather(*(submitter(client) for _ in range(case.under_way)))
     took.sort()
@@ -226,6 +232,7 @@ def run(case: Case, jobs: int, workers: int) -> dict[str, Any]:
     found: dict[str, Any] = {"name": case.name, "jobs": jobs, "tasks_per_job": case.size, "workers": workers}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.chmod(0o755)
         url = stack.enter_context(nats_server()) if case.broker else ""
         config = folder / "federation.toml"
         config.write_text(_content(case, url, workers))
@@ -235,10 +242,11 @@ def run(case: Case, jobs: int, workers: int) -> dict[str, Any]:
             served = stack.enter_context(subprocess.Popen(words, stdout=subprocess.DEVNULL))
             stack.callback(served.terminate)
         if case.http:
+            token = TokenFile(federation.folder).add("bench", "user")[0] if case.token else ""
             words = [sys.executable, "-m", "volery.cli.main", "up", str(config), "--json"]
             serving = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE))
             stack.callback(serving.terminate)
-            run_loop(measure_http(_said(serving)["api"], case, jobs, found))
+            run_loop(measure_http(_said(serving)["api"], case, jobs, found, token))
         else:
             run_loop(measure(federation, API_HOST if case.broker else ALL, case, jobs, found))
         found["journal_mb"] = round(sum(path.stat().st_size for path in folder.rglob("*.journal")) / 1e6, 1)
@@ -259,6 +267,7 @@ def _content(case: Case, url: str, workers: int) -> str:
         f'broker = "{url}"',
         'api = "127.0.0.1:0"',
         f'executor = "{case.executor}"',
+        f'run_as = "{RUN_AS if case.executor == "agent" else ""}"',
         f"reports = {str(case.reports or case.http).lower()}",
         f'durability = "{case.durability}"',
         "[parameters]",

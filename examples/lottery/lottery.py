@@ -13,12 +13,12 @@ from typing import Annotated
 
 import msgspec
 
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TaskFinished
 from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 
 
 class Launch(Message, frozen=True):
@@ -91,6 +91,7 @@ class Scheduler(Component):
                     self._port.send(f"node/{worker}", Drop(task.id))
 
     receives = {Submit: on_submit, MoreTasks: on_more_tasks, Cancel: on_cancel, Completed: on_completed}
+    sends = ANSWERS | sent_to("node", Launch, Drop)
 
 
 class Node(Component):
@@ -129,6 +130,7 @@ class Node(Component):
         assert not (self._idle and self._queue), "a slot idles while a task waits"
 
     receives = {Launch: on_launch, Drop: on_drop, TaskFinished: on_task_finished}
+    sends = sent_to("scheduler", Completed)
 
 
 def build(cluster: Cluster, config: LotteryConfig, streams: Streams) -> Deployment:

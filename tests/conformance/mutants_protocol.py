@@ -7,8 +7,8 @@ from typing import Any
 from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures import oracle
-from volery.architectures.oracle import Completed, Launch, Node, OracleConfig, Scheduler
-from volery.core.component import Component, Deployment
+from volery.architectures.oracle import ORACLE, Completed, Launch, Node, OracleConfig, Scheduler
+from volery.core.component import Component, Deployment, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.stages import Realisation, Stage
@@ -142,3 +142,47 @@ def build_declares_what_it_lacks(cluster: Cluster, config: OracleConfig, streams
 @mutant("check_stages_exist", stages={Stage.J1: Realisation("Scheduler.on_submit", when="relyable=true")})
 def build_declares_an_unknown_setting(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return oracle.build(cluster, config, streams)
+
+
+class Secretive(Scheduler):
+    """Does not say that it launches."""
+
+    __slots__ = ()
+    sends = Scheduler.sends - sent_to("node", Launch)
+
+
+@mutant("check_flow_is_declared")
+def build_hides_what_it_says(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Secretive(cluster), Node, {})
+
+
+class Boastful(Node):
+    """Says that it sends what nobody takes."""
+
+    __slots__ = ()
+    sends = Node.sends | sent_to("oracle", Launch)
+
+
+@mutant("check_flow_is_declared")
+def build_says_what_nobody_takes(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Scheduler(cluster), Boastful, {})
+
+
+class Unsaid(Message, frozen=True):
+    """Scheduler > node: nobody sends it."""
+
+
+class Waits(Node):
+    """Takes what nobody says that it sends."""
+
+    __slots__ = ()
+
+    def on_unsaid(self, message: Unsaid, source: Address, now: Time) -> None:
+        pass
+
+    receives = {**Node.receives, Unsaid: on_unsaid}  # noqa: RUF012 - replaced by the base class
+
+
+@mutant("check_flow_is_declared", messages=ORACLE.messages | {Unsaid})
+def build_takes_what_nobody_says(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Scheduler(cluster), Waits, {})

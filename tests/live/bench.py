@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from volery.core.model import Task
+from volery.live.accounts import Accounts
 from volery.live.agent import NodeAgent
 from volery.live.command import Call, Command, encode_payload
 from volery.live.executor import TaskReport
@@ -18,11 +19,11 @@ LIMIT_S = 30
 class Bench:
     """An executor, and what it has told both audiences."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, workers: int = 0, accounts: Accounts | None = None) -> None:
         self.reports: list[TaskReport] = []
         self.outcomes: dict[int, str] = {}
         self._changed = asyncio.Event()
-        self.executor = NodeAgent(folder, report=self._heard)
+        self.executor = NodeAgent(folder, report=self._heard, workers=workers, accounts=accounts)
         self._started = 0
 
     def _heard(self, report: TaskReport) -> None:
@@ -54,9 +55,11 @@ class Bench:
         return last
 
 
-def bench(folder: Path, scenario: Callable[[Bench], Awaitable[None]]) -> None:
+def bench(
+    folder: Path, scenario: Callable[[Bench], Awaitable[None]], workers: int = 0, accounts: Accounts | None = None
+) -> None:
     async def play() -> None:
-        played = Bench(folder)
+        played = Bench(folder, workers, accounts)
         try:
             await scenario(played)
         finally:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from tests.live.conftest import Server, program
+from tests.live.conftest import RUN_AS, Server, program
 
 TASKS = 4
 NODES = 8
@@ -138,7 +138,9 @@ class Chaos:
         self._locks = folder / "locks"
         self._done = folder / "done"
         self._locks.mkdir()
+        self._locks.chmod(0o777)  # tasks may run as another account
         self._done.touch()
+        self._done.chmod(0o666)
         self._api = f"http://127.0.0.1:{_free_port()}"
         self._began = time.time()
         config = folder / "federation.toml"
@@ -153,7 +155,7 @@ class Chaos:
     def _configuration(self) -> str:
         hosts = "\n".join(f"{name} = {json.dumps(patterns)}" for name, patterns in HOSTS.items())
         return (
-            f'name = "chaos-{os.getpid()}"\nbroker = "{self._broker.url}"\napi = "{self._api.removeprefix("http://")}"\n'
+            f'name = "chaos-{os.getpid()}"\nrun_as = "{RUN_AS}"\nbroker = "{self._broker.url}"\napi = "{self._api.removeprefix("http://")}"\n'
             "[parameters]\ngms = 2\nlms = 2\nreliable = true\ndetection_s = 1.5\nheartbeat_s = 1.0\n"
             f"[[machines]]\ncount = {NODES}\n[hosts]\n{hosts}\n"
         )
@@ -378,6 +380,7 @@ def main() -> None:
         sys.exit("nats-server is not installed (Debian package nats-server)")
     folder = given.folder or Path(tempfile.mkdtemp(prefix="volery-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)
     broker = Server(path)
     _say(f"seed {given.seed}, {given.minutes:g} minutes, in {folder}")
     try:

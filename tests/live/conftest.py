@@ -1,12 +1,15 @@
-"""A real NATS server on a free port, for the tests that need one."""
+"""A real NATS server on a free port, for the tests that need one, and a folder for tasks that run as others."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,22 +19,42 @@ SERVER_S = 10
 class Server:
     """A NATS server that can be killed and started again on its port."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, *words: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"nats://127.0.0.1:{self.port}"
         self._program = program
+        self._words = words
         self.start()
 
     def start(self) -> None:
-        words = [self._program, "-a", "127.0.0.1", "-p", str(self.port)]
+        words = [self._program, "-a", "127.0.0.1", "-p", str(self.port), *self._words]
         self._running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _await_port(self.port, self._running)
 
     def kill(self) -> None:
         self._running.kill()
         self._running.wait()
+
+
+RUN_AS = "nobody" if os.geteuid() == 0 else ""
+"""Whom tasks of a whole federation run as."""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that every account can enter, which pytest's own are not."""
+    made = Path(tempfile.mkdtemp(prefix="volery-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="session")
+def broker_program() -> str:
+    """Where the server is."""
+    return _program()
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,7 @@ DESIGNS: Mapping[str, Mapping[str, Any]] = {
     "pigeon": PIGEON,
     "oracle": {},
     "tetrisched": TETRISCHED,
+    "jockey": {"period_s": 0.05},
 }
 
 

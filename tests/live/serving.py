@@ -1,4 +1,4 @@
-"""The API of a loopback federation on a free port, in a thread of its own."""
+"""The API of a federation, or of a loopback, on a free port, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.live.loopback import Loopback, loopback
 
+from volery.cli.federation import choose
 from volery.live.api import ApiServer
+from volery.live.federation import FederationFile, resolve
+from volery.live.running import Running, running
+from volery.live.tokens import Gate, TokenFile
 
 
 @contextmanager
-def serving(folder: Path, port: int = 0) -> Iterator[tuple[str, Loopback]]:
+def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Iterator[tuple[str, Loopback]]:
     """Its address, and the federation behind it (to be looked at, not to be called)."""
     ready, stop = threading.Event(), asyncio.Event()
     found: list[tuple[str, Loopback, asyncio.AbstractEventLoop]] = []
 
     async def serve() -> None:
         async with loopback(folder) as it:
-            server = ApiServer(it.desk, port=port)
+            server = ApiServer(it.desk, folder / "tasks", port=port, gate=Gate(tokens))
             await server.start()
             found.append((server.url, it, asyncio.get_running_loop()))
             ready.set()
@@ -36,6 +41,34 @@ def serving(folder: Path, port: int = 0) -> Iterator[tuple[str, Loopback]]:
     url, it, loop = found[0]
     try:
         yield url, it
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def at_work(folder: Path, **keys: Any) -> Iterator[str]:
+    """The address of a whole federation, whose tasks end at once unless `keys` of its file say otherwise."""
+    given: dict[str, Any] = {"executor": "instant", "journal": False} | keys
+    federation = resolve(FederationFile(folder=str(folder), api="127.0.0.1:0", **given), Path(), choose)
+    ready, stop = threading.Event(), asyncio.Event()
+    found: list[tuple[Running, asyncio.AbstractEventLoop]] = []
+
+    async def serve() -> None:
+        async with running(federation) as it:
+            found.append((it, asyncio.get_running_loop()))
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(30)
+    it, loop = found[0]
+    assert it.front is not None
+    try:
+        yield it.front.url
+        assert it.host.failed is None, "a component has raised"
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(30)

@@ -111,7 +111,7 @@ def test_a_wrong_job_is_refused_with_place_and_fix(http: httpx2.Client, job: obj
     ("path", "status", "place"),
     [
         ("/jobs/7", 404, "jobs/7"),
-        (f"/jobs/{1 << 70}", 404, f"jobs/{1 << 70}"),
+        (f"/jobs/{1 << 70}", 404, f"/jobs/{1 << 70}"),
         ("/jobs/7/tasks", 404, "jobs/7"),
         ("/jobs/0/tasks/1", 404, "jobs/0/tasks/1"),
         ("/jobs/0/tasks/1/logs", 404, "jobs/0/tasks/1"),
@@ -164,7 +164,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             with socket.create_server(("127.0.0.1", 0)) as other:
                 port = other.getsockname()[1]
                 with pytest.raises(InputError, match=f"127.0.0.1:{port}: the API cannot listen there"):
-                    ApiServer(it.desk, port=port)
+                    ApiServer(it.desk, tmp_path, port=port)
 
     asyncio.run(run())
 

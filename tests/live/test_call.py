@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import msgspec
 import pytest
 from tests.live.bench import Bench, bench, is_gone, lines_of, written
 
@@ -59,6 +60,15 @@ def test_results_and_prints_come_back(tmp_path: Path) -> None:
         assert [report.state for report in it.reports] == ["running", "finished"]
 
     bench(tmp_path, scenario)
+
+
+def test_what_one_user_leaves_in_a_worker_is_nothing_for_another(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        ends = [await it.run(msgspec.structs.replace(call(os.getpid), user=user)) for user in ("ada", "ada", "bob")]
+        workers = [value(end) for end in ends]
+        assert workers[0] == workers[1] != workers[2]
+
+    bench(tmp_path, scenario, workers=1)
 
 
 def test_exceptions_come_back_with_their_traceback(tmp_path: Path) -> None:

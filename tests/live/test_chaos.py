@@ -11,9 +11,9 @@ SECONDS = 25.0
 SEED = 3
 
 
-def test_nothing_is_lost_and_nothing_succeeds_twice(mortal_broker: Server, tmp_path: Path) -> None:
+def test_nothing_is_lost_and_nothing_succeeds_twice(mortal_broker: Server, open_folder: Path) -> None:
     """Every kind of fault once, then some at random."""
     told: list[str] = []
-    verdict = Chaos(tmp_path, mortal_broker, SEED, told.append).run(SECONDS)
+    verdict = Chaos(open_folder, mortal_broker, SEED, told.append).run(SECONDS)
     assert verdict.accepted > SECONDS / 2
     assert not verdict.wrong, "\n".join([*told, report(verdict)])

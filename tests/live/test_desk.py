@@ -14,6 +14,7 @@ from tests.live.loopback import MACHINES, Loopback, loopback
 from volery.core.errors import InputError
 from volery.live.desk import ConflictError, UnwrittenError
 from volery.live.jobs import job_from_table
+from volery.live.listing import JobQuery
 from volery.live.status import JobStatus
 
 
@@ -69,7 +70,7 @@ def test_constraints_that_mean_nothing_are_refused_and_use_no_number(tmp_path: P
         with pytest.raises(InputError, match="unknown attribute 'core'"):
             await submit(it, command="true", constraints=["core >= 1"])
         assert await submit(it, command="true") == 0
-        assert it.desk.jobs(None, None, None, 9) != []
+        assert it.desk.jobs(JobQuery(), 9) != []
 
     play(tmp_path, scenario)
 

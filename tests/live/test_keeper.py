@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.bench import LIMIT_S, gone, written
+from tests.live.conftest import RUN_AS
 
 from volery.core.errors import InputError
 from volery.core.events import Adopted
@@ -21,6 +22,13 @@ from volery.live.executor import OnEnd, TaskReport
 from volery.live.kept import KeeperLost, KeptAgent
 
 
+@pytest.fixture
+def free_folder(open_folder: Path) -> Path:
+    """Tasks, which may run as another account, write there."""
+    open_folder.chmod(0o777)
+    return open_folder
+
+
 class Host:
     """What stands around an agent: who is reported to, and the components."""
 
@@ -29,7 +37,7 @@ class Host:
         self.outcomes: dict[tuple[int, int], str] = {}
         self.lost: list[Exception] = []
         self._changed = asyncio.Event()
-        self.agent = KeptAgent(folder / "tasks", folder / "agent", lease_s, self._heard, self._lost)
+        self.agent = KeptAgent(folder / "tasks", folder / "agent", lease_s, self._heard, self._lost, RUN_AS)
 
     def _heard(self, report: TaskReport) -> None:
         self.reports.append(report)
@@ -78,22 +86,24 @@ async def last_life(folder: Path, lease_s: float = 0.0) -> AsyncIterator[Host]:
         await host.agent.close()
 
 
-def test_the_next_life_hears_how_tasks_have_ended(tmp_path: Path) -> None:
+def test_the_next_life_hears_how_tasks_have_ended(free_folder: Path) -> None:
     async def scenario() -> None:
-        os.mkfifo(tmp_path / "fifo")
-        first = Host(tmp_path)
+        os.mkfifo(free_folder / "fifo")
+        (free_folder / "fifo").chmod(0o666)
+        first = Host(free_folder)
         assert await first.open() == []
         first.start(0, "sh", "-c", "exit 3")
         await first.until(1)
-        first.start(1, "sh", "-c", f"echo $$ >> {tmp_path}/pids; read x < {tmp_path}/fifo; exit 4")
-        first.start(2, "sh", "-c", f"echo $$ >> {tmp_path}/pids; sleep 1000")
-        pids = [int(pid) for pid in await written(tmp_path / "pids", 2)]
+        first.start(1, "sh", "-c", f"echo $$ >> {free_folder}/pids; read x < {free_folder}/fifo; exit 4")
+        first.start(2, "sh", "-c", f"echo $$ >> {free_folder}/pids; sleep 1000")
+        pids = [int(pid) for pid in await written(free_folder / "pids", 2)]
         first.agent.forget(0, 2)
+        await asyncio.sleep(0.2)  # a socket that is closed over something unread takes the last words along
         first.die()
         await asyncio.sleep(0.05)
-        (tmp_path / "fifo").write_text("go on\n")
+        (free_folder / "fifo").write_text("go on\n")
         await asyncio.sleep(0.3)
-        async with last_life(tmp_path) as second:
+        async with last_life(free_folder) as second:
             assert await second.open() == [("node/7", 1, 2, b"note 1"), ("node/7", 2, 2, b"note 2")]
             await second.until(1)
             assert second.outcomes == {(1, 2): "failed"}
@@ -110,17 +120,17 @@ def test_the_next_life_hears_how_tasks_have_ended(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(tmp_path: Path) -> None:
+def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(free_folder: Path) -> None:
     async def scenario() -> None:
-        first = Host(tmp_path, lease_s=0.4)
+        first = Host(free_folder, lease_s=0.4)
         await first.open()
         first.start(0, "true")
         await first.until(1)
-        first.start(1, "sh", "-c", f"trap '' TERM; echo $$ > {tmp_path}/pid; while :; do sleep 1; done")
-        (pid,) = await written(tmp_path / "pid")
+        first.start(1, "sh", "-c", f"trap '' TERM; echo $$ > {free_folder}/pid; while :; do sleep 1; done")
+        (pid,) = await written(free_folder / "pid")
         first.die()
         await gone(int(pid))
-        async with last_life(tmp_path, 0.4) as second:
+        async with last_life(free_folder, 0.4) as second:
             assert await second.open() == []
             async with asyncio.timeout(LIMIT_S):
                 while len(second.reports) < 2:
@@ -131,9 +141,9 @@ def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_keeper(tmp_path: Path) -> None:
+def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_keeper(free_folder: Path) -> None:
     async def scenario() -> None:
-        first = Host(tmp_path, lease_s=0.4)
+        first = Host(free_folder, lease_s=0.4)
         await first.open()
         first.start(0, "sleep", "1000")
         await asyncio.sleep(0.2)
@@ -142,17 +152,17 @@ def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_k
         await first.until(1)
         assert isinstance(first.lost[0], KeeperLost)
         assert first.outcomes == {}
-        second = Host(tmp_path)
+        second = Host(free_folder)
         assert await second.open() == []
-        second.start(1, "sh", "-c", f"echo $$ > {tmp_path}/pid; sleep 1000")
-        (pid,) = await written(tmp_path / "pid")
+        second.start(1, "sh", "-c", f"echo $$ > {free_folder}/pid; sleep 1000")
+        (pid,) = await written(free_folder / "pid")
         with pytest.raises(InputError, match="another node agent uses"):
-            NodeAgent(tmp_path / "tasks", tmp_path / "agent")
+            NodeAgent(free_folder / "tasks", free_folder / "agent")
         os.kill(first.agent._child, signal.SIGKILL)
         await second.until(1)
         assert isinstance(second.lost[0], KeeperLost)
         os.waitpid(first.agent._child, 0)
-        async with last_life(tmp_path) as third:
+        async with last_life(free_folder) as third:
             assert await third.open() == []
             await gone(int(pid))
 

@@ -8,41 +8,45 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import serving, volery
+from tests.live.conftest import RUN_AS
 
 JOB = 'command = "echo hello $VOLERY_INDEX"\ntasks = 12\n'
 
 
 @pytest.mark.parametrize("design", ["megha", "pigeon"])
-def test_one_command_runs_a_federation_and_its_journal_replays(design: str, tmp_path: Path) -> None:
-    (tmp_path / "job.toml").write_text(JOB)
-    words = ["up", "-a", design, "--nodes", "9", "--clusters", "2", "--api", "127.0.0.1:0", "-o", str(tmp_path / "f")]
+def test_one_command_runs_a_federation_and_its_journal_replays(design: str, open_folder: Path) -> None:
+    (open_folder / "job.toml").write_text(JOB)
+    folder = str(open_folder / "f")
+    words = ["up", "-a", design, "--nodes", "9", "--clusters", "2", "--api", "127.0.0.1:0", "-o", folder]
+    words += ["--run-as", RUN_AS]
     with serving(words) as (federation,):
         url = federation.ready()["api"]
-        job = json.loads(volery("submit", tmp_path / "job.toml", "--watch", "--api", url, "--json"))
+        job = json.loads(volery("submit", open_folder / "job.toml", "--watch", "--api", url, "--json"))
         assert (job["job"]["state"] if "job" in job else job["state"]) == "done"
         assert "hello 3" in volery("logs", "0", "3", "--api", url)
         status, errors = federation.stop(signal.SIGINT)
         assert status == 0, errors
-    assert "All 1 journals replay" in volery("replay", tmp_path / "f")
+    assert "All 1 journals replay" in volery("replay", folder)
 
 
-def test_one_process_per_host_over_the_broker(broker: str, tmp_path: Path) -> None:
-    (tmp_path / "job.toml").write_text(JOB)
-    config = tmp_path / "federation.toml"
+def test_one_process_per_host_over_the_broker(broker: str, open_folder: Path) -> None:
+    (open_folder / "job.toml").write_text(JOB)
+    config = open_folder / "federation.toml"
     config.write_text(
-        f'name = "serving"\nbroker = "{broker}"\napi = "127.0.0.1:0"\n[parameters]\ngms = 1\nlms = 2\n'
+        f'name = "serving"\nbroker = "{broker}"\napi = "127.0.0.1:0"\nrun_as = "{RUN_AS}"\n'
+        "[parameters]\ngms = 1\nlms = 2\n"
         '[[machines]]\ncount = 8\n[hosts]\ngm = ["gm/*"]\nlm-0 = ["lm/0"]\nlm-1 = ["lm/1"]\nnode = ["node/*"]\n'
     )
     hosts = ("gm", "lm-0", "lm-1", "node", "api")
     with serving(*(["serve", host, "-c", str(config)] for host in hosts)) as started:
         url = [one.ready() for one in started][-1]["api"]
-        job = json.loads(volery("submit", tmp_path / "job.toml", "--watch", "--api", url, "--json"))
+        job = json.loads(volery("submit", open_folder / "job.toml", "--watch", "--api", url, "--json"))
         assert (job["job"]["state"] if "job" in job else job["state"]) == "done"
         assert "hello 3" in volery("logs", "0", "3", "--api", url)
         for one in started:
             status, errors = one.stop()
             assert status == 0, errors
-    assert "All 4 journals replay" in volery("replay", tmp_path / "federation")
+    assert "All 4 journals replay" in volery("replay", open_folder / "federation")
 
 
 def test_mistakes_end_with_status_2(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.commands import serving, volery
+from tests.live.conftest import RUN_AS
 
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
@@ -15,7 +16,8 @@ from volery.live.building import Plan, recovery, survives
 from volery.live.client import Client
 from volery.live.status import JobStatus
 
-CONFIG = """
+CONFIG = f"""
+run_as = "{RUN_AS}"
 api = "127.0.0.1:0"
 folder = "f"
 [parameters]
@@ -28,25 +30,26 @@ count = 4
 JOB = {"command": "echo begun $$; read x < FOLDER/$VOLERY_INDEX; echo ended; exit 7", "tasks": 2}
 
 
-def test_tasks_outlive_the_federation_and_their_exit_codes_come_home(tmp_path: Path) -> None:
+def test_tasks_outlive_the_federation_and_their_exit_codes_come_home(open_folder: Path) -> None:
     for place in ("0", "1"):
-        os.mkfifo(tmp_path / place)
-    (tmp_path / "federation.toml").write_text(CONFIG)
-    words = ["up", str(tmp_path / "federation.toml")]
+        os.mkfifo(open_folder / place)
+        (open_folder / place).chmod(0o666)
+    (open_folder / "federation.toml").write_text(CONFIG)
+    words = ["up", str(open_folder / "federation.toml")]
     with serving(words) as (first,), Client(first.ready()["api"]) as client:
-        number = client.send({**JOB, "command": str(JOB["command"]).replace("FOLDER", str(tmp_path))}).id
+        number = client.send({**JOB, "command": str(JOB["command"]).replace("FOLDER", str(open_folder))}).id
         begun = [_written(client, number, place, 1) for place in (0, 1)]
         first.running.kill()
         first.running.wait(30)
-    (tmp_path / "0").write_text("x\n")  # one ends while nobody is there
+    (open_folder / "0").write_text("x\n")  # one ends while nobody is there
     with serving(words) as (second,), Client(second.ready()["api"]) as client:
-        (tmp_path / "1").write_text("x\n")
+        (open_folder / "1").write_text("x\n")
         job = _ended(client, number)
         assert (job.state, job.failed) == ("failed", 2)
         assert job.reason == "2 of 2 tasks failed; the first: exit code 7"
         assert [_written(client, number, place, 2) for place in (0, 1)] == [f"{text}ended\n" for text in begun]
         assert second.stop()[0] == 0
-    assert "All 2 journals replay" in volery("replay", tmp_path / "f")
+    assert "All 2 journals replay" in volery("replay", open_folder / "f")
 
 
 def _ended(client: Client, number: int) -> JobStatus:

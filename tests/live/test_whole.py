@@ -46,7 +46,7 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     await host.open()
     host.start()
     await desk.open()
-    server = ApiServer(desk, port=0)
+    server = ApiServer(desk, folder / "tasks", port=0)
     await server.start()
     try:
         async with asyncio.timeout(LIMIT_S), AsyncClient(server.url) as client:

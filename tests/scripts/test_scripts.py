@@ -7,60 +7,26 @@ Each script also states, apart from its lines, what the paragraph claims.
 from __future__ import annotations
 
 import re
-from array import array
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import tests.scripts.test_deadlines  # noqa: F401 - its scripts are registered, too
+from tests.scripts.register import SCRIPTS, bits, case, counter, responses, script
 from tests.scripts.transcript import transcript
 
 from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
-from volery.conformance.cases import Case, trace_of
+from volery.conformance.cases import Case
 from volery.core.locality import with_replicas
 from volery.core.model import SECOND, Cluster
 from volery.sim import Network
 from volery.sim.faults import Crash, FaultPlan
 
 HERE = Path(__file__).parent
-SCRIPTS: dict[str, Callable[[], str]] = {}
 NO_DELAY = Network(delay_us=0)
 LONG = 2_000 * SECOND
 """A mean duration beyond the cutoff of 1129.532 s."""
-
-
-def script(render: Callable[[], str]) -> Callable[[], str]:
-    """Register a script under its file's name."""
-    SCRIPTS[render.__name__] = render
-    return render
-
-
-def bits(*constraints: int) -> int:
-    """The constraint set with these numbers."""
-    return sum(1 << constraint for constraint in constraints)
-
-
-def case(
-    arrivals_us: Sequence[int],
-    jobs_us: Sequence[Sequence[int]],
-    machines: Sequence[int],
-    needs: Sequence[Sequence[int]] = (),
-) -> Case:
-    """A case on machines of one slot with these constraint sets."""
-    cluster = Cluster(tuple(machines), (1,) * len(machines))
-    return Case("script", 0, trace_of("script", arrivals_us, jobs_us, needs), cluster)
-
-
-def responses(text: str) -> list[float]:
-    """The response times at the end of a transcript, seconds."""
-    return [float(found) for found in re.findall(r"response ([0-9.]+) s", text)]
-
-
-def counter(text: str, name: str) -> int:
-    """A counter at the end of a transcript; 0 when it is not there."""
-    found = re.search(rf"^{name}: ([0-9]+)$", text, re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -443,42 +409,6 @@ def test_the_weight_decides_how_many_short_tasks_pass_a_long_one() -> None:
     assert served(fair_queue_of_weight_3()) == "SSLSSLSSLL"
     assert served(fair_queue_of_infinite_weight()) == "SSSSSSLLLL"
     assert served(fair_queue_of_the_published_code()) == "SSSSLSSLLL"
-
-
-PLAN_AHEAD = """Tumanov et al. 2016, the example of plan-ahead: three equal machines, quanta of 10 s
-job 0: two tasks of one quantum, due after one; job 1: one of two, due after four; job 2: three of one, due after two"""
-QUANTUM_US = 9_900_000
-"""Tasks are a little shorter than a quantum: messages take time, too."""
-UNDUE = case([0, 0, 0], [[QUANTUM_US] * 2, [QUANTUM_US + 10 * SECOND], [QUANTUM_US] * 3], [0] * 3)
-DUE_US = (10 * SECOND, 40 * SECOND, 20 * SECOND)
-DUE = msgspec.structs.replace(UNDUE, trace=msgspec.structs.replace(UNDUE.trace, deadline_us=array("q", DUE_US)))
-
-
-def planned(ahead_s: float) -> str:
-    """The transcript; what the solver says of its own work is not in it, because that changes with its version."""
-    parameters = {"quantum_s": 10.0, "cycle_s": 10.0, "plan_ahead_s": ahead_s}
-    return transcript(
-        PLAN_AHEAD, "tetrisched", DUE, parameters=parameters, quiet=frozenset({"JobAccepted", "Computed"})
-    )
-
-
-@script
-def tetrisched_plans_ahead() -> str:
-    """The machine that is idle in the first quantum is kept for the third job, which needs all three."""
-    return planned(20.0)
-
-
-@script
-def tetrisched_lives_for_the_day() -> str:
-    """Without plan-ahead the second job starts at once, and the third misses its deadline."""
-    return planned(0.0)
-
-
-def test_only_plan_ahead_meets_all_three_deadlines() -> None:
-    due_s = [due / SECOND for due in DUE_US]
-    ahead, today = responses(tetrisched_plans_ahead()), responses(tetrisched_lives_for_the_day())
-    assert [took <= due for took, due in zip(ahead, due_s, strict=True)] == [True, True, True]
-    assert [took <= due for took, due in zip(today, due_s, strict=True)] == [True, True, False]
 
 
 @script

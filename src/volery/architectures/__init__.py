@@ -10,6 +10,7 @@ import msgspec
 
 from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
+from volery.architectures.jockey import JOCKEY
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
@@ -25,7 +26,9 @@ GROUP = "volery.architectures"
 FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
 PLANNERS = (ALSCHED, TETRISCHED)
-ENTRIES = (MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
+ENTRIES = (
+    MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS,
+)  # fmt: skip
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, sent_to
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Counted, Event, Measured, MoreTasks, Submit, TaskFinished
 from volery.core.model import SECOND, Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
@@ -36,7 +36,7 @@ from volery.policies.fairness import (
     WeightedDrf,
     parse_shares_text,
 )
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queueing import ConstraintQueue
 from volery.policies.vectorqueue import VectorQueue
@@ -174,6 +174,7 @@ class Scheduler(Component):
         Cancel: on_cancel,
         Completed: on_completed,
     }
+    sends = ANSWERS | sent_to("node", Launch, Kill)
 
 
 class VectorScheduler(Scheduler):
@@ -393,6 +394,7 @@ class Node(Component):
         self._port.send("oracle/0", Completed(event.task.id))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("oracle", Completed)
 
 
 def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:

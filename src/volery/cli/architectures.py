@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -21,11 +22,18 @@ def show_architectures(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="One of them, with its parameters.", show_default=False)
     ] = None,
+    pages: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write their pages there, with pictures.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the architectures, or describe one with its parameters, defaults and source."""
     from volery import architectures
 
+    if pages is not None:
+        _write_pages(pages, name, as_json)
+        return
     if name is None:
         entries = [architectures.lookup(known) for known in architectures.names()]
         if as_json:
@@ -37,6 +45,19 @@ def show_architectures(
         print_json(_described(architectures.lookup(name)))
     else:
         _print_one(architectures.lookup(name))
+
+
+def _write_pages(folder: Path, name: str | None, as_json: bool) -> None:
+    """Of one, or of all that come with this package."""
+    from volery import architectures
+    from volery.study import designs
+
+    texts = designs.all_pages() if name is None else designs.pages([architectures.lookup(name)])
+    written = [str(path) for path in designs.write_pages(folder, texts)]
+    if as_json:
+        print_json({"written": written})
+    else:
+        typer.echo(f"{len(written)} files in {folder}")
 
 
 def _described(entry: Architecture) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from volery.cli.options import (
     Durations,
     Estimates,
     Force,
+    History,
     JitterUs,
     Jobs,
     KeepIn,
@@ -55,7 +56,7 @@ _OPTIONS = {
     "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
     "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
     "racks": "--racks",
-    "reference_mhz": "--reference-mhz",
+    "reference_mhz": "--reference-mhz", "history": "--history",
 }  # fmt: skip
 """What the command line calls the fields of a setting."""
 
@@ -85,6 +86,7 @@ def compare(
     slot_request: SlotRequest = "",
     racks: Racks = 1,
     reference_mhz: ReferenceMhz = 0,
+    history: History = "",
     processes: Processes = 1,
     dask: Dask = None,
     output: KeepIn = None,
@@ -104,7 +106,8 @@ def compare(
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
             "estimates": estimates, "users": users, "jitter_us": jitter_us, "requests": requests, "capacity": capacity,
-            "slot_request": slot_request, "reference_mhz": reference_mhz, "racks": racks, **network,
+            "slot_request": slot_request, "reference_mhz": reference_mhz, "racks": racks, "history": history,
+            **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from volery.live.replay import Replayed
     from volery.live.running import Running
 
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
 CLUSTER_PARAMETERS = ("lms", "groups")
 GM_PARAMETERS = ("gms", "distributors")
+OPEN_API = "  (no tokens: whoever uses this machine may do everything; volery token add)"
 DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
@@ -51,6 +53,8 @@ def up(
     gms: Annotated[int, typer.Option(min=1, help="Megha's Global Masters, Pigeon's distributors.")] = 2,
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
+    run_as: Annotated[str, typer.Option(metavar="ACCOUNT", help="Whom tasks run as, where this is root.")] = "",
+    log_json: LogJson = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a whole federation in this process, until Ctrl-C; what was submitted before goes on."""
@@ -62,10 +66,11 @@ def up(
         parameters = sizes_of(architecture, clusters, gms, nodes)
         machines = [{"count": nodes, "slots": slots}]
         file = FederationFile(
-            machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api
-        )
+            machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api,
+            run_as=run_as,
+        )  # fmt: skip
         federation = resolve(file, Path(), choose)
-    _serve(federation, ALL, as_json)
+    _serve(federation, ALL, as_json, log_json)
 
 
 def serve(
@@ -73,12 +78,13 @@ def serve(
     config: Annotated[
         Path, typer.Option("-c", "--config", metavar="FEDERATION.toml", help="The federation.", show_default=False)
     ],
+    log_json: LogJson = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one host of a federation in this process, connected to the others by NATS, until Ctrl-C."""
     from volery.live.federation import read_federation
 
-    _serve(read_federation(config, choose), role, as_json)
+    _serve(read_federation(config, choose), role, as_json, log_json)
 
 
 def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
@@ -92,22 +98,28 @@ def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str
     return sizes
 
 
-def _serve(federation: Any, name: str, as_json: bool) -> None:
+def _serve(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
     try:
         from volery.live.running import run_loop, serve
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
+    from volery.live.jsonlog import JsonLines
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines(name) if log_json else logging.Formatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
 
     def tell(running: Running) -> None:
         url = running.front.url if running.front is not None else ""
+        closed = running.front is not None and not running.front.open_to_all
         if as_json:
-            print_json({"host": name, "api": url, "journal": running.journal, "folder": str(federation.folder)})
+            folder = str(federation.folder)
+            print_json({"host": name, "api": url, "tokens": closed, "journal": running.journal, "folder": folder})
             return
         plan = federation.plan
         typer.echo(f"{plan.architecture.name}: {len(plan.cluster.slots)} nodes, {plan.cluster.slot_count} slots")
         if url:
-            typer.echo(f"api:     {url}")
+            typer.echo(f"api:     {url}" + ("" if closed else OPEN_API))
         if running.journal:
             typer.echo(f"journal: {running.journal}")
         typer.echo(f"host {name} is at work; Ctrl-C ends it")

@@ -1,4 +1,4 @@
-"""`volery submit`, `jobs`, `job`, `logs`, `cancel` and `nodes`: a federation's API from the command line."""
+"""`volery submit`, `jobs`, `job`, `logs` and `cancel`: a federation's API from the command line."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FOLLOW_S: Final = 0.3
 """How often `logs --follow` asks for more."""
 SECONDS: Final = 1_000_000
+HOUR_S: Final = 3600
 
 Api = Annotated[
     str | None,
@@ -38,7 +39,7 @@ JobNumber = Annotated[int, typer.Argument(metavar="JOB", min=0, help="The number
 
 
 @contextmanager
-def _client(api: str | None, as_json: bool) -> Iterator[Client]:
+def connected(api: str | None, as_json: bool) -> Iterator[Client]:
     """A client; what fails beyond the user's reach ends with status 1."""
     try:
         from volery.live.asking import ApiError
@@ -62,7 +63,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a job from a file."""
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         from volery.live.jobs import read_job
 
         description = read_job(job)
@@ -133,6 +134,14 @@ def _words(status: JobStatus) -> str:
 def jobs(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.", show_default=False)] = None,
+    reason: Annotated[str | None, typer.Option(help="Only where the reason contains this.", show_default=False)] = None,
+    since: Annotated[
+        float | None, typer.Option(metavar="HOURS", min=0, help="Only of the last hours.", show_default=False)
+    ] = None,
+    before: Annotated[
+        int | None,
+        typer.Option(metavar="JOB", min=0, help="Only below this number: the next page.", show_default=False),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
     api: Api = None,
     as_json: AsJson = False,
@@ -142,12 +151,13 @@ def jobs(
 
     from volery.core.errors import suggestion
 
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         from volery.live.status import JobState
 
         if state is not None and state not in get_args(JobState):
             raise InputError("--state", f"no job is ever {state!r}{suggestion(state, get_args(JobState))}")
-        found = client.jobs(state, user, None, limit)
+        since_us = None if since is None else round((time.time() - since * HOUR_S) * SECONDS)
+        found = client.jobs(state, user, before, limit, reason, since_us)
     if as_json:
         print_json(found)
         return
@@ -171,7 +181,7 @@ def job(
     as_json: AsJson = False,
 ) -> None:
     """Show a job and its tasks."""
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         _print_job(client, client.job(number), as_json, tasks)
 
 
@@ -223,7 +233,7 @@ def logs(
 ) -> None:
     """Print what a task has written."""
     stream = "stderr" if stderr else "stdout"
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         if as_json:
             content = client.logs(number, task, stream)
             print_json({"job": number, "task": task, "stream": stream, "text": content.decode(errors="replace")})
@@ -243,33 +253,12 @@ def logs(
 
 def cancel(number: JobNumber, api: Api = None, as_json: AsJson = False) -> None:
     """Give a job up: what waits never runs, what runs is killed."""
-    with _client(api, as_json) as client:
+    with connected(api, as_json) as client:
         status = client.cancel(number)
     if as_json:
         print_json(status)
     else:
         typer.echo(f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled")
-
-
-def nodes(api: Api = None, as_json: AsJson = False) -> None:
-    """List the nodes and what runs there."""
-    with _client(api, as_json) as client:
-        found = client.nodes()
-    if as_json:
-        print_json(found)
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("node", "running", "arch", "os", "kernel", "cores", "memory", "labels")
-    for node in found:
-        labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
-        table.add_row(
-            Text(node.address), f"{node.running}/{node.slots}", Text(node.arch), Text(node.os), Text(node.kernel),
-            str(node.cores), f"{node.memory_mb:,} MB", Text(labels),
-        )  # fmt: skip
-    Console(width=table_width()).print(table)
 
 
 def _coloured(words: str) -> Text:

@@ -11,12 +11,15 @@ import typer
 
 import volery
 from volery.cli.architectures import show_architectures
+from volery.cli.browse import browse
 from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
-from volery.cli.jobs import cancel, job, jobs, logs, nodes, submit
+from volery.cli.flow import flow
+from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
+from volery.cli.operating import drain, nodes, undrain, users
 from volery.cli.output import print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.policy import policy_app
@@ -28,8 +31,10 @@ from volery.cli.storm import storm
 from volery.cli.strl import strl
 from volery.cli.theory import show_theory
 from volery.cli.timeline import timeline
+from volery.cli.token import token_app
 from volery.cli.trace import trace_app
 from volery.cli.verify import verify
+from volery.cli.watch import watch
 from volery.cli.why import why
 from volery.core.errors import InputError
 
@@ -46,10 +51,13 @@ app.command("compare", rich_help_panel=LAB)(compare)
 app.command("run", rich_help_panel=LAB)(run)
 app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
+app.command("browse", rich_help_panel=LAB)(browse)
 app.command("timeline", rich_help_panel=LAB)(timeline)
+app.command("watch", rich_help_panel=LAB)(watch)
 app.command("why", rich_help_panel=LAB)(why)
 app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
 app.command("architectures", rich_help_panel=LAB)(show_architectures)
+app.command("flow", rich_help_panel=LAB)(flow)
 app.command("stages", rich_help_panel=LAB)(show_stages)
 app.add_typer(policy_app, name="policy", rich_help_panel=LAB)
 app.command("theory", rich_help_panel=LAB)(show_theory)
@@ -63,6 +71,10 @@ app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)
 app.command("cancel", rich_help_panel=FEDERATION)(cancel)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
+app.command("drain", rich_help_panel=FEDERATION)(drain)
+app.command("undrain", rich_help_panel=FEDERATION)(undrain)
+app.command("users", rich_help_panel=FEDERATION)(users)
+app.add_typer(token_app, name="token", rich_help_panel=FEDERATION)
 app.command("load", rich_help_panel=FEDERATION)(load)
 app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)

@@ -93,6 +93,12 @@ ReferenceMhz = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+History = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE|SPEC", help="Earlier runs, for designs that learn from such, as jockey.", show_default=False
+    ),
+]
 PopulationSeed = Annotated[
     int | None,
     typer.Option(metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False),

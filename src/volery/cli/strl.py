@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from volery.cli.options import AsJson
 from volery.cli.output import print_json
 from volery.core.errors import InputError
-from volery.policies.match import positions
-from volery.policies.utility.expressions import Expression, from_json, leaves
-from volery.policies.utility.parts import Supply
-from volery.policies.utility.planning import Plan, Planning, solve
-from volery.policies.utility.text import parse, written
+
+if TYPE_CHECKING:
+    from volery.policies.utility.expressions import Expression
+    from volery.policies.utility.planning import Plan
 
 MACHINES_MAX = 100_000
 ITEM = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
@@ -34,6 +33,10 @@ def strl(
     as_json: AsJson = False,
 ) -> None:
     """Read a utility expression (STRL) and print it; with --set, plan it on those machines."""
+    from volery.policies.match import positions
+    from volery.policies.utility.expressions import leaves
+    from volery.policies.utility.text import written
+
     path = Path(expression)
     found = read(path.read_text(encoding="utf-8"), str(path)) if _is_file(path) else read(expression, "STRL")
     plan = _planned(found, machines, busy or []) if machines else None
@@ -57,6 +60,9 @@ def read(text: str, place: str) -> Expression:
     Raises:
         InputError: it is neither; the message names the place in it.
     """
+    from volery.policies.utility.expressions import from_json
+    from volery.policies.utility.text import parse
+
     return from_json(text) if text.lstrip().startswith("{") else parse(text, place)
 
 
@@ -65,6 +71,9 @@ def _is_file(path: Path) -> bool:
 
 
 def _planned(found: Expression, sets: list[str], busy: list[str]) -> Plan:
+    from volery.policies.utility.parts import Supply
+    from volery.policies.utility.planning import Planning, solve
+
     members = {}
     for text in sets:
         name, equals, numbers = text.partition("=")
@@ -98,4 +107,6 @@ def _numbers(text: str, place: str) -> int:
 
 
 def _shown(machines: int) -> str:
+    from volery.policies.match import positions
+
     return ", ".join(map(str, positions(machines)))

@@ -12,31 +12,27 @@ from volery.cli.output import print_json
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.report.folder import Timeline
+    from volery.report.folder import KeptTimeline, Results, Timeline
+
+RunName = Annotated[
+    str | None, typer.Option("--run", metavar="NAME", help="Label of the run; the first.", show_default=False)
+]
+RunSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)]
 
 
 def timeline(
     folder: Folder,
-    run: Annotated[
-        str | None,
-        typer.Option("--run", metavar="NAME", help="Label of the run; the first.", show_default=False),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)] = None,
+    run: RunName = None,
+    seed: RunSeed = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Draw it.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw one run as a Gantt chart (a large one as a heat map), or print its columns with --json."""
-    from volery.report.folder import read_results, read_timeline
+    from volery.report.folder import read_timeline
 
-    known = read_results(folder).timelines
-    if not known:
-        raise InputError(str(folder), "no run in it has kept what ran where; run the study again in a new folder")
-    chosen = [one for one in known if run in (None, one.label) and seed in (None, one.seed)]
-    if not chosen:
-        listed = ", ".join(f"{one.label} with seed {one.seed}" for one in known)
-        raise InputError("--run" if run is not None else "--seed", f"there is no such run; these are here: {listed}")
+    _, chosen = kept_runs(folder, run, seed)
     if output is not None:
         _draw(read_timeline(folder, chosen[0]), output)
     if as_json:
@@ -48,6 +44,25 @@ def timeline(
             what = "task runs" if one.is_small else "heat map"
             typer.echo(f"{one.label}, seed {one.seed}: {what}, {one.machines:,} machines")
         typer.echo("-o FILE.svg draws the first of these; --json prints its columns.")
+
+
+def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[Results, list[KeptTimeline]]:
+    """A results folder, and the runs of this label and seed that have kept what ran where.
+
+    Raises:
+        InputError: there are none.
+    """
+    from volery.report.folder import read_results
+
+    results = read_results(folder)
+    known = results.timelines
+    if not known:
+        raise InputError(str(folder), "no run in it has kept what ran where; run the study again in a new folder")
+    chosen = [one for one in known if run in (None, one.label) and seed in (None, one.seed)]
+    if not chosen:
+        listed = ", ".join(f"{one.label} with seed {one.seed}" for one in known)
+        raise InputError("--run" if run is not None else "--seed", f"there is no such run; these are here: {listed}")
+    return results, chosen
 
 
 def _draw(one: Timeline, path: Path) -> None:

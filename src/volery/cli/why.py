@@ -1,21 +1,26 @@
-"""`volery why`: why a job or a task waited, from a results folder of a run with --why."""
+"""`volery why`: why a job or a task waits in a federation, or has waited in a run of a results folder with --why."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from volery.cli.jobs import Api, connected
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, table_width
+from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from volery.live.explaining import Why
     from volery.metrics.why import Staleness
     from volery.study.why import JobAnswer, Step, TaskAnswer
 
+SECONDS = 1_000_000
 CHOSEN = {
     "placed": "placed", "queued": "no place found", "refused": "refused", "unsatisfiable": "fits no machine",
     "preempted": "preempted", "lost": "lost",
@@ -23,7 +28,10 @@ CHOSEN = {
 
 
 def why(
-    results: Annotated[Path, typer.Option("--in", metavar="DIR", help="A results folder.", show_default=False)],
+    results: Annotated[
+        Path | None,
+        typer.Option("--in", metavar="DIR", help="A results folder; by default the federation.", show_default=False),
+    ] = None,
     question: Annotated[
         str | None,
         typer.Argument(
@@ -37,9 +45,13 @@ def why(
         typer.Option("--run", metavar="NAME", help="Architecture or label of the run.", show_default=False),
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)] = None,
+    api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a job or a task waited: what its schedulers decided, and what they passed over."""
+    """Say why a job or a task waits, or waited: what its schedulers decided, and what they passed over."""
+    if results is None:
+        _ask_federation(question, api, as_json)
+        return
     from volery.study.why import explain
 
     found = explain(results, question, label=run, seed=seed)
@@ -57,6 +69,47 @@ def why(
         _print_task(console, found.task)
     elif found.staleness is not None:
         _print_staleness(console, found.staleness)
+
+
+def _ask_federation(question: str | None, api: str | None, as_json: bool) -> None:
+    job, slash, place = (question or "").partition("/")
+    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in ([job, place] if slash else [job])):
+        problem = f"{(question or '')[:40]!r} is not JOB or JOB/TASK, as 14 or 14/3; a results folder is named by --in"
+        raise InputError("JOB", problem)
+    with connected(api, as_json) as client:
+        found = client.why(int(job), int(place) if slash else None)
+    if as_json:
+        print_json(found)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=table_width(), highlight=False)
+    waiting = f"; {found.waiting:,} tasks of the job wait" if found.waiting else ""
+    console.print(f"Task {found.job}/{found.index} is {found.state}{waiting}.")
+    if found.reason:
+        console.print(Text(found.reason))
+    console.print("Machines: " + " > ".join(f"{step.machines:,} {step.demand}" for step in found.funnel))
+    if not found.explained:
+        console.print("The scheduler does not tell what it decides; Megha does with why = true under [parameters].")
+    elif found.decisions:
+        _print_decisions(console, found)
+
+
+def _print_decisions(console: Console, found: Why) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("at", "by", "decision", "node", "asked", "view age, s", "passed over"):
+        table.add_column(column, justify="right" if column == "view age, s" else "left")
+    for step in found.decisions:
+        if step.omitted:
+            table.add_row("...", "", f"{step.omitted} more decisions")
+        at = time.strftime("%H:%M:%S", time.localtime(step.at_us / SECONDS)) + f".{step.at_us % SECONDS // 1000:03d}"
+        passed = _words(tuple((one.scope, one.reason, one.count) for one in step.passed)) if step.passed else ""
+        age = f"{step.view_age_us / SECONDS:.4f}"
+        table.add_row(at, step.by, CHOSEN[step.chosen], step.node, step.asked, age, passed)
+    console.print(table)
 
 
 def _s(seconds: float | None) -> str:

@@ -42,6 +42,7 @@ from volery.conformance.safety import (
     check_submitting_twice,
     check_ties_are_safe,
 )
+from volery.conformance.saying import check_flow_is_declared
 from volery.conformance.sharing import check_nobody_loses_what_it_is_due
 from volery.conformance.verdict import CHECKS, NonconformanceError, NotQuietError
 from volery.core.component import Architecture
@@ -59,6 +60,7 @@ __all__ = [
     "check_done_is_said_once",
     "check_every_task_finishes_once",
     "check_features_are_declared",
+    "check_flow_is_declared",
     "check_goes_quiet",
     "check_ignored_features_change_nothing",
     "check_invariants",

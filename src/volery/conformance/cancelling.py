@@ -20,7 +20,7 @@ EVENTS_BEFORE = (0, 0, 3, 20, 150, 700)
 """So many events after its submission: with chunks still to come, while requests are under way, while tasks run."""
 
 
-class _Cancels(Watch):
+class Cancels(Watch):
     """Cancels some jobs, each some events after its submission and once more a little later."""
 
     def __init__(self) -> None:
@@ -31,6 +31,7 @@ class _Cancels(Watch):
         self._doors: dict[JobId, Component] = {}
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
+        """Count, and cancel what is due."""
         self._events += 1
         component.handle(event, source, self.now)
         if isinstance(event, Submit) and event.job.id % EVERY == 0:
@@ -45,6 +46,7 @@ class _Cancels(Watch):
                 door.handle(Cancel(job), SUBMITTER, self.now)
 
     def sent(self, port: Port, to: Address, message: Message) -> None:
+        """Remember when jobs are told done."""
         if to == SUBMITTER and isinstance(message, JobDone):
             self.answers.setdefault(message.job, []).append(self.now)
         port.send(to, message)
@@ -62,7 +64,7 @@ def check_cancel(architecture: Architecture) -> None:
     """Of a cancelled job waiting tasks never run, running ones are killed, it is told done; others are untouched."""
     for case in all_cases(10, architecture.vectors) + flow_cases(10, architecture.vectors):
         for check_each in (True, False):
-            cancels = _Cancels()
+            cancels = Cancels()
             options = Options(check=check_each)
             network = Network(delay_us=DELAY_US)
             records = run(architecture, case, network=network, options=options, watch=cancels)
@@ -95,7 +97,7 @@ def _demand_ended(case: Case, records: Records, job: JobId, at: Time, grace: Tim
             demand(finish <= at + grace, f"{what} ran on until {finish} us")
 
 
-def _demand_others_untouched(case: Case, records: Records, cancels: _Cancels) -> None:
+def _demand_others_untouched(case: Case, records: Records, cancels: Cancels) -> None:
     trace, satisfiable = case.trace, case.satisfiable()
     for job in range(trace.job_count):
         told = len(cancels.answers.get(job, []))

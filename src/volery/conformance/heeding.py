@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from volery.core.features import (
     heeded,
 )
 from volery.core.locality import with_replicas
-from volery.core.model import SECOND
+from volery.core.model import NEVER, SECOND
 from volery.core.streams import Streams
 from volery.core.trace import longs
 from volery.sim import Options
@@ -54,11 +55,16 @@ def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
         trace = msgspec.structs.replace(
             trace,
             priority=array("q", [stream.randrange(3) for _ in range(trace.job_count)]),
-            deadline_us=array("q", [at + stream.randrange(1, 60 * SECOND) for at in trace.arrival_us]),
+            deadline_us=array("q", [_deadline_us(at, stream) for at in trace.arrival_us]),
         )
         racks = tuple(machine % RACKS for machine in range(MACHINES))
         made.append(Case(f"{case.name}, rich", seed, trace, msgspec.structs.replace(case.cluster, racks=racks)))
     return made
+
+
+def _deadline_us(arrival_us: int, stream: Random) -> int:
+    """Of some jobs: a design may treat those that have one otherwise, not only the earlier one first."""
+    return arrival_us + stream.randrange(1, 60 * SECOND) if stream.random() < 0.7 else NEVER
 
 
 @check

@@ -15,10 +15,14 @@ import msgspec
 from volery.core.events import Event
 from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
+from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.core.trace import Trace
 
 Handler = Callable[..., None]
+Sends = frozenset[tuple[type[Message], str]]
+"""What a role says, each with the role to which it does."""
 
 
 class UnknownMessageError(TypeError):
@@ -28,12 +32,14 @@ class UnknownMessageError(TypeError):
 class Component:
     """A role of an architecture: Global Master, Local Master, distributor, node ...
 
-    `receives` is the protocol at a glance. Handlers are resolved by name for each subclass, so that a subclass which
-    overrides a method need not repeat the table.
+    `receives` and `sends` are the protocol at a glance. Handlers are resolved by name for each subclass, so that a
+    subclass which overrides a method need not repeat the table. What may be sent under some parameters alone is in
+    `sends`, too; roles that a deployment lacks do not matter there.
     """
 
     __slots__ = ("_port",)
     receives: ClassVar[Mapping[type, Handler]] = {}
+    sends: ClassVar[Sends] = frozenset()
     _port: Port
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -62,6 +68,11 @@ class Component:
         """Raise AssertionError if anything is left, or a view is untrue, when all is done and no fault lasts."""
 
 
+def sent_to(role: str, *messages: type[Message]) -> Sends:
+    """These messages, to that role; for `Component.sends`."""
+    return frozenset([(message, role) for message in messages])
+
+
 def unknown(component: object, event: object, source: Address, now: Time) -> str:
     """What to say of an event that a component has no handler for."""
     known = ", ".join(sorted(event_type.__name__ for event_type in getattr(component, "receives", ())))
@@ -87,6 +98,7 @@ class Deployment(msgspec.Struct, frozen=True):
         keeps_progress: whether a preempted task goes on where it was when its next attempt starts (the lab alone can do
             that); otherwise it starts from zero.
         copies: how many attempts of one task may run at once, of which the first to finish counts (in the lab alone).
+        in_charge: node -> the components that are told `Drain` of it; None where the design cannot drain nodes.
         checkpoint_us: what an attempt that was ended, or died with its machine, had done since the last whole period is
             lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
     """
@@ -103,10 +115,29 @@ class Deployment(msgspec.Struct, frozen=True):
     keeps_progress: bool = False
     copies: int = 1
     checkpoint_us: Time = 0
+    in_charge: Callable[[Address], tuple[Address, ...]] | None = None
 
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""
         return self.entry_of_user.get(user) or self.entry(job)
+
+
+Simulate = Callable[[Deployment, Trace, Cluster], Records]
+"""The lab's own kernel, for designs that learn: it runs components of theirs that have never been started."""
+
+
+class Learning(msgspec.Struct, frozen=True):
+    """How a design learns from earlier runs before it is built.
+
+    Args:
+        parameter: that takes what was learned.
+        by: the parameters that it depends on; runs that differ in others share it.
+        learn: (configuration, records of earlier runs, the lab's kernel) -> a value of the parameter. A pure function.
+    """
+
+    parameter: str
+    by: tuple[str, ...]
+    learn: Callable[[Any, Records, Simulate], Any]
 
 
 FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE")
@@ -141,6 +172,7 @@ class Architecture(msgspec.Struct, frozen=True):
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
             design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
+        learning: how it learns from earlier runs, where it does; see docs/decisions/0017.
     """
 
     name: str
@@ -159,6 +191,7 @@ class Architecture(msgspec.Struct, frozen=True):
     graphs: bool = False
     heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None
+    learning: Learning | None = None
 
 
 def role_of(address: Address) -> str:

@@ -53,6 +53,17 @@ class Cancel(Message, frozen=True):
     job: JobId
 
 
+class Drain(Message, frozen=True):
+    """Place nothing on a node from now on, or again; what runs there goes on to its end.
+
+    The driver sends it to those whom the deployment names as in charge of the node, and again to each of them that has
+    begun anew.
+    """
+
+    node: Address
+    drained: bool
+
+
 class JobAccepted(Message, frozen=True):
     """The job is known and will be answered by JobDone."""
 
@@ -128,7 +139,9 @@ Event = Message | TimerFired | TaskFinished | Computed | Adopted | PeerLost | Pe
 DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, Adopted, PeerLost, PeerBack})
 """What a driver tells a component of its own accord; encoded like messages, because journals hold them too."""
 
-SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobRejected, JobDone})
+SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset(
+    {Submit, MoreTasks, Cancel, Drain, JobAccepted, JobRejected, JobDone}
+)
 
 
 class Counted(msgspec.Struct, frozen=True, gc=False):
@@ -188,4 +201,18 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     ended_us: Time
 
 
-Fact = Counted | Measured | Decision | Preemption | Transaction
+class Allotted(msgspec.Struct, frozen=True, gc=False):
+    """A fact: so many slots are guaranteed to a job from now on.
+
+    Args:
+        at_us: when.
+        job: which.
+        slots: that it may have whenever it can use them; 0: none any more.
+    """
+
+    at_us: Time
+    job: JobId
+    slots: int
+
+
+Fact = Counted | Measured | Decision | Preemption | Transaction | Allotted

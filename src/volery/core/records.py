@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from volery.core.events import Counted, Fact, Measured, Preemption, Transaction
+from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Transaction
 from volery.core.model import NEVER, TaskId, Time
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
@@ -62,7 +62,7 @@ class Facts:
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
         preemptions: in the order in which they were reported.
-        transactions: likewise.
+        transactions, allotments: likewise.
     """
 
     def __init__(self) -> None:
@@ -70,6 +70,7 @@ class Facts:
         self.tallies: dict[str, Tally] = {}
         self.preemptions: list[Preemption] = []
         self.transactions: list[Transaction] = []
+        self.allotments: list[Allotted] = []
 
     def observe(self, fact: Fact) -> None:
         """Add a fact to its counter or tally; decisions are kept by the drivers that ask for them."""
@@ -84,6 +85,8 @@ class Facts:
             self.preemptions.append(fact)
         elif isinstance(fact, Transaction):
             self.transactions.append(fact)
+        elif isinstance(fact, Allotted):
+            self.allotments.append(fact)
 
 
 class Records(Facts):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from volery.core.errors import InputError
 from volery.core.model import Address, Task, TaskId
+from volery.live.accounts import Accounts
 from volery.live.call import CallExecutor
 from volery.live.command import Call, decode_payload
 from volery.live.executor import OnEnd, Report
@@ -24,6 +25,7 @@ class NodeAgent:
         state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
         report: hears of every start and end.
         workers: how many callables are called at once; 0: one per processor.
+        accounts: whom tasks run as; None: as this process.
 
     Attributes:
         orphans: the processes that an earlier agent had left, killed now.
@@ -32,14 +34,19 @@ class NodeAgent:
         InputError: a folder cannot be used, another agent uses it, or this is not Linux.
     """
 
-    def __init__(self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0) -> None:
+    def __init__(
+        self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0,
+        accounts: Accounts | None = None,
+    ) -> None:  # fmt: skip
         if not hasattr(os, "pidfd_open"):
             raise InputError("node agent", "real processes need Linux 5.3 or newer; elsewhere nodes can only sleep")
         folders = AttemptFolders(folder)
+        if accounts is not None:
+            accounts.check_folder(folder)
         self._ledger = ProcessLedger(state or folders.root / "agent")
         self.orphans: Sequence[int] = self._ledger.killed
-        self._processes = ProcessExecutor(folders, self._ledger, report)
-        self._calls = CallExecutor(folders, self._ledger, workers, report)
+        self._processes = ProcessExecutor(folders, self._ledger, report, accounts)
+        self._calls = CallExecutor(folders, self._ledger, workers, report, accounts)
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it

@@ -1,44 +1,67 @@
 """The federation over HTTP: submit, follow and cancel jobs, read their output; events by SSE that can be resumed.
 
-Whoever can reach the API can run commands as its user. It therefore listens on this machine alone unless told
-otherwise, answers only to the names that it was given, so that no other site's page can reach it through a browser, and
-takes orders as JSON only.
+Whoever may submit jobs runs commands on the nodes. Without tokens the API therefore listens on this machine alone,
+answers only to the names that it was given, so that no other site's page can reach it through a browser, and takes
+orders as JSON only. With tokens it knows who asks: users see and touch their own jobs; those of others do not exist for
+them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import logging
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, get_args
 
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import volery
 from volery.core.errors import InputError
-from volery.live.desk import ConflictError, Desk, UnwrittenError
+from volery.live.admission import (
+    HEAD_BYTES_MAX,
+    NotAllowedError,
+    NotThereError,
+    Traffic,
+    as_json,
+    choice,
+    guarded,
+    no_job,
+    number,
+    principal,
+    refusal,
+)
+from volery.live.desk import Desk
+from volery.live.explaining import Why
 from volery.live.jobs import JobDescription, job_from_table
-from volery.live.openapi import Endpoint, Operation, Problem, Refusal, describe
-from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.listing import JobQuery
+from volery.live.openapi import Operation, describe
+from volery.live.operating import operating
+from volery.live.output import STREAMS, blocks, open_output
+from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
+from volery.live.tokens import Gate, Principal
 
 LIMIT_MAX: Final = 10_000
-BLOCK_BYTES: Final = 1 << 16
 KEEP_ALIVE_S: Final = 15.0
 CHANGES_MAX: Final = 500
 BODY_BYTES_MAX: Final = 64 << 20
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
-STREAMS: Final = ("stdout", "stderr")
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+CONNECTIONS_MAX: Final = 2_000
+
+log = logging.getLogger(__name__)
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -49,30 +72,20 @@ class Health(msgspec.Struct, frozen=True):
     revision: int
 
 
-class NotThereError(Exception):
-    """The request names something that does not exist."""
-
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(problem)
-        self.place = place
-        self.problem = problem
-
-
-def operations(desk: Desk) -> tuple[Operation, ...]:
+def operations(desk: Desk, outputs: Path, traffic: Traffic) -> tuple[Operation, ...]:
     """All that the API can do."""
-    jobs, tasks = _JobEndpoints(desk), _TaskEndpoints(desk)
-
-    async def nodes(_: Request) -> Response:
-        """All nodes, with what their machines are and how many tasks run there."""
-        return _json(desk.nodes())
+    jobs, tasks = _JobEndpoints(desk), _TaskEndpoints(desk, outputs)
 
     async def healthz(_: Request) -> Response:
         """Whether the API answers."""
-        return _json(Health("ok", volery.__version__, desk.revision))
+        return as_json(Health("ok", volery.__version__, desk.revision))
 
     paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
-    one_job, one_task = "/jobs/{id:int}", "/jobs/{id:int}/tasks/{index:int}"
-    filters = {"state": "only these", "user": "only this user's", "before": "only jobs below this number"}
+    one_job, one_task = "/jobs/{id:number}", "/jobs/{id:number}/tasks/{index:number}"
+    filters = {
+        "state": "only these", "user": "only this user's", "before": "only jobs below this number",
+        "reason": "only where the reason contains this", "since": "submitted then or later, microseconds since 1970",
+    }  # fmt: skip
     event_query = {"job": "only this job's, and to its end", "after": "revision that was seen already"}
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
     return (
@@ -80,87 +93,47 @@ def operations(desk: Desk) -> tuple[Operation, ...]:
         Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
         Operation("GET", one_job, jobs.show, JobStatus),
         Operation("POST", one_job + "/cancel", jobs.cancel, JobStatus, status=202),
+        Operation("GET", one_job + "/why", jobs.why, Why),
+        Operation("GET", one_task + "/why", tasks.why, Why),
         Operation("GET", one_job + "/tasks", tasks.list, list[TaskStatus], query={"first": "from here"} | paging),
         Operation("GET", one_task, tasks.show, TaskStatus),
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
-        Operation("GET", "/nodes", nodes, list[NodeStatus]),
-        Operation("GET", "/healthz", healthz, Health),
+        *operating(desk, traffic),
+        Operation("GET", "/healthz", healthz, Health, role=None),
     )
 
 
-def make_app(desk: Desk, names: Sequence[str] = LOCAL_NAMES) -> Starlette:
+def make_app(desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES) -> Starlette:
     """The API of a desk.
 
     Args:
         desk: does the work.
+        outputs: the folder of the folders of attempts.
+        gate: knows who asks.
         names: the host names that requests may be addressed to; "*" for any.
     """
-    known = operations(desk)
+    traffic = Traffic()
+    known = operations(desk, outputs.resolve(), traffic)
     description = describe(known)
 
     async def openapi(_: Request) -> Response:
-        return _json(description)
+        """What the API can do."""
+        return as_json(description)
 
-    routes = [Route(item.path, _guarded(item.endpoint), methods=[item.method]) for item in known]
+    routes = [Route(item.path, guarded(item, gate, traffic), methods=[item.method]) for item in known]
     routes.append(Route("/openapi.json", openapi))
-    handlers: dict[Any, Any] = {
-        InputError: _refuse_input, ConflictError: _refuse_conflict, UnwrittenError: _refuse_for_now,
-        NotThereError: _refuse_missing, HTTPException: _refuse_http,
-    }  # fmt: skip
     return Starlette(
         routes=routes,
-        exception_handlers=handlers,
+        exception_handlers={HTTPException: _refuse_http},
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(names), www_redirect=False)],
     )
 
 
-def _guarded(endpoint: Endpoint) -> Endpoint:
-    async def guarded(request: Request) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip()
-        if request.method == "POST" and kind != "application/json":
-            # A page of another site can make a browser send other types unasked, but not this one.
-            return _json(Refusal(Problem("content-type", "orders are application/json")), 415)
-        return await endpoint(request)
-
-    return guarded
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
-
-
-async def _refuse_input(_: Request, error: InputError) -> Response:
-    return _json(Refusal(Problem(error.place, error.problem)), 422)
-
-
-async def _refuse_conflict(_: Request, error: ConflictError) -> Response:
-    return _json(Refusal(Problem(error.place, error.problem)), 409)
-
-
-async def _refuse_for_now(request: Request, error: UnwrittenError) -> Response:
-    return _json(Refusal(Problem(request.url.path, f"{error}; nothing was changed, ask again")), 503)
-
-
-async def _refuse_missing(_: Request, error: NotThereError) -> Response:
-    return _json(Refusal(Problem(error.place, error.problem)), 404)
-
-
-async def _refuse_http(request: Request, error: HTTPException) -> Response:
-    return _json(
-        Refusal(Problem(request.url.path, f"{error.detail}; /openapi.json says what there is")), error.status_code
-    )
-
-
-def _number(request: Request, name: str, default: int | None, maximum: int = 1 << 62) -> Any:
-    """A whole number from the query."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit()) or int(text) > maximum:
-        raise InputError(f"query.{name}", f"expected a whole number from 0 to {maximum}, not {text!r}")
-    return int(text)
+async def _refuse_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return refusal(request.url.path[:80], f"{error.detail}; /openapi.json says what there is", error.status_code)
 
 
 class _JobEndpoints:
@@ -176,50 +149,55 @@ class _JobEndpoints:
                 raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
         try:
             table = msgspec.json.decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InputError("body", f"is not JSON: {error}") from None
-        receipt = await self._desk.submit(job_from_table(table, "job"))
-        return _json(receipt, 200 if receipt.known else 201)
+        receipt = await self._desk.submit(_owned(job_from_table(table, "job"), principal(request)))
+        return as_json(receipt, 200 if receipt.known else 201)
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
-        state, user = request.query_params.get("state"), request.query_params.get("user")
-        before, limit = _number(request, "before", None), _number(request, "limit", 100, LIMIT_MAX)
-        return _json(self._desk.jobs(state, user, before, limit))
+        user, sees = request.query_params.get("user"), principal(request).sees
+        if user is not None and sees not in (None, user):
+            return as_json([])
+        state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
+        before, since = number(request, "before", None), number(request, "since", None)
+        limit = number(request, "limit", 100, LIMIT_MAX)
+        return as_json(self._desk.jobs(JobQuery(state, sees or user, before, reason, since), limit))
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
-        return _json(await _job(self._desk, request))
+        return as_json(_job(self._desk, request))
+
+    async def why(self, request: Request) -> Response:
+        """Why its first task that waits does so: the machines that could have it, and what schedulers have decided."""
+        return as_json(self._desk.why(_job(self._desk, request).id, None))
 
     async def cancel(self, request: Request) -> Response:
         """Give a job up: what waits never runs, and what runs is killed."""
-        number = request.path_params["id"]
-        job = await self._desk.cancel(number)
-        if job is None:
-            raise _no_job(number)
-        return _json(job, 202)
+        job = _job(self._desk, request)
+        log.info("job %d of %s is cancelled by %s", job.id, job.user or "-", principal(request).user or "-")
+        return as_json(await self._desk.cancel(job.id), 202)
 
     async def events(self, request: Request) -> Response:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
-        job = _number(request, "job", None)
-        status = None
-        if job is not None and (status := self._desk.job(job)) is None:
-            raise _no_job(job)
+        job = number(request, "job", None)
+        status = _seen(self._desk, job, principal(request)) if job is not None else None
         last = request.headers.get("last-event-id", "")
         default = self._desk.revision if job is None else 0
-        after = int(last) if last.isascii() and last.isdigit() else _number(request, "after", default)
+        resumed = last.isascii() and last.isdigit() and len(last) < 19
+        after = int(last) if resumed else number(request, "after", default)
         if status is not None and status.ended and status.revision <= after:
             return Response(status_code=204)  # tells an EventSource not to come back
-        stream = _events(self._desk, job, after)
+        stream = _events(self._desk, job, after, principal(request).sees)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
-async def _events(desk: Desk, job: int | None, after: int) -> AsyncIterator[bytes]:
+async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> AsyncIterator[bytes]:
     yield b": volery\n\n"
     while True:
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
-                changes = await desk.changes(after, job, CHANGES_MAX)
+                changes = await desk.changes(after, job, CHANGES_MAX, user)
         except TimeoutError:
             yield b": still here\n\n"
             continue
@@ -234,68 +212,112 @@ async def _events(desk: Desk, job: int | None, after: int) -> AsyncIterator[byte
 
 
 class _TaskEndpoints:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, outputs: Path) -> None:
         self._desk = desk
+        self._outputs = outputs
 
     async def list(self, request: Request) -> Response:
         """Tasks of a job, in order."""
-        job = await _job(self._desk, request)
-        first, limit = _number(request, "first", 0), _number(request, "limit", 100, LIMIT_MAX)
-        return _json(self._desk.tasks(job.id, first, limit))
+        job = _job(self._desk, request)
+        first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
+        return as_json(self._desk.tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
         """One task, as its last attempt left it."""
-        return _json(await self._task(request))
+        return as_json(self._task(request))
+
+    async def why(self, request: Request) -> Response:
+        """Why it waits, or where it went."""
+        task = self._task(request)
+        return as_json(self._desk.why(task.job, task.index))
 
     async def result(self, request: Request) -> Response:
-        """What a callable returned or raised, pickled; empty for commands."""
-        task = await self._task(request)
+        """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""
+        task = self._task(request)
+        who, job = principal(request), _job(self._desk, request)
+        if who.known and job.user != who.user:
+            # Unpickling runs code of whoever has made the pickle.
+            raise NotAllowedError(f"jobs/{job.id}", "results of callables are for their user alone")
         return Response(self._desk.result(task.job, task.index), media_type="application/octet-stream")
 
     async def logs(self, request: Request) -> Response:
         """The output of a task's last attempt, so far."""
-        task = await self._task(request)
-        stream, offset = request.query_params.get("stream", "stdout"), _number(request, "offset", 0)
-        if stream not in STREAMS:
-            raise InputError("query.stream", f"expected stdout or stderr, not {stream!r}")
+        task = self._task(request)
+        stream, offset = choice(request, "stream", STREAMS, "stdout"), number(request, "offset", 0)
+        assert stream is not None
         headers = {"volery-task-state": task.state}
         if not task.folder:
             return Response(b"", media_type="application/octet-stream", headers=headers)
-        path = Path(task.folder) / stream
-        if not await asyncio.to_thread(path.is_file):
+        file = await asyncio.to_thread(open_output, self._outputs, task.folder, stream)
+        if file is None:
             place = f"jobs/{task.job}/tasks/{task.index}"
-            raise NotThereError(place, f"{path} is not on this host; the task ran on {task.node}, look there")
-        blocks = _blocks(path, offset)
-        return StreamingResponse(blocks, media_type="application/octet-stream", headers=headers)
+            problem = f"{stream} of {task.folder} is not on this host; the task ran on {task.node}, look there"
+            raise NotThereError(place, problem)
+        content = blocks(file, offset)
+        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
 
-    async def _task(self, request: Request) -> TaskStatus:
-        job, place = await _job(self._desk, request), request.path_params["index"]
+    def _task(self, request: Request) -> TaskStatus:
+        job, place = _job(self._desk, request), request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
         (task,) = self._desk.tasks(job.id, place, 1)
         return task
 
 
-async def _blocks(path: Path, offset: int) -> AsyncIterator[bytes]:
-    """What a file holds now, from an offset on; what is written meanwhile is left for the next request."""
-    with path.open("rb") as file:
-        left = os.fstat(file.fileno()).st_size - offset
-        file.seek(offset)
-        while left > 0 and (block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, left))):
-            left -= len(block)
-            yield block
+def _job(desk: Desk, request: Request) -> JobStatus:
+    return _seen(desk, request.path_params["id"], principal(request))
 
 
-async def _job(desk: Desk, request: Request) -> JobStatus:
-    number = request.path_params["id"]
-    job = desk.job(number) if number < 1 << 63 else None
-    if job is None:
-        raise _no_job(number)
+def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
+    """A job, if there is one and it may be seen."""
+    job = desk.job(number)
+    if job is None or who.sees not in (None, job.user):
+        no_job(number)
     return job
 
 
-def _no_job(number: int) -> NotThereError:
-    return NotThereError(f"jobs/{number}", "there is no such job; `volery jobs` lists them")
+def _owned(job: JobDescription, who: Principal) -> JobDescription:
+    """A job with its user: who submits it, unless an administrator does so for somebody else."""
+    if not who.known or job.user == who.user:
+        return job
+    if job.user and not who.may("admin"):
+        raise NotAllowedError("job.user", f"{who.user} does not submit for others; leave it out")
+    return job if job.user else msgspec.structs.replace(job, user=who.user)
+
+
+class _Number(IntegerConvertor):
+    """Numbers that the store can hold; the integers of Starlette have no end."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", _Number())
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP with a limit on what comes before a body."""
+
+    _head_bytes = 0
+
+    def on_message_begin(self) -> None:
+        """A new request."""
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the address."""
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._count(name + value)
+        super().on_header(name, value)
+
+    def _count(self, piece: bytes) -> None:
+        self._head_bytes += len(piece)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise ValueError("the head of a request is too long")
 
 
 class _Server(uvicorn.Server):
@@ -306,18 +328,42 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _demand_safe(host: str, gate: Gate, tls: Mapping[str, str] | None) -> None:
+    """Strangers must neither get in nor hear a token.
+
+    Raises:
+        InputError: they could.
+    """
+    if host in LOOPBACK:
+        return
+    if gate.open:
+        problem = "whoever reaches it could run commands; make tokens with `volery token add`, or listen on 127.0.0.1"
+        raise InputError(f"api {host}", problem)
+    if not tls:
+        raise InputError(f"api {host}", "tokens would travel readable; give tls a certificate, or listen on 127.0.0.1")
+
+
 class ApiServer:
     """The API on a port, in the running event loop.
 
     Args:
         desk: does the work.
+        outputs: the folder of the folders of attempts.
         host, port: where it listens; port 0: any that is free.
+        gate: knows who asks; None: nobody is asked.
+        tls: the files of its certificate, see `volery.live.tls.server_files`.
 
     Raises:
-        InputError: it cannot listen there.
+        InputError: it cannot listen there, or must not, because anybody could come in or overhear tokens.
     """
 
-    def __init__(self, desk: Desk, host: str = "127.0.0.1", port: int = DEFAULT_PORT) -> None:
+    def __init__(
+        self, desk: Desk, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
+        gate: Gate | None = None, tls: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        gate = gate or Gate(None)
+        self.open_to_all = gate.open
+        _demand_safe(host, gate, tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -328,11 +374,14 @@ class ApiServer:
             raise InputError(f"{host}:{port}", f"the API cannot listen there: {error.strerror or error}") from None
         self.port: int = self._socket.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self.port}"
-        names = LOCAL_NAMES if shown in LOCAL_NAMES else ("*",)
+        self.url = f"http{'s' if tls else ''}://{shown}:{self.port}"
+        # A name proves nothing where a token does.
+        names = LOCAL_NAMES if gate.open else ("*",)
         config = uvicorn.Config(
-            make_app(desk, names), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1
-        )
+            make_app(desk, outputs, gate, names), log_config=None, log_level="warning", access_log=False,
+            lifespan="off", http=_Protocol, timeout_graceful_shutdown=1, limit_concurrency=CONNECTIONS_MAX,
+            server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
+        )  # fmt: skip
         self._server = _Server(config)
         self._serving: asyncio.Task[None] | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -14,12 +15,16 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.explaining import Why
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.openapi import Refusal
-from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
+from volery.live.tls import trusting
 
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 API_VARIABLE: Final = "VOLERY_API"
+TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
+CA_VARIABLE: Final = "VOLERY_CA"
 PAGE: Final = 1000
 
 AnswerT = TypeVar("AnswerT")
@@ -101,14 +106,16 @@ def reader(kind: type[AnswerT]) -> Callable[[httpx2.Response], AnswerT]:
 _receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
 _jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
 _tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
+_node, _why = reader(NodeStatus), reader(Why)
+_users: Callable[[httpx2.Response], list[UserStatus]] = reader(list[UserStatus])
 _nodes: Callable[[httpx2.Response], list[NodeStatus]] = reader(list[NodeStatus])
 
 JobLike = JobDescription | Mapping[str, Any] | Path
 """A job as a description, as a table of the same keys, or as the path of a TOML file."""
 
 
-def description_of(job: JobLike) -> JobDescription:
-    """The description that is meant, with a user.
+def description_of(job: JobLike, named: bool = False) -> JobDescription:
+    """The description that is meant, with a user where no token says who that is.
 
     Raises:
         InputError: it is wrong somewhere.
@@ -117,7 +124,7 @@ def description_of(job: JobLike) -> JobDescription:
         job = read_job(job)
     elif not isinstance(job, JobDescription):
         job = job_from_table(job, "job")
-    return job if job.user else msgspec.structs.replace(job, user=user_name())
+    return job if job.user or named else msgspec.structs.replace(job, user=user_name())
 
 
 def user_name() -> str:
@@ -135,14 +142,17 @@ def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **
     return JobDescription(name=name, tasks=tasks, **words)
 
 
-def submit(job: JobLike) -> Asked[Receipt]:
-    """Take a job."""
-    return Asked("POST", "/jobs", _receipt, body=description_of(job))
+def submit(job: JobLike, named: bool = False) -> Asked[Receipt]:
+    """Take a job; `named`: a token says whose it is."""
+    return Asked("POST", "/jobs", _receipt, body=description_of(job, named))
 
 
-def jobs(state: str | None, user: str | None, before: int | None, limit: int) -> Asked[list[JobStatus]]:
+def jobs(
+    state: str | None, user: str | None, before: int | None, limit: int, reason: str | None = None,
+    since_us: int | None = None,
+) -> Asked[list[JobStatus]]:  # fmt: skip
     """Jobs, the newest first."""
-    query = {"state": state, "user": user, "before": before, "limit": limit}
+    query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
     return Asked("GET", "/jobs", _jobs, query)
 
 
@@ -173,6 +183,11 @@ def result(number: int, index: int) -> Asked[bytes]:
     return Asked("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
 
 
+def why(number: int, index: int | None) -> Asked[Why]:
+    """Why a task waits; without a place, the first of the job that does."""
+    return Asked("GET", f"/jobs/{number}" + ("" if index is None else f"/tasks/{index}") + "/why", _why)
+
+
 def cancel(number: int) -> Asked[JobStatus]:
     """Give a job up."""
     return Asked("POST", f"/jobs/{number}/cancel", _job)
@@ -186,6 +201,22 @@ def revision() -> Asked[int]:
 def nodes() -> Asked[list[NodeStatus]]:
     """All nodes."""
     return Asked("GET", "/nodes", _nodes)
+
+
+def drain(node: str, drained: bool) -> Asked[NodeStatus]:
+    """Have nothing more placed on a node, or something again.
+
+    Raises:
+        InputError: it is no address of a node.
+    """
+    if not re.fullmatch(r"[a-z]+/[0-9]{1,18}", node):
+        raise InputError(f"node {node[:80]!r}", "an address looks like node/3; `volery nodes` lists them")
+    return Asked("POST", f"/nodes/{node}/{'drain' if drained else 'undrain'}", _node)
+
+
+def users() -> Asked[list[UserStatus]]:
+    """Users with something under way or a share."""
+    return Asked("GET", "/users", _users)
 
 
 def value_of(ended: TaskStatus, pickled: bytes) -> Any:
@@ -241,6 +272,35 @@ def api_address(api: str | None) -> str:
     if not address.startswith(("http://", "https://")):
         raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}")
     return address.rstrip("/")
+
+
+class Credentials:
+    """How a client connects: address, token, and whom it believes.
+
+    Args:
+        api: the address; by default VOLERY_API, or this machine's default port.
+        token: by default VOLERY_TOKEN; empty: none.
+
+    Raises:
+        InputError: the address is none; the token would travel readable over a network; VOLERY_CA cannot be used.
+    """
+
+    def __init__(self, api: str | None, token: str | None) -> None:
+        self.api = api_address(api)
+        token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
+        self.named = bool(token)
+        url = httpx2.URL(self.api)
+        if token and url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
+            raise InputError(self.api, "a token would travel readable; use https")
+        if not token.isascii() or not (token + "x").isprintable():
+            raise InputError(TOKEN_VARIABLE, "is no token; `volery token add` gives one")
+        ca = os.environ.get(CA_VARIABLE)
+        self.options: dict[str, Any] = {
+            "base_url": self.api,
+            "headers": {"authorization": f"Bearer {token}"} if token else {},
+            "verify": trusting(Path(ca)) if ca and url.scheme == "https" else True,
+            "trust_env": False,
+        }
 
 
 def unreachable(api: str, error: httpx2.TransportError) -> InputError:

@@ -22,11 +22,13 @@ class AsyncClient:
 
     Args:
         api: its address; by default VOLERY_API, or this machine.
+        token: by default VOLERY_TOKEN.
     """
 
-    def __init__(self, api: str | None = None) -> None:
-        self.api = asking.api_address(api)
-        self._http = httpx2.AsyncClient(base_url=self.api, timeout=TIMEOUT, trust_env=False)
+    def __init__(self, api: str | None = None, token: str | None = None) -> None:
+        credentials = asking.Credentials(api, token)
+        self.api, self._named = credentials.api, credentials.named
+        self._http = httpx2.AsyncClient(timeout=TIMEOUT, **credentials.options)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -48,7 +50,7 @@ class AsyncClient:
         Raises:
             InputError: the job is wrong somewhere, or no federation answers.
         """
-        return await self._ask(asking.submit(job))
+        return await self._ask(asking.submit(job, self._named))
 
     async def wait(self, number: int) -> JobStatus:
         """The last status of a job, once it has ended."""

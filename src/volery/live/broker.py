@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import re
+import ssl
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ import nats
 from nats import errors
 
 from volery.core.errors import InputError
+from volery.live.tls import BrokerAccess
 from volery.live.transport import HostName, OnFrame
 
 if TYPE_CHECKING:
@@ -31,7 +33,11 @@ HELLO_S: Final = 0.5
 """A host that waits for others says so this often: who came too late to hear it answers then."""
 PENDING_BYTES_MAX: Final = 256 << 20
 CONNECT_S: Final = 2.0
-NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+OPEN_S: Final = 6.0
+"""The client may try for ever where the broker hangs up after the handshake."""
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+FRAME_BYTES_MAX: Final = 1 << 30
+"""What a sender begins and never ends must not fill the memory."""
 
 log = logging.getLogger(__name__)
 
@@ -59,20 +65,26 @@ def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
 
 
 class Assembly:
-    """Puts the pieces of one sender together; a frame that lacks its beginning is dropped."""
+    """Puts the pieces of one sender together; a frame that lacks its beginning, or has no end, is dropped."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._bytes = 0
 
     def add(self, payload: bytes) -> bytes | None:
         """The frame that this piece completes, if it does."""
+        if not payload:
+            return None
         mark, part = payload[0], payload[1:]
         if mark & FIRST:
             if mark & LAST:
                 return part
-            self._parts = [part]
+            self._parts, self._bytes = [part], len(part)
         elif self._parts:
             self._parts.append(part)
+            self._bytes += len(part)
+            if self._bytes > FRAME_BYTES_MAX:
+                self._parts = []
         if mark & LAST and self._parts:
             whole, self._parts = b"".join(self._parts), []
             return whole
@@ -83,7 +95,7 @@ class BrokerTransport:
     """One host's connection.
 
     Args:
-        url: of the broker, for example nats://127.0.0.1:4222.
+        broker: its URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
         federation: hosts of other federations on the same broker are not heard.
         configuration: hosts that were started with another one are refused.
         on_trouble: told in words when the connection is lost or another host does not fit.
@@ -93,10 +105,12 @@ class BrokerTransport:
     """
 
     def __init__(
-        self, url: str, federation: str, configuration: str, on_trouble: Callable[[str], None] | None = None
-    ) -> None:
+        self, broker: str | BrokerAccess, federation: str, configuration: str,
+        on_trouble: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
         _demand_name("federation", federation)
-        self._url = url
+        self._access = broker if isinstance(broker, BrokerAccess) else BrokerAccess(broker)
+        self._url = self._access.url
         self._federation = federation
         self._configuration = configuration
         self._on_trouble = on_trouble or log.error
@@ -105,6 +119,7 @@ class BrokerTransport:
         self._name = ""
         self._met: set[HostName] = set()
         self._misfit = ""
+        self._last: Exception | None = None
         self._changed = asyncio.Event()
         self._assemblies: dict[HostName, Assembly] = {}
         self._subjects: dict[HostName, str] = {}
@@ -120,15 +135,16 @@ class BrokerTransport:
         _demand_name("host", name)
         self._name = name
         self._on_frame = on_frame
+        options = self._access.options(name)
         try:
-            client = await nats.connect(
-                self._url, name=f"volery {self._federation} {name}", no_echo=True, connect_timeout=CONNECT_S,
-                max_reconnect_attempts=1, reconnect_time_wait=0.1, pending_size=PENDING_BYTES_MAX,
-                error_cb=self._trouble, disconnected_cb=self._disconnected, skip_subject_validation=True,
-            )  # fmt: skip
+            async with asyncio.timeout(OPEN_S):
+                client = await nats.connect(
+                    self._url, name=f"volery {self._federation} {name}", no_echo=True, connect_timeout=CONNECT_S,
+                    max_reconnect_attempts=1, reconnect_time_wait=0.1, pending_size=PENDING_BYTES_MAX,
+                    error_cb=self._trouble, disconnected_cb=self._disconnected, skip_subject_validation=True, **options,
+                )  # fmt: skip
         except (OSError, errors.Error, ValueError) as error:
-            problem = f"no NATS server answers ({error or type(error).__name__}); start one, for example: nats-server"
-            raise InputError(f"broker {self._url}", problem) from None
+            raise InputError(f"broker {self._url}", _why_not(self._last or error)) from None
         client.options["max_reconnect_attempts"] = -1  # having been there, it will come back
         self._client = client
         # no limits on what waits to be handled: dropping a frame would stall jobs
@@ -205,7 +221,11 @@ class BrokerTransport:
 
     async def _greeted(self, message: Msg) -> None:
         sender = message.subject.rpartition(".")[2]
-        hello = msgspec.msgpack.decode(message.data, type=_Hello)
+        try:
+            hello = msgspec.msgpack.decode(message.data, type=_Hello)
+        except msgspec.MsgspecError as error:
+            self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
+            return
         if sender == self._name:
             self._refuse(f"another process uses the name {sender}; every host runs once")
         elif hello.configuration != self._configuration:
@@ -221,11 +241,23 @@ class BrokerTransport:
         self._on_trouble(misfit)
 
     async def _trouble(self, error: Exception) -> None:
+        if self._client is None and not isinstance(error, ConnectionError):
+            self._last = error  # which the exception that ends the attempt will not say
         self._on_trouble(f"host {self._name}: broker {self._url}: {error or type(error).__name__}")
 
     async def _disconnected(self) -> None:
         if self._client is not None:
             self._on_trouble(f"host {self._name}: the connection to the broker {self._url} is lost")
+
+
+def _why_not(error: Exception) -> str:
+    """Why there is no connection, and what to do."""
+    if isinstance(error, ssl.SSLError):
+        return f"the broker and this host do not trust each other ({error}); see broker_tls"
+    said = str(error) or type(error).__name__
+    if "authorization" in said.lower():
+        return f"the broker refuses this host ({said}); see broker_login and broker_tls"
+    return f"no NATS server answers ({said}); start one, for example: nats-server"
 
 
 def _demand_name(what: str, name: str) -> None:

@@ -12,15 +12,17 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
+from subprocess import SubprocessError
 from typing import Final
 
 import msgspec
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
+from volery.live.accounts import Accounts
 from volery.live.command import Call, decode_payload
 from volery.live.executor import OnEnd, Report, report_now
-from volery.live.folders import AttemptFolders, attempt_environment
+from volery.live.folders import AttemptFolders, attempt_environment, inherited_environment
 from volery.live.orphans import ProcessLedger
 from volery.live.processes import signal_name
 from volery.live.worker import LENGTH, Answer, Request, frame
@@ -51,12 +53,15 @@ class CallExecutor:
         ledger: worker processes are written down there; its owner closes it after this executor.
         workers: how many calls run at once; others wait. 0: one per processor.
         report: hears of every start and end; the last report of a call holds its pickled result or exception.
+        accounts: whom calls run as; None: as this process.
     """
 
     def __init__(
-        self, folders: AttemptFolders, ledger: ProcessLedger, workers: int = 0, report: Report | None = None
-    ) -> None:
+        self, folders: AttemptFolders, ledger: ProcessLedger, workers: int = 0, report: Report | None = None,
+        accounts: Accounts | None = None,
+    ) -> None:  # fmt: skip
         self._folders = folders
+        self._accounts = accounts
         self._ledger = ledger
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report
@@ -104,6 +109,7 @@ class CallExecutor:
     async def _serve(self) -> None:
         """One worker's life, and that of those that replace it."""
         worker: Process | None = None
+        served = ""
         try:
             while True:
                 self._idle += 1
@@ -111,10 +117,15 @@ class CallExecutor:
                     attempt = await self._waiting.get()
                 finally:
                     self._idle -= 1
+                user = _user_of(attempt.task)
+                if worker is not None and user != served:
+                    # What one user's code has left in a process is nothing for another's.
+                    await self._bury(worker)
+                    worker = None
                 if worker is None and not attempt.stopped:
                     try:
-                        worker = await self._new_worker()
-                    except OSError as error:
+                        worker, served = await self._new_worker(user), user
+                    except (OSError, ValueError, SubprocessError) as error:
                         self._end(attempt, "failed", f"not started: no worker process: {error}")
                 # It may have been killed while it waited, and has then ended already.
                 if attempt.stopped or worker is None:
@@ -126,11 +137,14 @@ class CallExecutor:
             if worker is not None:
                 await self._bury(worker)
 
-    async def _new_worker(self) -> Process:
+    async def _new_worker(self, user: str) -> Process:
         name, value = self._ledger.mark
+        account = self._accounts.of(user) if self._accounts is not None else None
+        whose, becoming = (account.environment(), account.becoming()) if account is not None else ({}, {})
         worker = await asyncio.create_subprocess_exec(
-            *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True, env={**os.environ, name: value}
-        )
+            *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True,
+            env={**inherited_environment(), **whose, name: value}, **becoming,
+        )  # fmt: skip
         self._ledger.add(worker.pid)
         return worker
 
@@ -147,7 +161,11 @@ class CallExecutor:
             call = decode_payload(task.payload)
             if not isinstance(call, Call):
                 raise ValueError("the task carries no callable")
-            attempt.folder = str(self._folders.make(task, attempt.attempt))
+            account = self._accounts.of(call.user) if self._accounts is not None else None
+            folder = self._folders.make(task, attempt.attempt)
+            if account is not None:
+                account.own(folder)
+            attempt.folder = str(folder)
         except (OSError, ValueError) as error:
             self._end(attempt, "failed", f"not started: {error}")
             return True
@@ -184,6 +202,14 @@ class CallExecutor:
                 )
             )
         attempt.on_end(task, attempt.attempt, outcome)
+
+
+def _user_of(task: Task) -> str:
+    """Whose call it is; nobody's where the task carries none, which fails later."""
+    try:
+        return decode_payload(task.payload).user
+    except ValueError:
+        return ""
 
 
 async def _ask(worker: Process, request: Request) -> Answer:

@@ -22,7 +22,9 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
-from volery.live.status import ENDED_TASKS, JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.explaining import Why
+from volery.live.output import OUTPUT_BYTES_MAX
+from volery.live.status import ENDED_TASKS, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
 
 RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Waits between attempts to come back to a stream of events; after the last one the futures fail."""
@@ -58,11 +60,13 @@ class Client:
 
     Args:
         api: its address; by default VOLERY_API, or this machine.
+        token: by default VOLERY_TOKEN.
     """
 
-    def __init__(self, api: str | None = None) -> None:
-        self.api = asking.api_address(api)
-        self._http = httpx2.Client(base_url=self.api, timeout=TIMEOUT, trust_env=False)
+    def __init__(self, api: str | None = None, token: str | None = None) -> None:
+        credentials = asking.Credentials(api, token)
+        self.api, self._named = credentials.api, credentials.named
+        self._http = httpx2.Client(timeout=TIMEOUT, **credentials.options)
         self._follower: _Follower | None = None
 
     def __enter__(self) -> Client:
@@ -99,7 +103,7 @@ class Client:
 
     def send(self, job: JobLike) -> Receipt:
         """Submit a job without following it."""
-        return self._ask(asking.submit(job))
+        return self._ask(asking.submit(job, self._named))
 
     def run(self, function: Callable[..., Any], *arguments: Any, **words: Any) -> Future[Any]:
         """Call a function on some node; `words` are further keys of a job, as `constraints`."""
@@ -127,10 +131,11 @@ class Client:
         return self._ask(asking.job(number))
 
     def jobs(
-        self, state: str | None = None, user: str | None = None, before: int | None = None, limit: int = 100
-    ) -> list[JobStatus]:
+        self, state: str | None = None, user: str | None = None, before: int | None = None, limit: int = 100,
+        reason: str | None = None, since_us: int | None = None,
+    ) -> list[JobStatus]:  # fmt: skip
         """Jobs, the newest first."""
-        return self._ask(asking.jobs(state, user, before, limit))
+        return self._ask(asking.jobs(state, user, before, limit, reason, since_us))
 
     def tasks(self, number: int) -> Iterator[TaskStatus]:
         """All tasks of a job, in order."""
@@ -145,7 +150,11 @@ class Client:
 
     def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
         """Output of a task's last attempt, from an offset on, so far."""
-        return self._ask(asking.logs(number, index, stream, offset))
+        found = piece = self._ask(asking.logs(number, index, stream, offset))
+        while len(piece) == OUTPUT_BYTES_MAX:
+            piece = self._ask(asking.logs(number, index, stream, offset + len(found)))
+            found += piece
+        return found
 
     def value(self, ended: TaskStatus) -> Any:
         """What the call of a task returned; raises what it raised."""
@@ -155,9 +164,25 @@ class Client:
         """Give a job up."""
         return self._ask(asking.cancel(number))
 
+    def why(self, number: int, index: int | None = None) -> Why:
+        """Why a task waits; without a place, the first of the job that does."""
+        return self._ask(asking.why(number, index))
+
     def nodes(self) -> list[NodeStatus]:
         """All nodes."""
         return self._ask(asking.nodes())
+
+    def drain(self, node: str) -> NodeStatus:
+        """Have nothing more placed on a node; what runs there goes on."""
+        return self._ask(asking.drain(node, drained=True))
+
+    def undrain(self, node: str) -> NodeStatus:
+        """Have a node used again."""
+        return self._ask(asking.drain(node, drained=False))
+
+    def users(self) -> list[UserStatus]:
+        """Users with something under way or a share."""
+        return self._ask(asking.users())
 
     def events(self, job: int | None = None, after: int | None = None) -> Iterator[JobStatus | TaskStatus]:
         """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""

@@ -16,6 +16,7 @@ import msgspec
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
 from volery.live.executor import Received, TaskReport
+from volery.live.explaining import Explained
 from volery.live.watching import Beat
 
 VERSION: Final = 2
@@ -60,7 +61,8 @@ class Codec:
     """
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
-        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, TaskReport, Received, Beat}, key=_name)
+        said = (TaskReport, Received, Beat, Explained)
+        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
         self._names = [kind.__name__ for kind in known]
         carried = union(known)
         self._decoder = msgspec.msgpack.Decoder(
@@ -83,7 +85,7 @@ class Codec:
             raise CodecError(f"a frame of {found} arrived, this host speaks version {VERSION}; update the older host")
         try:
             return Frame(*self._decoder.decode(memoryview(encoded)[1:]))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise CodecError(f"a frame cannot be read ({error}); known messages are {', '.join(self._names)}") from None
 
 

@@ -24,6 +24,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         timeout_s: seconds after which it is ended and has failed; 0: never.
         grace_s: seconds between SIGTERM and SIGKILL.
         outputs: files, relative to the directory it runs in, without which a success is none.
+        user: of the federation, whose job it is of.
     """
 
     argv: tuple[str, ...]
@@ -34,6 +35,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
     timeout_s: float = 0.0
     grace_s: float = GRACE_S
     outputs: tuple[str, ...] = ()
+    user: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
@@ -43,11 +45,13 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
         pickled: (function, arguments, named arguments), pickled by the client.
         index: place of the task in its job, from 0.
         timeout_s: seconds after which it has failed; 0: never.
+        user: as in `Command`.
     """
 
     pickled: bytes
     index: int = 0
     timeout_s: float = 0.0
+    user: str = ""
 
 
 Payload = Command | Call

@@ -13,16 +13,19 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
+from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.live.executor import AGENT, Received, TaskReport
+from volery.live.explaining import DecisionBook, Explained, Why, funnel
 from volery.live.fleet import Fleet
-from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.jobs import JobDescription, PlannedTask, demands, plan, submission, task_count
+from volery.live.listing import JobQuery, UserLoad
+from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
 from volery.live.store import JobStore, News, OpenJob
 
 REPORTS_LATE_S: Final = 2.0
@@ -30,6 +33,10 @@ REPORTS_LATE_S: Final = 2.0
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
 WARNINGS_MAX: Final = 5
+LOOK_MAX: Final = 1_000
+"""So many tasks are looked at for one that waits."""
+REPEAT_S: Final = 5.0
+"""How long a component that has begun anew may place something on a drained node."""
 PLANNED_INLINE_MAX: Final = 2000
 """Tasks of a job that are planned at once, in about 10 ms; larger jobs are planned in a thread."""
 
@@ -62,23 +69,37 @@ class Desk(Component):
         entry: the address that a job of a user is submitted to.
         nodes: address of each node -> number of its machine.
         post: hands an event to this desk in the host's next turn.
+        in_charge: node -> the components that are told what is drained; see `Deployment`.
+        due: share of each user that has one; see `Deployment`.
+
+    Attributes:
+        told: what nodes have said of attempts, by state: how often.
+        commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     __slots__ = (
-        "_closed", "_entry", "_fleet", "_news", "_nodes", "_numbers", "_post", "_received",
-        "_running", "_sent", "_store", "_thread",
-        "_told", "_wake", "_writer", "_writes",
+        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_news", "_nodes", "_numbers",
+        "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer", "_writes",
+        "commit_s", "commits", "told",
     )  # fmt: skip
 
     def __init__(
         self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
-        post: Callable[[Event], None],
+        post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
+        due: Mapping[str, Fraction] = {},
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
         self._entry = entry
         self._nodes = nodes
         self._post = post
+        self._in_charge = in_charge
+        self._due = due
+        self._drained = store.drained()
+        self._book = DecisionBook()
+        self.told: dict[str, int] = {}
+        self.commits = 0
+        self.commit_s = 0.0
         self._numbers = store.next_numbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
         self._writes: list[_Write] = []
@@ -106,13 +127,19 @@ class Desk(Component):
             self._received.setdefault(source, []).append((event.task, event.attempt))
         match event:
             case TaskReport(state="running"):
+                self.told["running"] = self.told.get("running", 0) + 1
                 self._running[event.task, event.attempt] = event.node
             case TaskReport():
+                self.told[event.state] = self.told.get(event.state, 0) + 1
                 self._running.pop((event.task, event.attempt), None)
             case JobRejected():
                 self._port.set_timer(event.job, now + event.retry_after_us)
             case JobAccepted() | JobDone():
                 self._sent.pop(event.job, None)
+
+    def on_explained(self, event: Explained, source: Address, now: Time) -> None:
+        """Remember what a scheduler has decided."""
+        self._book.note(event)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
@@ -129,6 +156,7 @@ class Desk(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
         TaskReport: on_news,
+        Explained: on_explained,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,
@@ -140,6 +168,7 @@ class Desk(Component):
     async def open(self) -> None:
         """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
+        self._repeat_drains()
         for job in self._store.open_jobs():
             await self._resubmit(job)
 
@@ -189,31 +218,105 @@ class Desk(Component):
             self._post(Outgoing(self._entry(number, status.user), (Cancel(number),)))
         return self._store.job(number)
 
+    async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
+        """Have nothing more placed on a node, or something again; None where there is no such node.
+
+        Raises:
+            InputError: the scheduler cannot drain nodes.
+        """
+        if node not in self._nodes:
+            return None
+        if self._in_charge is None:
+            problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
+            raise InputError(f"nodes/{node}", problem)
+        await self._written(lambda: self._store.drain(node, drained))
+        (self._drained.add if drained else self._drained.discard)(node)
+        self._tell_of_drain(node, drained)
+        return next(found for found in self.nodes() if found.address == node)
+
+    def _repeat_drains(self) -> None:
+        """Tell of all drained nodes once more: whoever is in charge may have begun anew."""
+        if self._closed:
+            return
+        for node in sorted(self._drained):
+            self._tell_of_drain(node, drained=True)
+        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_drains)
+
+    def _tell_of_drain(self, node: Address, drained: bool) -> None:
+        for master in self._in_charge(node) if self._in_charge is not None else ():
+            self._post(Outgoing(master, (Drain(node, drained),)))
+
+    def users(self, user: str | None) -> list[UserStatus]:
+        """Users with something under way or a share, or only one."""
+        loads = {load.user: load for load in self._store.loads(user)}
+        names = sorted({*loads, *self._due} if user is None else {user})
+        found = []
+        for name in names:
+            share = self._due.get(name)
+            counts = loads[name]._asdict() if name in loads else {"user": name}
+            found.append(UserStatus(**counts, share=None if share is None else float(share)))
+        return found
+
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
         return self._store.job(number)
 
-    def jobs(self, state: str | None, user: str | None, before: int | None, limit: int) -> list[JobStatus]:
+    def jobs(self, query: JobQuery, limit: int) -> list[JobStatus]:
         """Jobs, the newest first."""
-        return self._store.jobs(state, user, before, limit)
+        return self._store.jobs(query, limit)
+
+    def loads(self, user: str | None = None) -> list[UserLoad]:
+        """What every user has under way, or one."""
+        return self._store.loads(user)
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, in order."""
         return self._store.tasks(number, first, limit)
 
+    def why(self, number: JobId, place: int | None) -> Why | None:
+        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        job, described = self._store.job(number), self._store.described(number)
+        if job is None or described is None or (place is not None and place >= job.tasks):
+            return None
+        if place is None:
+            place = self._first_waiting(job)
+        task = self._store.tasks(number, place, 1)[0]
+        mask, request = demands(described[1], place, self._fleet)
+        machine_of = self._nodes
+        taken: dict[int, int] = {}
+        for node in self._running.values():
+            taken[machine_of[node]] = taken.get(machine_of[node], 0) + 1
+        drained = {machine_of[node] for node in self._drained if node in machine_of}
+        return Why(
+            job=number, index=place, state=task.state, reason=task.reason or job.reason,
+            waiting=0 if job.ended else job.tasks - _heard(job),
+            funnel=funnel(self._fleet.cluster, mask, request, drained, taken),
+            decisions=self._book.steps(described[0] + place, {at: node for node, at in machine_of.items()}),
+            explained=self._book.heard,
+        )  # fmt: skip
+
+    def _first_waiting(self, job: JobStatus) -> int:
+        """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
+        for first, count in ((_heard(job), 1), (0, LOOK_MAX)):
+            for task in self._store.tasks(job.id, first, count):
+                if task.state == "pending":
+                    return task.index
+        return 0
+
     def result(self, number: JobId, place: int) -> bytes:
         """What a callable returned or raised, pickled."""
         return self._store.result(number, place)
 
-    async def changes(self, after: int, job: JobId | None, limit: int) -> list[JobStatus | TaskStatus]:
+    async def changes(
+        self, after: int, job: JobId | None, limit: int, user: str | None = None
+    ) -> list[JobStatus | TaskStatus]:
         """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
-        looked = after
         while not self._closed:
-            told = self._told
-            if looked < self._store.revision:
-                looked = self._store.revision
-                if found := self._store.changes(after, job, limit):
+            told, revision = self._told, self._store.revision
+            if after < revision:
+                if found := self._store.changes(after, job, limit, user):
                     return found
+                after = revision  # nobody has to look there again
             await told.wait()
         return []
 
@@ -234,7 +337,7 @@ class Desk(Component):
             found.append(
                 NodeStatus(
                     address=address, slots=self._fleet.cluster.slots[number], running=running.get(address, 0),
-                    labels=dict(machine.labels), **words,
+                    labels=dict(machine.labels), drained=address in self._drained, **words,
                 )
             )  # fmt: skip
         return found
@@ -251,7 +354,7 @@ class Desk(Component):
         return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
     def _admit(self, number: JobId, first: TaskId, description: JobDescription, planned: list[PlannedTask]) -> Receipt:
-        if description.key and (known := self._store.job_with_key(description.key)):
+        if description.key and (known := self._store.job_with_key(description.user, description.key)):
             if not self._store.describes(known[0], description):
                 problem = f"{description.key!r} is the key of job {known[0]}, which says something else; take another"
                 raise ConflictError("job.key", problem)
@@ -316,6 +419,7 @@ class Desk(Component):
             self._told = asyncio.Event()
 
     async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
+        began = time.perf_counter()
         self._store.begin(durable=bool(writes))
         for write in writes:
             write.make()
@@ -327,6 +431,8 @@ class Desk(Component):
             await loop.run_in_executor(self._thread, self._store.commit)
         else:
             self._store.commit()
+        self.commits += 1
+        self.commit_s += time.perf_counter() - began
         for write in writes:
             write.tell()
         for number in late:
@@ -370,6 +476,11 @@ class _Write:
         """It has come to nothing."""
         if not self._future.done():
             self._future.set_exception(error)
+
+
+def _heard(job: JobStatus) -> int:
+    """The tasks of a job that run, or have ended."""
+    return job.running + job.finished + job.failed + job.killed + job.unsatisfiable
 
 
 def _now_us() -> int:

@@ -39,6 +39,7 @@ from volery.live.journal import Durability
 from volery.live.machine import ATTRIBUTES, discover, machine_from_table
 from volery.live.status import DEFAULT_PORT
 from volery.live.tables import read_table
+from volery.live.tls import BrokerAccess, BrokerTls, ServerTls
 from volery.live.transport import HostName
 
 API_HOST: Final = "api"
@@ -62,11 +63,17 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     name: Annotated[str, Meta(description="tells federations on one broker apart")] = "federation"
     seed: int = 0
     broker: str = "nats://127.0.0.1:4222"
+    broker_tls: Annotated[BrokerTls | None, Meta(description="certificates of the hosts on the broker")] = None
+    broker_login: Annotated[str, Meta(description="TOML file with user and password, or token, for the broker")] = ""
     api: Annotated[str, Meta(description="where the API listens, HOST:PORT")] = f"127.0.0.1:{DEFAULT_PORT}"
+    tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
     folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
     journal: bool = True
     durability: Annotated[Durability, Meta(description="what a turn waits for before its effects leave")] = "flush"
     executor: Annotated[ExecutorName, Meta(description="agent: real work; sleep, instant: load tests")] = "agent"
+    run_as: Annotated[
+        str | dict[str, str], Meta(description="the account that tasks run as, or user -> account, * for all others")
+    ] = ""
     reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
     hosts: Annotated[dict[HostName, list[str]], Meta(description="host -> patterns of addresses")] = {}
 
@@ -80,6 +87,7 @@ class Federation(msgspec.Struct, frozen=True):
         fleet: the machines.
         folder: for jobs, output and journals.
         api: host and port.
+        base: what paths in the file are relative to.
     """
 
     file: FederationFile
@@ -87,6 +95,14 @@ class Federation(msgspec.Struct, frozen=True):
     fleet: Fleet
     folder: Path
     api: tuple[str, int]
+    base: Path = Path()
+
+    @property
+    def broker(self) -> BrokerAccess:
+        """How its hosts get at the broker."""
+        file = self.file
+        login = self.base / file.broker_login if file.broker_login else None
+        return BrokerAccess(file.broker, file.broker_tls, login, self.base)
 
     def layout(self, addresses: Iterable[Address]) -> dict[HostName, tuple[Address, ...]]:
         """Which components stand on which host; the submitter is on the API's.
@@ -169,7 +185,9 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     fleet = Fleet(machines, slots, file.name, _alike(capacities))
     check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
     plan = Plan(architecture, config, fleet.cluster, file.seed)
-    return Federation(file, plan, fleet, base / file.folder, _listening(file.api))
+    if "@" in file.broker:
+        raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")
+    return Federation(file, plan, fleet, base / file.folder, _listening(file.api), base)
 
 
 def _capacity(table: Mapping[str, Any], place: str) -> dict[str, int]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from volery.core.model import Address, JobId, Task
+
+SECRET_VARIABLES: Final = frozenset({"VOLERY_TOKEN"})
+"""What whoever has started a program of ours may have told it, and is nothing for tasks."""
 
 
 class AttemptFolders:
@@ -33,6 +38,11 @@ class AttemptFolders:
         with suppress(FileExistsError):
             folder.mkdir()
         return folder
+
+
+def inherited_environment() -> dict[str, str]:
+    """What tasks take over from the agent: all but its secrets."""
+    return {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
 
 
 def attempt_environment(node: Address, task: Task, attempt: int, index: int) -> dict[str, str]:

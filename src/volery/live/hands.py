@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from volery.core.component import Deployment
 from volery.core.model import SECOND
+from volery.live.accounts import Accounts
 from volery.live.agent import NodeAgent
 from volery.live.building import survives
 from volery.live.executor import Executor, Report
@@ -57,7 +58,9 @@ def hands_of(
     if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
         keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt))
-        agent = KeptAgent(folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost)
+        agent = KeptAgent(
+            folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost, federation.file.run_as
+        )
         return Hands(agent, keeping, agent)
     reporter = Reporter(name, tell) if name != ALL else None
     report: Report = reporter.report if reporter is not None else lambda told: tell(told, "")
@@ -68,7 +71,7 @@ def hands_of(
         return Hands(SleepExecutor(report=told), reporter)
     if kind == "instant":
         return Hands(InstantExecutor(told), reporter)
-    ended = NodeAgent(folder / "tasks", folder / "agents" / name, told)
+    ended = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=Accounts(federation.file.run_as))
     if ended.orphans:
         log.warning("host %s: ended %d processes that an earlier agent had left", name, len(ended.orphans))
     return Hands(ended, reporter)

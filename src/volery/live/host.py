@@ -23,11 +23,13 @@ from volery.core.component import Component, role_of
 from volery.core.events import Adopted, Computed, Event, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
+from volery.core.why import Decision
 from volery.live import port as effect_kinds
 from volery.live.codec import Codec, CodecError, Parcel
 from volery.live.delivery import Delivery, Superseded
 from volery.live.doors import Alarm, Door
 from volery.live.executor import AGENT, Executor, OnEnd, TaskReport
+from volery.live.explaining import Explained
 from volery.live.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.port import Effect, LivePort, checksum
 from volery.live.records import Recorder
@@ -69,6 +71,7 @@ class Host:
         failed: the exception that has stopped the host, once there is one.
         inbox: door, event and source of what is to be handled.
         refused: how many frames could not be understood.
+        explains: whether the submitter is to hear what schedulers decide, where they say so.
         turn_us: when the last turn began, which is the `now` of all its events.
     """
 
@@ -92,6 +95,7 @@ class Host:
         self.facts = Facts()
         self.failed: BaseException | None = None
         self.refused = 0
+        self.explains = False
         self.turn_us: Time = 0
         self.inbox: deque[tuple[Door, Any, Address]] = deque()
         self.recorder = recorder
@@ -225,6 +229,11 @@ class Host:
         """Tell the submitter about an attempt; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
             self.post(SUBMITTER, report, source or report.node)
+
+    def _explain(self, scheduler: Address, decision: Decision) -> None:
+        """Tell the submitter what a scheduler has decided, as `report` does of attempts; no effect of an event."""
+        if self.explains and (SUBMITTER in self._doors or SUBMITTER in self._where):
+            self.post(SUBMITTER, Explained(scheduler, time.time_ns() // 1000, decision), scheduler)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
         assert self._delivery is not None
@@ -368,6 +377,8 @@ class Host:
             self._drop_timer(door, effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
+            if type(effect[1]) is Decision:
+                self._explain(door.address, effect[1])
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))

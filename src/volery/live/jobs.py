@@ -12,38 +12,61 @@ from msgspec import Meta
 
 from volery.core.errors import InputError, suggestion
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Job, JobId, Message, Task, TaskId
+from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 from volery.live.constraints import Condition, parse_conditions
 from volery.live.fleet import Fleet
 from volery.live.tables import read_table
 
 TASKS_MAX: Final = 1_000_000
+NAME_MAX: Final = 200
+USER_MAX: Final = 64
+TEXT_MAX: Final = 100_000
+"""Characters of one argument or variable; the kernel takes 131,071 bytes."""
+LIST_MAX: Final = 1_000
+"""Arguments, variables, conditions, outputs, resources: of each at most so many."""
+CONDITION_MAX: Final = 1_000
+STDIN_MAX: Final = 1 << 20
+CALL_BYTES_MAX: Final = 8 << 20
+SECONDS_MAX: Final = 1e9
+_UNSHOWABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters and line ends, and what turns the direction of the text around it."""
+JOB_BYTES_MAX: Final = 512 << 20
+"""All that the tasks of one job carry: a million tasks of 500 bytes, or 500 of a megabyte."""
 CHUNK_BYTES: Final = 512 * 1024
 """Payloads make some tasks much larger than others; brokers commonly refuse messages of a megabyte."""
 
 WorkT = TypeVar("WorkT", bound="Work")
-Seconds = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
+Text = Annotated[str, Meta(max_length=TEXT_MAX)]
+Texts = Annotated[tuple[Text, ...], Meta(max_length=LIST_MAX)]
 Amount = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What tasks have in common; a task takes over from its job what it does not say itself."""
 
-    command: Annotated[str | tuple[str, ...], Meta(description="program and arguments, or a line for the shell")] = ()
-    call: Annotated[bytes, Meta(description="instead: a pickled Python callable with its arguments, in base64")] = b""
-    env: Annotated[dict[str, str], Meta(description="added to the node agent's environment")] = {}
-    cwd: Annotated[str, Meta(description="directory to run in, on the node; by default a new one per attempt")] = ""
-    stdin: Annotated[str, Meta(description="what the command reads")] = ""
+    command: Annotated[Text | Texts, Meta(description="program and arguments, or a line for the shell")] = ()
+    call: Annotated[
+        bytes,
+        Meta(max_length=CALL_BYTES_MAX, description="instead: a pickled Python callable with its arguments, in base64"),
+    ] = b""
+    env: Annotated[
+        dict[Text, Text], Meta(max_length=LIST_MAX, description="added to the node agent's environment")
+    ] = {}
+    cwd: Annotated[Text, Meta(description="directory to run in, on the node; by default a new one per attempt")] = ""
+    stdin: Annotated[str, Meta(max_length=STDIN_MAX, description="what the command reads")] = ""
     timeout_s: Annotated[Seconds | None, Meta(description="seconds after which a task has failed; 0: never")] = None
     grace_s: Annotated[Seconds | None, Meta(description="seconds between SIGTERM and SIGKILL")] = None
     estimate_s: Annotated[Seconds | None, Meta(description="how long a task takes, for the schedulers")] = None
-    outputs: Annotated[tuple[str, ...], Meta(description="files that a task has to leave where it runs")] = ()
+    outputs: Annotated[Texts, Meta(description="files that a task has to leave where it runs, or below")] = ()
     constraints: Annotated[
-        tuple[str, ...], Meta(description='what the machine must have, all of it, as ["cores >= 8"]')
+        tuple[Annotated[str, Meta(max_length=CONDITION_MAX)], ...],
+        Meta(max_length=LIST_MAX, description='what the machine must have, all of it, as ["cores >= 8"]'),
     ] = ()
     request: Annotated[
-        dict[str, Amount], Meta(description="units of each resource, where machines offer more than slots")
+        dict[str, Amount],
+        Meta(max_length=LIST_MAX, description="units of each resource, where machines offer more than slots"),
     ] = {}
 
 
@@ -56,9 +79,11 @@ class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job."""
 
-    name: Annotated[str, Meta(description="what lists call it")] = ""
-    user: Annotated[str, Meta(description="whose it is")] = ""
-    key: Annotated[str, Meta(description="a job with the same key is not submitted again")] = ""
+    name: Annotated[str, Meta(max_length=NAME_MAX, description="what lists call it")] = ""
+    user: Annotated[str, Meta(max_length=USER_MAX, description="whose it is; who submits, when left out")] = ""
+    key: Annotated[
+        str, Meta(max_length=NAME_MAX, description="a job of this user with the same key is not submitted again")
+    ] = ""
     tasks: Annotated[
         Annotated[int, Meta(ge=1, le=TASKS_MAX)] | tuple[TaskDescription, ...],
         Meta(description="how many equal tasks, or a list of tasks"),
@@ -125,7 +150,12 @@ def _check(job: JobDescription, place: str) -> None:
             raise InputError(f"{place}.tasks", "a job needs at least one task; write tasks = 1 or a [[tasks]] table")
         if sum(task.count for task in job.tasks) > TASKS_MAX:
             raise InputError(f"{place}.tasks", f"more than {TASKS_MAX:,} tasks; submit several jobs")
+    for name in ("name", "user", "key"):
+        if _UNSHOWABLE.search(getattr(job, name)):
+            raise InputError(f"{place}.{name}", "holds a control character; text that is shown has none")
     parse_conditions(job.constraints, f"{place}.constraints")
+    if (size := sum(_size(work) * task_count(work) for work, _ in _works(job, place))) > JOB_BYTES_MAX:
+        raise InputError(place, f"its tasks carry {size:,} bytes, more than {JOB_BYTES_MAX:,}; submit several jobs")
     for work, where in _works(job, place):
         if bool(work.command) == bool(work.call):
             problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
@@ -135,9 +165,14 @@ def _check(job: JobDescription, place: str) -> None:
         for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
             if any("\0" in text for text in texts):
                 raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
+        for output in work.outputs:
+            if not output or output.startswith("/") or ".." in output.split("/"):
+                raise InputError(
+                    f"{where}.outputs", f"{output[:80]!r} leads out of where the task runs; name a file there"
+                )
         for name in work.env:
             if not name or "=" in name:
-                raise InputError(f"{where}.env", f"{name!r} is no name of a variable: it is empty or holds '='")
+                raise InputError(f"{where}.env", f"{name[:80]!r} is no name of a variable: it is empty or holds '='")
         parse_conditions(work.constraints, f"{where}.constraints")
 
 
@@ -177,8 +212,17 @@ def _argv(work: Work) -> tuple[str, ...]:
     return ("sh", "-c", work.command) if isinstance(work.command, str) else work.command
 
 
-def task_count(job: JobDescription) -> int:
-    """How many tasks a job has."""
+def _size(work: Work) -> int:
+    """Bytes that a task of it carries, about."""
+    texts = (*_argv(work), *work.env, *work.env.values(), work.cwd, work.stdin, *work.outputs)
+    return sum(map(len, texts)) + len(work.call)
+
+
+def task_count(job: Work) -> int:
+    """How many tasks a job has, or a description of equal tasks."""
+    if isinstance(job, TaskDescription):
+        return job.count
+    assert isinstance(job, JobDescription)
     return job.tasks if isinstance(job.tasks, int) else sum(task.count for task in job.tasks)
 
 
@@ -199,11 +243,27 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
             own = parse_conditions(work.constraints, f"{where}.constraints")
         request = fleet.request(work.request, f"{where}.request")
         mask, obstacle = fleet.needed(shared + own, request)
-        count = work.count if isinstance(work, TaskDescription) else task_count(job)
+        count = task_count(work)
         for index in range(len(planned), len(planned) + count):
-            payload = encode_payload(_payload(work, index))
+            payload = encode_payload(_payload(work, index, job.user))
             planned.append(PlannedTask(Task(first + index, number, mask, estimate_us, payload, request), obstacle))
     return planned
+
+
+def demands(job: JobDescription, index: int, fleet: Fleet) -> tuple[int, Amounts]:
+    """The constraint set and the request of the task at a place of a job.
+
+    Raises:
+        InputError: constraints that the fleet's machines give no meaning to.
+    """
+    shared, first = parse_conditions(job.constraints, "job.constraints"), 0
+    for work, where in _works(job, "job"):
+        first += task_count(work)
+        if index < first:
+            own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
+            request = fleet.request(work.request, f"{where}.request")
+            return fleet.needed(shared + own, request)[0], request
+    raise IndexError(f"the job has no task {index}")
 
 
 def _mean_estimate_s(job: JobDescription) -> float:
@@ -214,12 +274,13 @@ def _mean_estimate_s(job: JobDescription) -> float:
     return total / task_count(job)
 
 
-def _payload(work: Work, index: int) -> Command | Call:
+def _payload(work: Work, index: int, user: str) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
     if work.call:
-        return Call(work.call, index, timeout_s)
+        return Call(work.call, index, timeout_s, user)
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
-    return Command(_argv(work), index, work.env, work.cwd, work.stdin.encode(), timeout_s, grace_s, work.outputs)
+    stdin = work.stdin.encode()
+    return Command(_argv(work), index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user)
 
 
 def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Message]:

@@ -1,9 +1,9 @@
 """The keeper of a node host: the parent of its tasks, which outlives it.
 
-python -m volery.live.keeper TASKS STATE; a node host starts it and says over its socket what is to run. When the host
-has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When no host has spoken
-for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends when it is told to,
-or when nobody needs it any more.
+python -m volery.live.keeper TASKS STATE ACCOUNTS; a node host starts it and says over its socket what is to run. When
+the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When no host has
+spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends when it is told
+to, or when nobody needs it any more.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.events import Outcome
 from volery.core.model import Task, TaskId
+from volery.live.accounts import Accounts
 from volery.live.agent import NodeAgent
 from volery.live.executor import TaskReport
 from volery.live.keeping import (
@@ -51,14 +52,14 @@ class Keeper:
     """Runs attempts for one host after the other.
 
     Args:
-        tasks, state: the folders of the agent, see `NodeAgent`.
+        tasks, state, accounts: of the agent, see `NodeAgent`.
 
     Raises:
         InputError: as the agent.
     """
 
-    def __init__(self, tasks: Path, state: Path) -> None:
-        self._agent = NodeAgent(tasks, state, self._heard)
+    def __init__(self, tasks: Path, state: Path, accounts: Accounts) -> None:
+        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts)
         self._attempts: dict[tuple[TaskId, int], Attempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
@@ -161,7 +162,8 @@ def main() -> None:
 
     async def serve() -> None:
         try:
-            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]))
+            accounts = Accounts(msgspec.json.decode(sys.argv[3], type=str | dict[str, str]))
+            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), accounts)
         except (InputError, OSError) as error:
             sys.stderr.write(f"{error}\n")
             sys.exit(2)

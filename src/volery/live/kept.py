@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from volery.core.errors import InputError
 from volery.core.events import Adopted
 from volery.core.model import Address, Task, TaskId
@@ -50,11 +52,14 @@ class KeptAgent:
         lease_s: what runs is ended when this program has been silent for so long; 0: never.
         report: hears of every start and end.
         lost: told when the keeper is gone.
+        run_as: whom tasks run as, see `Accounts`.
     """
 
     def __init__(
-        self, tasks: Path, state: Path, lease_s: float, report: Report, lost: Callable[[Exception], None]
-    ) -> None:
+        self, tasks: Path, state: Path, lease_s: float, report: Report, lost: Callable[[Exception], None],
+        run_as: str | dict[str, str] = "",
+    ) -> None:  # fmt: skip
+        self._run_as = run_as
         self._tasks = tasks
         self._state = state
         self._lease_s = lease_s
@@ -112,6 +117,7 @@ class KeptAgent:
 
     def _start_keeper(self) -> None:
         words = [sys.executable, "-m", "volery.live.keeper", str(self._tasks), str(self._state)]
+        words.append(msgspec.json.encode(self._run_as).decode())
         with (self._state / "keeper.log").open("ab") as errors:
             said = errors.tell()
             started = subprocess.Popen(  # noqa: S603 - our own module

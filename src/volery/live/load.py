@@ -21,6 +21,7 @@ from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.trace import Trace, longs
 from volery.live.executor import Executor, TaskReport
+from volery.live.explaining import Explained
 from volery.live.federation import ALL, Federation
 from volery.live.host import Host
 from volery.live.records import TraceRecorder
@@ -175,6 +176,7 @@ class Loader(Component):
         JobRejected: on_rejected,
         JobDone: on_done,
         TaskReport: on_heard,
+        Explained: on_heard,
     }
 
 

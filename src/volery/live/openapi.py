@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import volery
+from volery.live.tokens import Role
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -20,12 +21,13 @@ class Operation(msgspec.Struct, frozen=True):
 
     Args:
         method: GET or POST.
-        path: with parameters as `{id:int}`.
+        path: with parameters as `{id:number}`.
         endpoint: what does it; the first line of its docstring is the summary.
         answers: what is sent back: a struct type or a media type.
         takes: the struct type of the request's body.
         query: name -> description of query parameters.
         status: of success.
+        role: who may have it, where there are tokens; None: everybody.
     """
 
     method: str
@@ -35,6 +37,7 @@ class Operation(msgspec.Struct, frozen=True):
     takes: Any = None
     query: Mapping[str, str] = {}
     status: int = 200
+    role: Role | None = "user"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -48,6 +51,9 @@ class Refusal(msgspec.Struct, frozen=True):
     """The answer to what cannot be done."""
 
     error: Problem
+
+
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
 
 
 def describe(operations: Iterable[Operation]) -> dict[str, Any]:
@@ -70,6 +76,10 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
                 "4XX": {"description": "not done, and why", "content": _content(refusal, None)},
             },
         }
+        if operation.role is None:
+            entry["security"] = []
+        elif operation.role != "user":
+            entry["description"] = f"Takes the role {operation.role}."
         if body is not None:
             entry["requestBody"] = {"required": True, "content": _content(body, None)}
         paths.setdefault(re.sub(r":\w+}", "}", operation.path), {})[operation.method.lower()] = entry
@@ -77,7 +87,8 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Volery", "version": volery.__version__, "summary": "Jobs of a federation of schedulers"},
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}, {}],
     }
 
 
@@ -91,8 +102,8 @@ def _content(schema: Any, media_type: Any) -> dict[str, Any]:
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
     in_path = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "integer"}}
-        for name in re.findall(r"{(\w+):int}", operation.path)
+        {"name": name, "in": "path", "required": True, "schema": _NUMBER if kind == "number" else {"type": "string"}}
+        for name, kind in re.findall(r"{(\w+):(\w+)}", operation.path)
     ]
     return in_path + [
         {"name": name, "in": "query", "required": False, "description": text, "schema": {"type": "string"}}

@@ -15,16 +15,18 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
+from volery.live.accounts import Account, Accounts
+from volery.live.becoming import Starter
 from volery.live.command import Command, decode_payload
 from volery.live.executor import AttemptState, OnEnd, Report, report_now
-from volery.live.folders import AttemptFolders, attempt_environment
+from volery.live.folders import AttemptFolders, attempt_environment, inherited_environment
 from volery.live.orphans import ProcessLedger
 from volery.live.proctable import Status, processes
 
@@ -32,7 +34,7 @@ SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
 PROGRAMS_MAX: Final = 1000
 UNDYING_S: Final = 5.0
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
 CLOSE_GRACE_S: Final = 2.0
 
 Stop = Literal["", "killed", "timeout"]
@@ -87,13 +89,19 @@ class ProcessExecutor:
         folders: of the attempts; a process runs in its own.
         ledger: what runs is written down there; its owner closes it after this executor.
         report: hears of every start and end.
+        accounts: whom tasks run as; None: as this process.
     """
 
-    def __init__(self, folders: AttemptFolders, ledger: ProcessLedger, report: Report | None = None) -> None:
+    def __init__(
+        self, folders: AttemptFolders, ledger: ProcessLedger, report: Report | None = None,
+        accounts: Accounts | None = None,
+    ) -> None:  # fmt: skip
         self._folders = folders
+        self._accounts = accounts
+        self._starters: dict[Account, Starter] = {}
         self._ledger = ledger
         self._report = report
-        self._inherited = dict(os.environ)
+        self._inherited = inherited_environment()
         self._programs: dict[tuple[str, str], str] = {}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._waiting: deque[_Attempt] = deque()
@@ -146,6 +154,8 @@ class ProcessExecutor:
             self._spawner.cancel()
         if self._attempts:
             await self._empty.wait()
+        for starter in self._starters.values():
+            starter.close()
         os.close(self._nothing)
 
     def _spawn_next(self) -> None:
@@ -165,6 +175,7 @@ class ProcessExecutor:
         if not isinstance(command, Command) or not command.argv:
             raise ValueError("the task carries no command with a program")
         attempt.command = command
+        account = self._accounts.of(command.user) if self._accounts is not None else None
         attempt.folder = folder = self._folders.make(attempt.task, attempt.attempt)
         stdin, stdout = self._nothing, -1
         opened: list[int] = []
@@ -172,14 +183,15 @@ class ProcessExecutor:
             for name in ("stdout", "stderr"):
                 opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
             if command.stdin:
-                (folder / "stdin").write_bytes(command.stdin)
-                opened.append(os.open(folder / "stdin", os.O_RDONLY))
+                opened.append(_holding(folder / "stdin", command.stdin))
                 stdin = opened[2]
             stdout, stderr = opened[:2]
+            if account is not None:
+                account.own(folder, opened)
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
-            environment = self._environment_of(attempt, command)
-            attempt.popen = subprocess.Popen(  # noqa: S603 - running what users submit is the purpose
+            environment = self._environment_of(attempt, command, account)
+            attempt.popen = self._start_as(account)(
                 command.argv, executable=self._program(command.argv[0], environment), stdin=stdin, stdout=stdout,
                 stderr=stderr, cwd=command.cwd or folder, env=environment, start_new_session=True, close_fds=False,
             )  # fmt: skip
@@ -201,9 +213,17 @@ class ProcessExecutor:
             attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
         self._tell(attempt, "running")
 
-    def _environment_of(self, attempt: _Attempt, command: Command) -> dict[str, str]:
+    def _start_as(self, account: Account | None) -> Callable[..., subprocess.Popen[bytes]]:
+        if account is None:
+            return subprocess.Popen
+        if account not in self._starters:
+            self._starters[account] = Starter(account)
+        return self._starters[account].start
+
+    def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
         return {
             **self._inherited,
+            **(account.environment() if account is not None else {}),
             **command.env,
             **attempt_environment(attempt.node, attempt.task, attempt.attempt, command.index),
             self._ledger.mark[0]: self._ledger.mark[1],
@@ -304,6 +324,13 @@ class ProcessExecutor:
         if self._report is not None:
             folder = str(attempt.folder) if attempt.popen is not None else ""
             self._report(report_now(attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder))
+
+
+def _holding(path: Path, content: bytes) -> int:
+    """A new file with this content, open for reading."""
+    with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
+        file.write(content)
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

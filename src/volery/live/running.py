@@ -51,6 +51,7 @@ class Front:
     def __init__(self, component: Component) -> None:
         self.component = component
         self.url = ""
+        self.open_to_all = False
 
     async def open(self) -> None:
         """Called when the host has started."""
@@ -104,7 +105,6 @@ async def running(
     layout = _layout(federation, name, deployment)
     begin_life(folder, name, incarnation)
     log.info("host %s, life %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
-
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
     hosted = federation.plan.components(deployment, scheduling, incarnation)
     where, hands = _with_reporters(layout, deployment), Hands()
@@ -130,6 +130,7 @@ async def running(
         transport=_transport(federation) if name != ALL else None, where=where, journal=journal,
         incarnation=incarnation, recorder=recorder, clock=clock, watches=watches,
     )  # fmt: skip
+    host.explains = file.reports
 
     def begun_anew(peer: HostName) -> None:
         if made is not None:
@@ -186,8 +187,7 @@ def _journal(
 def _transport(federation: Federation) -> Transport:
     from volery.live.broker import BrokerTransport
 
-    file = federation.file
-    return BrokerTransport(file.broker, file.name, federation.plan.configuration)
+    return BrokerTransport(federation.broker, federation.file.name, federation.plan.configuration)
 
 
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
@@ -195,14 +195,22 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     from volery.live.api import ApiServer
     from volery.live.desk import Desk
     from volery.live.store import JobStore
+    from volery.live.tls import server_files
+    from volery.live.tokens import Gate, TokenFile
 
     class _Served(Front):
         def __init__(self) -> None:
-            store = JobStore(federation.folder / "jobs.sqlite")
-            self._desk = Desk(store, federation.fleet, deployment.entry_for, deployment.machines, post)
-            self._server = ApiServer(self._desk, *federation.api)
+            folder, tls = federation.folder, federation.file.tls
+            gate = Gate(TokenFile(folder))
+            files = server_files(tls, federation.base) if tls is not None else None
+            store = JobStore(folder / "jobs.sqlite")
+            self._desk = Desk(
+                store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
+                deployment.due,
+            )  # fmt: skip
+            self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
             super().__init__(self._desk)
-            self.url = self._server.url
+            self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
         async def open(self) -> None:
             await self._desk.open()

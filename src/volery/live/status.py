@@ -68,12 +68,26 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     slots: int
     running: int
+    drained: Annotated[bool, Meta(description="nothing more is placed there")] = False
     arch: str
     os: str
     kernel: str
     cores: int
     memory_mb: int
     labels: dict[str, Value]
+
+
+class UserStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, with what is under way."""
+
+    user: str
+    share: Annotated[
+        float | None, Meta(description="part of the federation below which no running task is taken away; null: none")
+    ] = None
+    jobs_pending: int = 0
+    jobs_running: int = 0
+    tasks_pending: int = 0
+    tasks_running: int = 0
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

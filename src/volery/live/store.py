@@ -23,9 +23,10 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
-from volery.core.model import NEVER, JobId, TaskId, Time
+from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.executor import TaskReport
 from volery.live.jobs import JobDescription
+from volery.live.listing import JOB_COLUMNS, JobQuery, UserLoad, job_status, jobs, loads
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus
 
 VERSION: Final = 1
@@ -45,7 +46,6 @@ CREATE TABLE tasks (
   result BLOB NOT NULL DEFAULT x'', PRIMARY KEY (job, place)) WITHOUT ROWID;
 CREATE INDEX tasks_by_revision ON tasks (revision);
 """
-_JOB: Final = ", ".join(JobStatus.__struct_fields__)
 _TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__)
 _JOB_CHANGES: Final = (
     "answered", "cancelling", "state", "reason", "running", "finished", "failed", "killed", "started_us", "ended_us",
@@ -59,6 +59,11 @@ _WRITE_TASK: Final = (
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
 _REFUSED: Final = "refused for now: "
+_ADDED: Final = (
+    "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
+    "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
+)
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
@@ -115,6 +120,8 @@ class JobStore:
     def __init__(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Commands and their environment stand in it: nobody else may read them.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
@@ -145,6 +152,22 @@ class JobStore:
         self._read.close()
         self._sql.close()
         os.close(self._lock)
+
+    def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
+        """The number of a job's first task, and what was asked for."""
+        row = self._read.execute("SELECT first_task, description FROM jobs WHERE id = ?", (number,)).fetchone()
+        return (row[0], msgspec.json.decode(row[1], type=JobDescription)) if row else None
+
+    def drained(self) -> set[Address]:
+        """The nodes on which nothing is to be placed."""
+        return {node for (node,) in self._read.execute("SELECT node FROM drained")}
+
+    def drain(self, node: Address, drained: bool) -> None:
+        """Note that nothing is to be placed on a node, or something again."""
+        if drained:
+            self._sql.execute("INSERT OR IGNORE INTO drained VALUES (?)", (node,))
+        else:
+            self._sql.execute("DELETE FROM drained WHERE node = ?", (node,))
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
@@ -181,9 +204,10 @@ class JobStore:
         self._revision += 1
         return self._revision
 
-    def job_with_key(self, key: str) -> tuple[JobId, int] | None:
-        """Number and task count of the job that was submitted under a key."""
-        return self._sql.execute("SELECT id, tasks FROM jobs WHERE key = ?", (key,)).fetchone()  # type: ignore[no-any-return] # two numbers
+    def job_with_key(self, user: str, key: str) -> tuple[JobId, int] | None:
+        """Number and task count of the job that a user has submitted under a key."""
+        query = "SELECT id, tasks FROM jobs WHERE key = ?"
+        return self._sql.execute(query, (_key(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
         """Whether a job was submitted with exactly this description."""
@@ -201,9 +225,9 @@ class JobStore:
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, description.key or None, _encoded(description), first_task, description.name,
-             description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles), now_us,
-             self._next_revision()),
+            (number, _key(description.user, description.key), _encoded(description), first_task,
+             description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
+             now_us, self._next_revision()),
         )  # fmt: skip
 
     def cancel(self, number: JobId) -> bool:
@@ -345,17 +369,16 @@ class JobStore:
 
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
-        row = self._read.execute(f"SELECT {_JOB} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
-        return _job(row) if row else None
+        row = self._read.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
+        return job_status(row) if row else None
 
-    def jobs(self, state: str | None, user: str | None, before: int | None, limit: int) -> list[JobStatus]:
-        """Jobs, the newest first, from below a number on."""
-        rows = self._read.execute(
-            f"SELECT {_JOB} FROM jobs WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR user = ?2) "  # noqa: S608 - ours
-            "AND (?3 IS NULL OR id < ?3) ORDER BY id DESC LIMIT ?4",
-            (state, user, before, limit),
-        )
-        return [_job(row) for row in rows]
+    def jobs(self, query: JobQuery, limit: int) -> list[JobStatus]:
+        """Jobs, the newest first."""
+        return jobs(self._read, query, limit)
+
+    def loads(self, user: str | None = None) -> list[UserLoad]:
+        """What every user has under way, or one; nobody who has nothing."""
+        return loads(self._read, user)
 
     def task(self, number: JobId, place: int) -> TaskStatus | None:
         """One task."""
@@ -380,17 +403,28 @@ class JobStore:
         row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
         return row[0] if row else b""
 
-    def changes(self, after: int, job: JobId | None, limit: int) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision, in order of revisions; the tasks of a job come before the job."""
+    def changes(
+        self, after: int, job: JobId | None, limit: int, user: str | None = None
+    ) -> list[JobStatus | TaskStatus]:
+        """What has changed since a revision, in order of revisions; the tasks of a job come before the job.
+
+        Args:
+            after: the revision.
+            job: only this one.
+            limit: at most so many.
+            user: only this one's.
+        """
         jobs = self._read.execute(
-            f"SELECT {_JOB} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) ORDER BY revision LIMIT ?3",  # noqa: S608 - ours
-            (after, job, limit),
+            f"SELECT {JOB_COLUMNS} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
+            "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",
+            (after, job, limit, user),
         )
         tasks = self._read.execute(
-            f"SELECT {_TASK} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) ORDER BY revision LIMIT ?3",  # noqa: S608 - ours
-            (after, job, limit),
+            f"SELECT {_TASK} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
+            "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
+            (after, job, limit, user),
         )
-        found: list[JobStatus | TaskStatus] = [*map(_task, tasks), *map(_job, jobs)]
+        found: list[JobStatus | TaskStatus] = [*map(_task, tasks), *map(job_status, jobs)]
         found.sort(key=lambda status: status.revision)
         return found[:limit]
 
@@ -437,6 +471,8 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
             sql.execute("COMMIT")
         elif version != VERSION:
             raise sqlite3.DatabaseError(f"it was written by another version (format {version})")
+        for statement in _ADDED:
+            sql.execute(statement)
         sql.execute(pragma)
     except sqlite3.Error:
         sql.close()
@@ -444,8 +480,9 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
     return sql
 
 
-def _job(row: Sequence[Any]) -> JobStatus:
-    return JobStatus(**dict(zip(JobStatus.__struct_fields__, row, strict=True)))
+def _key(user: str, key: str) -> str | None:
+    """A key as it is kept: each user has its own; no name or key holds what stands between them."""
+    return f"{user}\n{key}" if key else None
 
 
 def _task(row: Sequence[Any]) -> TaskStatus:

@@ -1,6 +1,7 @@
 """Metrics: from the records of a run to what is reported about it (definitions: DESIGN.md section 6)."""
 
 from volery.metrics.allocation import AllocationTimes, allocation
+from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.conflicts import Conflicts, conflicts_per_second
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
@@ -8,7 +9,13 @@ from volery.metrics.difference import ComparedMeans, Difference, paired_differen
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
-from volery.metrics.occupancy import busy_time_us, mean_utilisation, utilisation, utilisation_by_resource
+from volery.metrics.occupancy import (
+    busy_time_us,
+    mean_utilisation,
+    utilisation,
+    utilisation_by_resource,
+    waiting_tasks,
+)
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
@@ -17,6 +24,7 @@ from volery.metrics.workflows import WorkflowSummary, workflow_summary
 __all__ = [
     "AllocationSummary",
     "AllocationTimes",
+    "AllotmentSummary",
     "ClassSummary",
     "ComparedMeans",
     "Conflicts",
@@ -35,6 +43,7 @@ __all__ = [
     "WorkflowSummary",
     "WorkloadWaits",
     "allocation",
+    "allotment_summary",
     "busy_time_us",
     "conflicts_per_second",
     "constraint_load",
@@ -52,5 +61,6 @@ __all__ = [
     "user_shares",
     "utilisation",
     "utilisation_by_resource",
+    "waiting_tasks",
     "workflow_summary",
 ]

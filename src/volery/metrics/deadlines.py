@@ -19,12 +19,14 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
         met: how many of these were answered by then.
         attainment: the share that were (0 to 1).
         best_effort_jrt_s: response time of the jobs without one that were answered.
+        relative: time to the answer / time to the deadline, of the jobs with one that were answered (no unit).
     """
 
     jobs: int
     met: int
     attainment: float
     best_effort_jrt_s: Distribution
+    relative: Distribution | None = None
 
 
 def deadline_summary(records: Records) -> DeadlineSummary | None:
@@ -39,5 +41,8 @@ def deadline_summary(records: Records) -> DeadlineSummary | None:
     met = int(np.count_nonzero(has & told & (answered_us <= due_us)))
     others = ~has & told
     best_effort_us = (answered_us - view(trace.arrival_us))[others]
+    submit_us = view(trace.arrival_us)
+    timely = has & told & (due_us > submit_us)
+    relative = distribution((answered_us - submit_us)[timely] / (due_us - submit_us)[timely])
     jobs = int(np.count_nonzero(has))
-    return DeadlineSummary(jobs, met, met / jobs, distribution(best_effort_us, unit=SECOND))
+    return DeadlineSummary(jobs, met, met / jobs, distribution(best_effort_us, unit=SECOND), relative)

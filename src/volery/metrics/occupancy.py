@@ -9,7 +9,7 @@ import numpy as np
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace
-from volery.metrics.columns import Floats, Longs, view
+from volery.metrics.columns import Floats, Longs, ready_us, view
 
 CHUNK = 1 << 18
 """Moments handled at once: a few megabytes of working memory."""
@@ -133,6 +133,29 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
         offered, amount = sum(amounts[k] for amounts in cluster.capacities), _taken(stays, records.trace, k)
     busy = busy_time_us(stays.begin_us, stays.end_us, edges, amount)
     return edges[:-1], busy / (np.diff(edges) * max(offered, 1))
+
+
+def waiting_tasks(records: Records, begins_us: Longs) -> Floats:
+    """Tasks that could have started and had not, as exact averages of the intervals of `utilisation`.
+
+    A task waits from its submission, or the end of its last parent, to the start of the attempt that counts; what
+    never started is left out.
+
+    Args:
+        records: of the run.
+        begins_us: the beginning of each interval, as `utilisation` returns them; the last ends with the run.
+    """
+    ends = _stays(records).end_us
+    if not ends.size or int(ends.max()) <= int(begins_us[-1]):
+        return np.zeros(begins_us.size)
+    edges = np.append(begins_us, ends.max())
+    start = view(records.start_us)
+    begun = start >= 0
+    ready = ready_us(records)
+    if not begun.all():
+        start, ready = start[begun], ready[begun]
+    waited: Floats = busy_time_us(np.minimum(ready, start), start, edges) / np.diff(edges)
+    return waited
 
 
 def mean_utilisation(records: Records, cluster: Cluster) -> float:

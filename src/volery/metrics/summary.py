@@ -14,6 +14,7 @@ from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
 from volery.core.workflows import has_workflows
 from volery.metrics.allocation import allocation_parts
+from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.columns import Flags, view
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
@@ -97,6 +98,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         messages_per_task: messages / tasks.
         counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
         deadlines: how many jobs had one, and met it; None where no job has one.
+        allotments: what was guaranteed to jobs, against an oracle; None where no design reports guarantees.
         compute_s: processor time of each problem that was solved apart from messages; None: there were none.
         digest: SHA-256 of the records.
         wall_s, cpu_s: real and processor time of the run itself.
@@ -145,6 +147,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     declares: bool = True
     deadlines: DeadlineSummary | None = None
     compute_s: Distribution | None = None
+    allotments: AllotmentSummary | None = None
 
 
 def summarise(
@@ -203,6 +206,7 @@ def summarise(
         workflows=_workflows(records, cluster, table),
         locality=locality_summary(records, cluster),
         deadlines=deadline_summary(records),
+        allotments=allotment_summary(records),
         compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
         makespan_s=_makespan_s(table),
         messages=message_count,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.port import Port
@@ -281,3 +281,8 @@ class GuardedNode(Component):
         PeerBack: on_peer_back,
         Renewed: on_renewed,
     }
+    sends = (
+        sent_to("lm", Status, Deposed, Result)
+        | sent_to("master", Status, Deposed, Result)
+        | sent_to("distributor", Result)
+    )

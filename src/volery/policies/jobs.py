@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from volery.core.component import Sends, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Submit
-from volery.core.model import Address, JobId, Message, Task, Time
+from volery.core.model import SUBMITTER, Address, JobId, Message, Task, Time
 
 Send = Callable[[Address, Message], None]
 
+ANSWERS: Final[Sends] = sent_to(SUBMITTER, JobAccepted, JobDone)
+"""What a ledger says to the submitter."""
+REFUSALS: Final[Sends] = sent_to(SUBMITTER, JobRejected)
+"""And what it says where `queue_max` is set."""
 RETRY_AFTER_US: Time = 1_000_000
 NO_MORE: Final = -1
 """Where no chunk of tasks begins."""

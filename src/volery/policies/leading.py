@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from volery.core.component import Component
-from volery.core.events import PeerBack, PeerLost, TimerFired
+from volery.core.component import Component, Sends, sent_to
+from volery.core.events import Drain, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Message, Time
 from volery.policies.guarded import NO_EPOCH, Deposed, Inquire, Lead, Lease, Status
 from volery.policies.links import Renewed
@@ -35,6 +35,16 @@ class Standing(Message, frozen=True):
 
 
 PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
+
+
+def pair_sends(own: str, client: str) -> Sends:
+    """What masters in pairs say, whatever else they do.
+
+    Args:
+        own: their role.
+        client: the role of those that place tasks on their nodes.
+    """
+    return sent_to(own, Standing) | sent_to("node", Lead, Inquire) | sent_to(client, Inquire)
 
 
 class PairedMaster(Component):
@@ -68,6 +78,7 @@ class PairedMaster(Component):
         self._missing: dict[Address, None] = {}
         self._unheard: dict[Address, None] = {}
         self._lost: dict[Address, None] = {}
+        self._drained: dict[Address, None] = {}
 
     def start(self, now: Time) -> None:
         """A restarted master asks who leads."""
@@ -76,9 +87,25 @@ class PairedMaster(Component):
             for address in (*self._nodes, *self._clients):
                 self._port.send(address, Inquire())
 
-    def usable(self, node: Address) -> bool:
-        """Whether tasks may be sent to a node."""
+    def reachable(self, node: Address) -> bool:
+        """Whether a node is known to be there."""
         return not (node in self._missing or node in self._unheard or node in self._lost)
+
+    def usable(self, node: Address) -> bool:
+        """Whether tasks may be placed on a node."""
+        return self.reachable(node) and node not in self._drained
+
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Place nothing on a node, or again; a standby takes note of it. Nodes that are not there hear of it later."""
+        node = message.node
+        if message.drained == (node in self._drained):
+            return
+        if message.drained:
+            self._drained[node] = None
+        else:
+            del self._drained[node]
+        if self.leading and self.reachable(node):
+            (self.node_away if message.drained else self.node_back)(node)
 
     def begin_to_lead(self) -> None:
         """Nothing is known of any node."""
@@ -97,7 +124,7 @@ class PairedMaster(Component):
         raise NotImplementedError
 
     def node_back(self, node: Address) -> None:
-        """It was away and what ran there goes on."""
+        """It is there again and what ran there goes on; tasks may be placed there if it is usable."""
         raise NotImplementedError
 
     def node_dead(self, node: Address) -> None:
@@ -220,7 +247,7 @@ class PairedMaster(Component):
             return
         self._lost.pop(peer, None)
         self._port.cancel_timer(("lease", peer))
-        if self.leading and self.usable(peer):
+        if self.leading and self.reachable(peer):
             self.node_back(peer)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from volery.metrics import Distribution, RunSummary, paired_difference
-from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting
+from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting, shortened
 from volery.report.units import digits, duration
 
 RIVALS_MIN = 3
@@ -117,8 +117,10 @@ def sentences(ranking: Sequence[Best]) -> Iterator[str]:
         where = f" ({one.setting})" if one.setting else ""
         level = f", not told apart from {_listed(one.level)}" if one.level else ""
         after = f"; next is {_listed(one.next)}, {written(one.next_mean, one.unit)}" if one.next else ""
-        yield f"The lowest {one.quantity}{where} is that of {one.label}, {written(one.mean, one.unit)}{level}{after}."
+        lowest = f"{_listed([one.label])}, {written(one.mean, one.unit)}"
+        yield f"The lowest {one.quantity}{where} is that of {lowest}{level}{after}."
 
 
 def _listed(labels: Sequence[str]) -> str:
+    labels = list(map(shortened, labels))
     return " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))

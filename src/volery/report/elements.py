@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from volery.report.groups import shortened, straight
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 THEMED: Final = {INK: "var(--ink)", GRID: "var(--line)", PAGE: "var(--page)"} | {
@@ -29,13 +30,18 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def escaped(text: object) -> str:
-    """Text as it may stand in a page."""
-    return html.escape(str(text))
+    """Text as it may stand in a page; signs that would turn the direction of what follows are replaced."""
+    return html.escape(straight(str(text)))
+
+
+def shown(label: str) -> str:
+    """A label as a page's script may show it: as `escaped` has it, but not escaped, and shortened."""
+    return shortened(straight(label))
 
 
 def breakable(text: str) -> str:
-    """Text as it may stand in a page, with places to break it where a label reads well."""
-    return re.sub(r"([:,=_/])(?=\w)", r"\1<wbr>", escaped(text))
+    """A label as it may stand in a page, shortened, with places to break it where it reads well."""
+    return re.sub(r"([:,=_/])(?=\w)", r"\1<wbr>", escaped(shortened(text)))
 
 
 def paragraph(text: str, kind: str = "") -> str:

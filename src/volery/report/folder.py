@@ -10,19 +10,23 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.flow import Flow
 from volery.metrics import ComparedMeans, ConstraintLoad, RunSummary
 from volery.metrics.columns import Floats
+from volery.report.groups import CLASSES
 from volery.report.plots import Curve, Series
+from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
 
-MANIFEST, SUMMARY, JOBS, UTILISATION = "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet"
+MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
+WAITING = "waiting_tasks"
 CONSTRAINT_LOAD = "constraint_load.parquet"
 STAGE_TIMES = "stage_times.json"
+FLOWS = "flows.json"
 TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
 COLUMNS = {
     TASK_RUNS: ("task", "job", "machine", "lane", "lanes", "start_us", "finish_us", "attempt", "killed", "share"),
     HEAT: ("machine", "machines", "begin_us", "end_us", "percent"),
 }
-AGAIN = "run the study again with the same output folder: finished runs are kept"
 
 Kind = TypeVar("Kind")
 
@@ -127,6 +131,17 @@ class StageProfile(msgspec.Struct, frozen=True):
     percentiles: tuple[int, ...]
 
 
+class LabelledFlow(msgspec.Struct, frozen=True):
+    """Who says what to whom in the runs of one label."""
+
+    label: str
+    flow: Flow
+
+
+class _Flows(msgspec.Struct, frozen=True):
+    flows: list[LabelledFlow]
+
+
 class _StageTimes(msgspec.Struct, frozen=True):
     profiles: tuple[StageProfile, ...]
 
@@ -137,8 +152,11 @@ class Results(msgspec.Struct, frozen=True):
     Args:
         delays_s: class of jobs ("all", "short", "long") -> label -> delays per seed.
         curves: label -> utilisation over time per seed.
+        jobs: of every run.
+        waiting: label -> tasks that wait over time per seed; not a number where a run has not kept it.
         timelines: which runs have kept one, in the order of the summary; runs kept by an earlier version have none.
         profiles: time per stage, where it was measured.
+        flows: who says what to whom, of finished studies.
     """
 
     path: Path
@@ -149,6 +167,9 @@ class Results(msgspec.Struct, frozen=True):
     loads: list[LoadTable]
     timelines: list[KeptTimeline] = []
     profiles: list[StageProfile] = []
+    flows: list[LabelledFlow] = []
+    jobs: list[RunJobs] = []
+    waiting: dict[str, Curve] = {}
 
 
 def read_results(folder: Path) -> Results:
@@ -164,7 +185,12 @@ def read_results(folder: Path) -> Results:
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
     timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
-    return Results(folder, manifest, summary, _delays(folder), _curves(folder), _loads(folder), timelines, profiles)
+    flows = _json(folder / FLOWS, _Flows).flows if (folder / FLOWS).exists() else []
+    jobs, loads = read_jobs(folder), _loads(folder)
+    curves, waiting = _curves(folder)
+    return Results(
+        folder, manifest, summary, _delays(jobs), curves, loads, timelines, profiles, flows, jobs, waiting
+    )  # fmt: skip
 
 
 def _json(path: Path, kind: type[Kind]) -> Kind:
@@ -183,19 +209,30 @@ def _columns(path: Path, names: tuple[str, ...], only: tuple[str, int] | None = 
     import pyarrow as pa
     from pyarrow import parquet
 
+    present = _names(path)
+    missing = [name for name in names if name not in present]
+    if missing:
+        raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
     try:
-        with parquet.ParquetFile(path) as file:
-            missing = [name for name in names if name not in file.schema_arrow.names]
-            if missing:
-                raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
         matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
         table = parquet.read_table(path, columns=list(names), filters=matching)
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path, error) from None
+    return {name: table.column(name).to_numpy() for name in names}
+
+
+def _names(path: Path) -> list[str]:
+    """The columns that a Parquet file has."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        names: list[str] = parquet.read_schema(path).names
     except FileNotFoundError:
         raise InputError(str(path), f"is missing; {AGAIN}") from None
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}") from None
-    return {name: table.column(name).to_numpy() for name in names}
+        raise damaged(path, error) from None
+    return names
 
 
 def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
@@ -208,26 +245,32 @@ def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _delays(folder: Path) -> dict[str, dict[str, Series]]:
-    columns = _columns(folder / JOBS, ("label", "seed", "delay_s", "is_short"))
-    delay, short = columns["delay_s"].astype(np.float64), columns["is_short"].astype(np.bool_)
-    measured = delay >= 0  # jobs without a delay carry a negative mark, or none at all (NaN)
+def _delays(runs: Sequence[RunJobs]) -> dict[str, dict[str, Series]]:
+    labels = dict.fromkeys(run.label for run in runs)
     found: dict[str, dict[str, Series]] = {}
-    for jobs, chosen in (("all", measured), ("short", measured & short), ("long", measured & ~short)):
+    for jobs in CLASSES:
         found[jobs] = {}
-        for label, masks in _by_label_and_seed(columns).items():
-            per_seed = tuple(delay[mask & chosen] for mask in masks)
+        for label in labels:
+            per_seed = tuple(run.delay_s[run.rows_of(jobs)] for run in under_label(runs, label))
             found[jobs][label] = Series(label, tuple(sample for sample in per_seed if sample.size))
     return found
 
 
-def _curves(folder: Path) -> dict[str, Curve]:
-    columns = _columns(folder / UTILISATION, ("label", "seed", "time_s", "utilisation"))
-    times, values = columns["time_s"].astype(np.float64), columns["utilisation"].astype(np.float64)
-    return {
-        label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
-        for label, masks in _by_label_and_seed(columns).items()
-    }
+def _curves(folder: Path) -> tuple[dict[str, Curve], dict[str, Curve]]:
+    """Utilisation, and tasks that wait where the table has them."""
+    names = ("label", "seed", "time_s", "utilisation")
+    known = WAITING in _names(folder / UTILISATION)
+    columns = _columns(folder / UTILISATION, (*names, WAITING) if known else names)
+    rows, times = _by_label_and_seed(columns), columns["time_s"].astype(np.float64)
+
+    def of(name: str) -> dict[str, Curve]:
+        values = columns[name].astype(np.float64)
+        return {
+            label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
+            for label, masks in rows.items()
+        }
+
+    return of("utilisation"), of(WAITING) if known else {}
 
 
 def _profiles(folder: Path, manifest: Manifest) -> list[StageProfile]:
@@ -249,7 +292,7 @@ def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
             try:
                 rows = parquet.read_table(path, columns=["label", "seed"], read_dictionary=["label"])
             except (OSError, pa.ArrowException) as error:
-                raise InputError(str(path), f"is damaged ({error}); delete it, then {AGAIN}") from None
+                raise damaged(path, error) from None
             of = rows.unify_dictionaries().group_by(["label", "seed"]).aggregate([])
             kept |= {(one["label"], one["seed"]): name == TASK_RUNS for one in of.to_pylist()}
     found = ((run, kept.get((run.label, run.seed))) for run in runs)
@@ -278,15 +321,7 @@ def _loads(folder: Path) -> list[LoadTable]:
     path = folder / CONSTRAINT_LOAD
     if not path.exists():
         return []
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        present = parquet.read_schema(path).names
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            str(path), f"is damaged ({str(error).partition(chr(10))[0]}); delete it, then {AGAIN}"
-        ) from None
+    present = _names(path)
     columns = _columns(path, ("constraint", "mean", "median", "p95", "p99", *({"trace", "workers"} & set(present))))
     rows = len(columns["constraint"])
     settings = [

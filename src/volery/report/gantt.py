@@ -18,7 +18,7 @@ import numpy as np
 from volery.metrics.columns import Floats, Longs
 from volery.report.elements import escaped
 from volery.report.folder import Timeline
-from volery.report.groups import broken_label
+from volery.report.groups import broken_label, shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import digits, duration, percent
 
@@ -129,7 +129,7 @@ class _Sheet:
         self._title = title
         self._parts = [
             _text(0, LETTER + TITLE * place, line, more=' font-weight="bold"')
-            for place, line in enumerate(broken_label(title, LINE))
+            for place, line in enumerate(broken_label(shortened(title), LINE))
         ]
         self._y = TITLE * len(self._parts) + 4
 

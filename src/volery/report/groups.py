@@ -11,6 +11,10 @@ import msgspec
 from volery.metrics import ClassSummary, Difference, Distribution, RunSummary
 
 JobClass = Literal["all", "short", "long"]
+LABEL_MAX, LINE_MAX = 200, 70
+"""Letters of a label that are shown, and those of one that stands on a line of a picture."""
+_TURNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Unicode's controls of direction (UAX 9); letters that are written from right to left are no harm and stay."""
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
@@ -92,6 +96,19 @@ def label_of(run: RunSummary) -> str:
     """What a run is called: its label, or architecture and parameters."""
     given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
     return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
+
+
+def straight(text: str) -> str:
+    """Text without the signs that would turn the direction of what follows it."""
+    return _TURNS.sub("\ufffd", text)
+
+
+def shortened(label: str, most: int = LABEL_MAX) -> str:
+    """A label that a page or a picture can bear: where it has more letters, most of its beginning and its end."""
+    if len(label) <= most:
+        return label
+    end = most // 3
+    return f"{label[: most - end]} \u2026 {label[-end:]}"
 
 
 def broken_label(label: str, width: int) -> list[str]:

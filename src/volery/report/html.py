@@ -1,4 +1,7 @@
-"""The report of a study: one HTML file that needs nothing else, neither network nor scripts."""
+"""The report of a study: one HTML file that needs no network and says what matters without scripts.
+
+Where scripts run, views that answer to the reader take the place of some pictures (`volery.report.explore`).
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,33 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from volery.core.flow import Flow
 from volery.metrics import AllocationSummary, RunSummary
-from volery.report import best, gantt, plots, stageplot
+from volery.report import best, flowplot, gantt, plots, stageplot
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
+from volery.report.explore import embed
+from volery.report.explore.content import Content, ToldRun, explored
 from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
-from volery.report.groups import Compared, JobClass, RunGroup, by_setting, group_runs
+from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
-from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
+from volery.report.paired import differences_part
+from volery.report.planning import (
+    DEADLINE_HEADS,
+    DEADLINE_NOTE,
+    GUARANTEE_HEADS,
+    GUARANTEE_NOTE,
+    PLAN_HEADS,
+    PLAN_NOTE,
+    deadline_rows,
+    guarantee_rows,
+    plan_rows,
+)
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.tables import STATISTICS, notes
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
-from volery.report.units import MINUS, NOTHING, digits, duration, percent
-from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, headline, interval, reading, signed
+from volery.report.units import NOTHING, digits, duration, percent
+from volery.report.verdict import PAIRS_TOLD_WHOLE, caution, headline
 from volery.report.work import HEADS, NOTE, is_counted, work
 from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
@@ -42,20 +59,25 @@ STAGE_CAPTION: Final = (
 CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
 
 
-def write_report(folder: Path) -> Path:
+def write_report(folder: Path, why: Sequence[ToldRun] = ()) -> Path:
     """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
+
+    Args:
+        folder: of the results.
+        why: what runs that explain themselves say of the tasks that waited longest.
 
     Raises:
         InputError: when a file of the folder is missing or damaged, or the report cannot be written.
     """
-    text = render(read_results(folder))
+    results = read_results(folder)
+    text = render(results, explored(results, why).content)
     path = folder / REPORT
     write_page(path, text)
     return path
 
 
-def render(results: Results) -> str:
-    """The page as text."""
+def render(results: Results, content: Content) -> str:
+    """The page as text, with what its scripts read."""
     groups = group_runs(results.summary.runs)
     title = str(results.manifest.config.get("name") or "comparison of schedulers")
     title = title[0].upper() + title[1:]
@@ -63,11 +85,24 @@ def render(results: Results) -> str:
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
         section("Who is lowest at what", _best_table(groups)),
-        section("Delay", _delay_table(groups), *map(paragraph_note, notes(groups)), *_delay_figures(results, groups)),
-        section("Paired differences", _differences(results.summary.differences)),
+        section(
+            "Delay",
+            _delay_table(groups),
+            *map(paragraph_note, notes(groups)),
+            embed.mount("delays"),
+            embed.still("delays", *(() if content.serves else _delay_figures(results, groups))),
+        ),
+        section("Paired differences", differences_part(results.summary.differences)),
+        section("Job by job", _pair_view(content)),
         section("Slowdown", _slowdown_table(groups)),
-        section("Utilisation and cost", _cost_table(groups), *_utilisation_figures(results, groups)),
+        section(
+            "Utilisation and cost",
+            _cost_table(groups),
+            embed.mount("course"),
+            embed.still("course", *(() if content.serves else _utilisation_figures(results, groups))),
+        ),
         section("What ran where and when", *_timeline_figures(results)),
+        section("Why a task waited", _why_view(content)),
         section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
         section("Decisions of the schedulers", _transaction_table(groups)),
         section("Time per stage", *_stage_figures(results)),
@@ -75,12 +110,47 @@ def render(results: Results) -> str:
         section("Workflows", _workflow_table(groups)),
         section("Locality", _locality_table(groups)),
         section("Deadlines", _noted(DEADLINE_HEADS, deadline_rows(groups), DEADLINE_NOTE)),
+        section("Guarantees", _noted(GUARANTEE_HEADS, guarantee_rows(groups), GUARANTEE_NOTE)),
         section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
+        section("Who says what to whom", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
-    return page(title, f"Volery {results.manifest.volery_version} · {results.manifest.created}", sections)
+    script = embed.script()
+    return page(
+        title,
+        f"Volery {results.manifest.volery_version} · {results.manifest.created}",
+        sections,
+        embed.STYLE,
+        head=embed.head(script, serves=content.serves),
+        tail=embed.scripted(content, script),
+    )
+
+
+def _pair_view(content: Content) -> str:
+    """The densities are drawn by a script; without one the counts tell who delays which jobs less."""
+    if not content.pairs:
+        return ""
+
+    def rows() -> Iterator[Row]:
+        for one in content.pairs:
+            names = [content.labels[one.a], content.labels[one.b]]
+            counts = [one.jobs, one.a_lower, one.b_lower, one.jobs - one.a_lower - one.b_lower]
+            yield Row([*names, *(f"{count:,}" for count in counts)])
+
+    heads = ["a", "b", "jobs", "less delay under a", "less under b", "equal"]
+    counts = folded(f"{len(content.pairs)} pairs in numbers", table(heads, rows(), text_columns=2, names={1}))
+    return paragraph("The same job under two architectures, seed by seed.") + embed.mount("pairs") + counts
+
+
+def _why_view(content: Content) -> str:
+    if not content.why:
+        return ""
+    told = ", ".join(f"{shortened(run.label)} (seed {run.seed})" for run in content.why)
+    return paragraph(
+        f"Runs that explain their decisions: {told}. On the command line: volery why JOB/TASK --in DIR."
+    ) + (embed.mount("why"))
 
 
 def paragraph_note(text: str) -> str:
@@ -111,7 +181,7 @@ def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
     unfinished = manifest.planned - len(runs)
     return (code(manifest.command) if manifest.command else "") + definitions(
         [
-            ("Architectures", "; ".join(dict.fromkeys(group.label for group in groups))),
+            ("Architectures", "; ".join(dict.fromkeys(shortened(group.label) for group in groups))),
             (
                 "Traces" if len(traces) > 1 else "Trace",
                 ", ".join(traces) + (f" ({size})" if size and len(traces) == 1 else ""),
@@ -203,49 +273,6 @@ def _best_table(groups: Sequence[RunGroup]) -> str:
     ) + table(heads, rows(), text_columns=2, names={2, 4, 5})
 
 
-def _against(differences: Sequence[Compared]) -> str:
-    """How the others stand to the first, one line per class of jobs."""
-    quantities = list(dict.fromkeys(d.quantity for d in differences))
-    found = {(d.a, d.b, d.jobs, d.quantity): d for d in differences}
-
-    def rows() -> Iterator[Row]:
-        before = ("", "")
-        for a, b, jobs in dict.fromkeys((d.a, d.b, d.jobs) for d in differences):
-            known = [found.get((a, b, jobs, quantity)) for quantity in quantities]
-            first = (a, b) != before
-            before = (a, b)
-            name = f"{b} against {a}" if first else ""
-            yield Row([name, jobs, *(against(d) if d else "" for d in known)], "first" if first else "part")
-
-    return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
-
-
-def _differences(differences: Sequence[Compared]) -> str:
-    def rows() -> Iterator[Row]:
-        before, jobs_before = None, ""
-        for d in differences:
-            pair = (d.a, d.b)
-            jobs = d.jobs if (pair, d.jobs) != (before, jobs_before) else ""
-            name = f"{d.a} {MINUS} {d.b}" if pair != before else ""
-            numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), signed(d.difference.mean, d.unit)]
-            cells = [name, jobs, d.quantity, reading(d), *numbers, interval(d.difference, d.unit)]
-            yield Row(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
-            before, jobs_before = pair, d.jobs
-
-    if not differences:
-        return ""
-    heads = ["a \u2212 b", "jobs", "quantity", "verdict", "a", "b", "difference", "95 % interval"]
-    said = paragraph(
-        "Runs of one seed share their jobs, constraints and machines. The interval is a bootstrap over seeds; nothing "
-        "is called lower or higher where it spans zero."
-    )
-    everything = table(heads, rows(), text_columns=4)
-    pairs = len({(d.a, d.b) for d in differences})
-    if pairs <= PAIRS_TOLD_WHOLE:
-        return said + everything
-    return said + _against(differences) + folded(f"The {len(differences)} differences of {pairs} pairs", everything)
-
-
 def _slowdown_table(groups: Sequence[RunGroup]) -> str:
     def rows() -> Iterator[Row]:
         for group in groups:
@@ -308,11 +335,12 @@ def _timeline_figures(results: Results) -> Iterator[str]:
             if one.is_small
             else "how busy the machines were; the deeper the colour, the busier"
         )
-        yield figure(gantt.picture(one), f"timeline-{place}", f"{one.label}, seed {one.seed}: {what}.")
-    rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
-    if rest:
+        yield figure(gantt.picture(one), f"timeline-{place}", f"{shortened(one.label)}, seed {one.seed}: {what}.")
+    if results.timelines:
         name = shlex.quote(results.path.resolve().name)
-        yield paragraph_note(f"{rest} more runs: volery timeline {name} --run NAME --seed N -o FILE.svg")
+        rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
+        more = f"{rest} more runs: volery timeline {name} --run NAME --seed N -o FILE.svg. " if rest else ""
+        yield paragraph_note(f"{more}To see a run played: volery watch {name} --run NAME --seed N")
 
 
 def _allocation_table(groups: Sequence[RunGroup]) -> str:
@@ -411,6 +439,18 @@ def _load_figures(results: Results) -> Iterator[str]:
     for place, load in enumerate(results.loads[:FIGURES_MAX]):
         caption = "Load per constraint" + (f", {load.title}." if load.title else ".")
         yield figure(plots.constraint_load_bars(load.loads), f"load-{place}", caption)
+
+
+def _flow_figures(results: Results) -> Iterator[str]:
+    """A picture per flow; architectures that differ in parameters alone may share it."""
+    labels: dict[Flow, list[str]] = {}
+    for one in results.flows:
+        labels.setdefault(one.flow, []).append(one.label)
+    if labels:
+        yield paragraph(flowplot.CAPTION)
+    for place, (flow, members) in enumerate(list(labels.items())[:FIGURES_MAX]):
+        named = ", ".join(dict.fromkeys(members))
+        yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
 
 
 def _verify(results: Results) -> str:

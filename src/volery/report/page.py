@@ -1,4 +1,4 @@
-"""What every page that we write has: one HTML file that needs nothing else, neither network nor scripts."""
+"""What every page that we write has: one HTML file that needs nothing else and says what matters without scripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from volery.core.errors import InputError
 from volery.report.elements import escaped
 
 
-def page(title: str, below: str, sections: Iterable[str], *styles: str) -> str:
+def page(title: str, below: str, sections: Iterable[str], *styles: str, head: str = "", tail: str = "") -> str:
     """The page as text.
 
     Args:
@@ -19,17 +19,19 @@ def page(title: str, below: str, sections: Iterable[str], *styles: str) -> str:
         below: a line of plain text under it.
         sections: HTML; empty ones are left out.
         styles: names of style sheets beside this module, after the common one.
+        head: HTML for the end of the page's head.
+        tail: HTML for the end of its body.
     """
     files = resources.files("volery.report")
     css = "".join(files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", *styles))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)} · Volery</title>\n<style>\n{css}</style></head>\n<body>\n"
+        f"<title>{escaped(title)} · Volery</title>\n<style>\n{css}</style>\n{head}</head>\n<body>\n"
         f"<header><h1>{escaped(title)}</h1>"
         f'<p class="soft">{escaped(below)}</p></header>\n'
         + "\n".join(part for part in sections if part)
-        + "\n</body></html>\n"
+        + f"\n{tail}</body></html>\n"
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
-from volery.report.groups import broken_label
+from volery.report.groups import LINE_MAX, broken_label, shortened, straight
 from volery.report.units import duration
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> s
         if place:
             _draw_curve(axes, curves[0], divisor, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7)
         _draw_curve(axes, one, divisor, color=PALETTE[0], linestyle="-")
-        behind = f" (grey: {curves[0].label})" if place == 1 else ""
-        axes.set_title(literal(one.label + behind), loc="left", fontsize=10, pad=2)
+        behind = f" (grey: {shortened(curves[0].label, LINE_MAX)})" if place == 1 else ""
+        axes.set_title(literal(shortened(one.label, LINE_MAX) + behind), loc="left", fontsize=10, pad=2)
     _share_axes(strips[0])
     strips[-1].set_xlabel(f"time since the first job was submitted ({unit})")
     figure.supylabel("busy slots / slots", fontsize=11.5)
@@ -129,7 +129,7 @@ def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> s
 
 def _draw_curve(axes: Axes, one: Curve, divisor: float, **style: Any) -> None:
     """The mean over seeds, and the range over seeds as a band."""
-    times, low, mean, high = _over_seeds(one)
+    times, low, mean, high = over_seeds(one)
     if not times.size:
         return
     if len(one.values) > 1:
@@ -188,7 +188,12 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
             left += share
         for place, (label, total) in enumerate(zip(labels, whole, strict=True)):
             axes.text(
-                0, place - 0.32, literal(f"{label}: {duration(float(total))}"), va="bottom", ha="left", fontsize=10
+                0,
+                place - 0.32,
+                literal(f"{shortened(label, LINE_MAX)}: {duration(float(total))}"),
+                va="bottom",
+                ha="left",
+                fontsize=10,
             )
         axes.set_yticks([])
         axes.set_ylim(len(labels) - 0.6, -0.75)
@@ -285,14 +290,14 @@ def _marks(place: int) -> dict[str, Any]:
 
 def _legend_size(labels: Sequence[str]) -> tuple[int, int]:
     """Columns, as many as the labels leave room for, at most four; and lines, those of broken labels included."""
-    broken = [broken_label(label, LEGEND_LETTERS) for label in labels]
+    broken = [broken_label(shortened(label), LEGEND_LETTERS) for label in labels]
     inches = LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * max((len(line) for one in broken for line in one), default=0)
     columns = max(1, min(4, len(labels), int((WIDTH_INCHES - 0.7) / inches)))
     return columns, -(-sum(map(len, broken)) // columns)
 
 
 def _in_legend(label: str) -> str:
-    return literal("\n".join(line.rstrip() for line in broken_label(label, LEGEND_LETTERS)))
+    return literal("\n".join(line.rstrip() for line in broken_label(shortened(label), LEGEND_LETTERS)))
 
 
 def _cdf(ordered: Floats) -> tuple[Floats, Floats]:
@@ -344,7 +349,7 @@ def tick(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
-def _over_seeds(curve: Curve) -> tuple[Floats, Floats, Floats, Floats]:
+def over_seeds(curve: Curve) -> tuple[Floats, Floats, Floats, Floats]:
     """Times, and lowest, mean and highest value over the seeds; a run that has ended counts as zero."""
     runs = [(times, values) for times, values in zip(curve.times_s, curve.values, strict=True) if times.size]
     if not runs:
@@ -441,4 +446,5 @@ def _rounded(path: re.Match[str]) -> str:
 
 def literal(label: str) -> str:
     """A label as matplotlib shows it unchanged: no dollar starts a formula, no underscore in front hides it."""
+    label = straight(label)
     return ("\u200b" if label.startswith("_") else "") + label.replace("$", r"\$")

@@ -9,6 +9,7 @@ import numpy as np
 
 from volery.core.stages import Stage
 from volery.report.folder import MethodTime, StageProfile
+from volery.report.groups import LINE_MAX, shortened
 from volery.report.plots import GRID, PALETTE, WIDTH_INCHES, literal, style, svg_text, tick
 from volery.report.units import duration
 
@@ -84,7 +85,7 @@ def _draw_calls(axes: Axes, profile: StageProfile) -> None:
         zorder=0.6,
         linestyle=(0, (3, 2)),
     )
-    axes.set_title(literal(profile.label), loc="left", fontsize=10.5, fontweight="bold", pad=3)
+    axes.set_title(literal(shortened(profile.label, LINE_MAX)), loc="left", fontsize=10.5, fontweight="bold", pad=3)
     _rows(axes, profile)
 
 

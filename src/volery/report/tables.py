@@ -15,7 +15,17 @@ from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
-from volery.report.planning import DEADLINE_HEADS, DEADLINE_NOTE, PLAN_HEADS, PLAN_NOTE, deadline_rows, plan_rows
+from volery.report.planning import (
+    DEADLINE_HEADS,
+    DEADLINE_NOTE,
+    GUARANTEE_HEADS,
+    GUARANTEE_NOTE,
+    PLAN_HEADS,
+    PLAN_NOTE,
+    deadline_rows,
+    guarantee_rows,
+    plan_rows,
+)
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
@@ -62,6 +72,9 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     if due := deadline_rows(groups):
         parts += ["", _plain_table("Deadlines", DEADLINE_HEADS, due, width)]
         told.append(DEADLINE_NOTE)
+    if guaranteed := guarantee_rows(groups):
+        parts += ["", _plain_table("Guarantees", GUARANTEE_HEADS, guaranteed, width)]
+        told.append(GUARANTEE_NOTE)
     if planned := plan_rows(groups):
         parts += ["", _plain_table("Plans", PLAN_HEADS, planned, width)]
         told.append(PLAN_NOTE)

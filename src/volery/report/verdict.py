@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from volery.metrics import Difference
-from volery.report.groups import Compared
+from volery.report.groups import Compared, shortened
 from volery.report.units import MINUS, NOTHING, digits, duration, percent, ratio
 
 PAIRS_FOR_A_SIGN_TEST = 6
@@ -63,17 +63,18 @@ def sentence(compared: Compared) -> str:
     difference, unit = compared.difference, compared.unit
     jobs = "" if compared.jobs == "all" else f" of {compared.jobs} jobs"
     quantity = f"{compared.quantity}{jobs}"
+    a, b = shortened(compared.a), shortened(compared.b)
     numbers = f"{amount(compared.a_mean, unit)} against {amount(compared.b_mean, unit)}"
     seeds = f"{difference.seeds} seed{'s' if difference.seeds != 1 else ''}"
     if difference.is_shown:
         return (
-            f"The {quantity} is {difference.verdict} under {compared.a} than under {compared.b}: {numbers} "
+            f"The {quantity} is {difference.verdict} under {a} than under {b}: {numbers} "
             f"(difference {signed(difference.mean, unit)}, 95 % interval {interval(difference, unit)}, {seeds})."
         )
     if difference.verdict == "identical":
-        return f"The {quantity} is identical under {compared.a} and {compared.b}: {numbers} ({seeds})."
+        return f"The {quantity} is identical under {a} and {b}: {numbers} ({seeds})."
     why = difference.verdict.partition(": ")[2]
-    return f"No difference shown in the {quantity} between {compared.a} and {compared.b}: {numbers} ({seeds}; {why})."
+    return f"No difference shown in the {quantity} between {a} and {b}: {numbers} ({seeds}; {why})."
 
 
 def headline(differences: Sequence[Compared]) -> list[str]:

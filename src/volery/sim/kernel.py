@@ -28,6 +28,7 @@ from volery.core.trace import Trace
 from volery.core.workflows import check_workflows, has_workflows
 from volery.sim.attempts import Attempts
 from volery.sim.copies import Copies
+from volery.sim.draining import Drained, Draining
 from volery.sim.execution import Door, Handle, LabPort, Route, Routes
 from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.flows import Flow
@@ -65,6 +66,7 @@ class Options(msgspec.Struct, frozen=True):
         plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
         graphs: the design takes workflows whole, see `Architecture.graphs`.
+        drains: machines that are taken out of use.
     """
 
     check: bool = False
@@ -75,6 +77,7 @@ class Options(msgspec.Struct, frozen=True):
     plan: FaultPlan | None = None
     hosts: Mapping[str, HostCosts] = {}
     graphs: bool = False
+    drains: tuple[Drained, ...] = ()
 
 
 Action = tuple[Callable[..., None], Any, Any]
@@ -122,6 +125,7 @@ class Kernel:
         self.copies = Copies(self, deployment) if deployment.copies > 1 else None
         self.attempts = self.copies or Attempts(self, deployment)
         self.submitter = Submitter(self, deployment.entry_for)
+        self.draining = Draining(self, deployment, options.drains)
         if options.plan is not None:
             self.unreliable = Unreliable(self, options.plan, deployment)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
@@ -215,6 +219,7 @@ class Kernel:
             component.start(0)
         if self.unreliable is not None:
             self.unreliable.begin()
+        self.draining.begin()
         self._quiet(0)
         for lane in self._delayed:
             if lane.sent:

@@ -49,6 +49,7 @@ def compare(
     slot_request: str = "",
     racks: int = 1,
     reference_mhz: int = 0,
+    history: str = "",
     processes: int = 1,
     folder: Path | None = None,
     force: bool = False,
@@ -60,8 +61,8 @@ def compare(
         architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
         seeds: how many (0, 1, ...), or which.
         trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, users,
-            delay_us, jitter_us, links, costs, hosts, requests, capacity, slot_request, reference_mhz, racks: as in
-            `volery.study.spec.Setting`.
+            delay_us, jitter_us, links, costs, hosts, requests, capacity, slot_request, reference_mhz, racks, history:
+            as in `volery.study.spec.Setting`.
         processes, folder, force, watcher: as in `volery.study.run_study`.
 
     Raises:
@@ -76,7 +77,7 @@ def compare(
             "users": users, "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}),
             "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
             "requests": requests, "capacity": capacity, "slot_request": slot_request,
-            "reference_mhz": reference_mhz, "racks": racks,
+            "reference_mhz": reference_mhz, "racks": racks, "history": history,
         },
         seeds,
     )  # fmt: skip

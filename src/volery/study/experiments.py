@@ -79,6 +79,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     slots: AtLeastOne = 1
     racks: AtLeastOne = 1
     reference_mhz: AtLeastZero = 0
+    history: str = ""
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

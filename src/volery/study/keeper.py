@@ -13,6 +13,7 @@ import volery
 from volery.core.errors import InputError
 from volery.metrics import ComparedMeans, RunSummary
 from volery.study.differences import differences
+from volery.study.flows import write_flows
 from volery.study.plan import PlannedRun, in_table_order, inputs_key, outline
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
@@ -124,6 +125,7 @@ class Keeper:
         if self.folder is None:
             return
         write_constraint_load(self.folder, self.planned)
+        write_flows(self.folder.path, (run.spec for run in self.planned))
         self.folder.forget_others({key for run in self.planned for key in (run.key, inputs_key(run.spec))})
         self.write_report()
 
@@ -134,10 +136,11 @@ class Keeper:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
+        from volery.study.told import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")
-        return write_report(self.folder.path)
+        return write_report(self.folder.path, Explanations(self.folder.path).longest())
 
     def results(self) -> Results:
         """What is finished, in the order of the tables."""

@@ -3,7 +3,7 @@
 manifest.json        what was run: code, study, trace, cluster, one line per finished run with its digest
 summary.json         measures of every finished run, and paired differences
 jobs.parquet         one row per job and run
-utilisation.parquet  one row per instant and run
+utilisation.parquet  one row per interval and run: utilisation, and tasks that wait
 task_runs.parquet    one row per task run of small runs
 heat.parquet         one row per group of machines and interval of larger runs
 stage_times.json     what --profile stages measured
@@ -32,6 +32,7 @@ from volery.study.spec import StudySpec
 
 MANIFEST, SUMMARY, REPORT, RUNS, LOCK = "manifest.json", "summary.json", "report.html", "runs", ".lock"
 STAGE_TIMES = "stage_times.json"
+FLOWS = "flows.json"
 FORMAT = 1
 
 

@@ -25,6 +25,7 @@ from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
+from volery.study.earlier import learned
 from volery.study.plan import inputs_key
 from volery.study.settled import longest_wait_us
 from volery.study.spec import HOSTS, RunSpec
@@ -57,7 +58,7 @@ class Outcome(msgspec.Struct):
         summary: its measures.
         trace: its input.
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
-        curve: columns time_s, utilisation.
+        curve: columns time_s, utilisation, waiting_tasks.
         explained: what schedulers that explain themselves decided, as the parts of `metrics.why.explained`; else empty.
         timeline: what ran where and when, as the parts of `metrics.timeline.timeline`.
     """
@@ -125,14 +126,19 @@ def read_inputs(run: RunSpec) -> Inputs:
     return _kept[key]
 
 
-def build(run: RunSpec, cluster: Cluster) -> Deployment:
+def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
     """The architecture's components for the run's cluster.
+
+    Args:
+        run: whose.
+        cluster: its machines.
+        taught: what earlier runs teach, where the design learns.
 
     Raises:
         InputError: for parameters that do not fit the cluster, for example more partitions than workers.
     """
     architecture = architectures.lookup(run.architecture)
-    config = architectures.configure(architecture, run.parameters)
+    config = _config(run, cluster) if taught else architectures.configure(architecture, run.parameters)
     check_vectors(architecture.name, vectors=architecture.vectors, cluster=cluster)
     try:
         return architecture.build(cluster, config, Streams(run.seed))
@@ -140,6 +146,15 @@ def build(run: RunSpec, cluster: Cluster) -> Deployment:
         raise
     except ValueError as error:
         raise InputError(run.label or run.architecture, str(error)) from error
+
+
+def _config(run: RunSpec, cluster: Cluster) -> msgspec.Struct:
+    """The run's parameters, with what earlier runs have taught."""
+    architecture = architectures.lookup(run.architecture)
+    config = architectures.configure(architecture, run.parameters)
+    if not run.history or architecture.learning is None:
+        return config
+    return learned(architecture, architecture.learning, config, run, cluster)
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -189,6 +204,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     gc.collect()  # a run is full of cycles: the one before would count into this one's peak
     _forget_peak()
     inputs = read_inputs(run)
+    _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
     if watch is not None:
         watch(inputs.facts)
     driven = drive(run, inputs, None, watch)
@@ -206,26 +222,27 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
-    summary = msgspec.structs.replace(summary, **_unheeded(run, inputs.trace))
+    summary = msgspec.structs.replace(summary, **_unheeded(run, inputs))
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
-        {"time_s": times / SECOND, "utilisation": fractions},
+        {"time_s": times / SECOND, "utilisation": fractions, "waiting_tasks": metrics.waiting_tasks(records, times)},
         explained(records),
         timeline(records, inputs.cluster),
     )
 
 
-def _unheeded(run: RunSpec, trace: Trace) -> dict[str, Any]:
+def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
     """What of the workload the run's architecture ignores, leaves to the driver, or keeps silent about."""
     architecture = architectures.lookup(run.architecture)
-    present = [*features_of(trace), *([AMOUNTS] if run.slot_request else [])]  # slots are all that is left of amounts
+    left = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
+    present = [*features_of(inputs.trace), *left]
     if not architecture.heeds:
         return {"declares": False}
-    known = heeded(architecture, architectures.configure(architecture, run.parameters))
+    known = heeded(architecture, _config(run, inputs.cluster))
     known -= {AMOUNTS} if run.slot_request else set()
     ignored = [feature for feature in present if feature not in known]
     kept = tuple(feature for feature in ignored if feature == DEPENDENCIES)
@@ -256,7 +273,7 @@ def rehearse(run: RunSpec) -> frozenset[str]:
         InputError: for parameters that do not fit the cluster.
     """
     cluster = workload.load_cluster(run.workers, slots=run.slots, capacity="" if run.slot_request else run.capacity)
-    return frozenset(role_of(address) for address in build(run, cluster).components) | {SUBMITTER}
+    return frozenset(role_of(address) for address in build(run, cluster, taught=False).components) | {SUBMITTER}
 
 
 def check_roles(run: RunSpec, roles: frozenset[str]) -> None:

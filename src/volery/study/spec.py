@@ -54,6 +54,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         racks: of equal size, of neighbouring machines.
         reference_mhz: durations are those of a machine of this speed, and the file of machines says in the column
             `speed_mhz` how fast each is; 0: all are alike.
+        history: a trace file, or a synthetic workload, whose runs designs that learn have seen before; synthetic work
+            is drawn from a seed of its own.
     """
 
     trace: Annotated[str, msgspec.Meta(min_length=1)]
@@ -78,6 +80,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     slot_request: str = ""
     racks: AtLeastOne = 1
     reference_mhz: AtLeastZero = 0
+    history: str = ""
 
 
 class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -253,4 +256,8 @@ def is_synthetic(name: str) -> bool:
 
 def is_file(field: str, value: Any) -> bool:
     """Whether a value of this field of a setting may be the name of a file."""
-    return field in ("trace", "machines") or (field == "requests" and str(value).endswith(".toml"))
+    return (
+        field in ("trace", "machines")
+        or (field == "history" and bool(value))
+        or (field == "requests" and str(value).endswith(".toml"))
+    )

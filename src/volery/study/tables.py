@@ -27,7 +27,7 @@ def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
         InputError: when the columns of a run are missing or damaged.
     """
     _write(folder, JOBS, (_labelled(run, folder.columns(run.key, "jobs")) for run in runs))
-    _write(folder, UTILISATION, (_labelled(run, folder.columns(run.key, "curve")) for run in runs))
+    _write(folder, UTILISATION, (_labelled(run, _curve(folder, run)) for run in runs))
     for part, name in TIMELINES.items():
         blocks = (_labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part)))
         first = next(blocks, None)
@@ -60,6 +60,12 @@ def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> 
             blocks.append((setting, columns))
     if blocks:
         _write(folder, CONSTRAINT_LOAD, iter(blocks))
+
+
+def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
+    """Utilisation and queue over time; no number stands for the queue of a run that an earlier version has kept."""
+    columns = folder.columns(run.key, "curve")
+    return columns if "waiting_tasks" in columns else columns | {"waiting_tasks": columns["time_s"] * float("nan")}
 
 
 def _labelled(run: PlannedRun, columns: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -133,7 +133,7 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
             others,
             staleness=staleness(folder.columns(line.key, "pair"), folder.columns(line.key, "age")),
         )
-    job, place = _parsed(question)
+    job, place = parsed(question)
     tasks = folder.columns(line.key, "task")
     members = np.flatnonzero(tasks["job"] == job)
     if not len(members):
@@ -142,10 +142,15 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
         return Explained(line.label, line.seed, others, job=_job(job, members, tasks, decisions))
     if place >= len(members):
         raise InputError(question, f"job {job} has tasks 0 to {len(members) - 1}")
-    return Explained(line.label, line.seed, others, task=_task(int(members[place]), tasks, decisions))
+    return Explained(line.label, line.seed, others, task=task_answer(int(members[place]), tasks, decisions))
 
 
-def _parsed(question: str) -> tuple[int, int | None]:
+def parsed(question: str) -> tuple[int, int | None]:
+    """Job and task of JOB or JOB/TASK.
+
+    Raises:
+        InputError: when it is neither.
+    """
     job, slash, place = question.partition("/")
     if not (job.isascii() and job.isdigit() and (not slash or (place.isascii() and place.isdigit()))):
         raise InputError("JOB", f"{question!r} is not JOB or JOB/TASK, as 14 or 14/3")
@@ -161,7 +166,8 @@ def _passed(decisions: Mapping[str, Any], rows: Any) -> tuple[tuple[str, str, in
     return tuple((str(scope), str(reason), count) for scope, reason, count in sums if count)
 
 
-def _task(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> TaskAnswer:
+def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> TaskAnswer:
+    """What happened to one task, from the columns of its run."""
     job = int(tasks["job"][task])
     first = int(np.searchsorted(tasks["job"], job))
     low, high = (int(np.searchsorted(decisions["task"], task, side)) for side in ("left", "right"))
@@ -209,7 +215,7 @@ def _job(job: int, members: Any, tasks: Mapping[str, Any], decisions: Mapping[st
         (int(starts[ran].max()) - submitted) / SECONDS if ran.any() else 0.0,
         chosen,
         _passed(decisions, rows),
-        _task(slowest, tasks, decisions),
+        task_answer(slowest, tasks, decisions),
     )
 
 

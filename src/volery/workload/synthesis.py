@@ -25,6 +25,7 @@ from volery.workload.gangs import gangs
 from volery.workload.hdfs import hdfs
 from volery.workload.making import arrivals, check_size, made_trace
 from volery.workload.presets import ALIBABA, PRESETS, Preset
+from volery.workload.recurring import recurring
 from volery.workload.requests import ask
 from volery.workload.shapes import SHAPES, chain, fork_join, layered
 from volery.workload.spec import Spec
@@ -40,7 +41,7 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
 
     Args:
         spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `cell:...`,
-            `workflow:SHAPE,...`, `hdfs:...`;
+            `workflow:SHAPE,...`, `hdfs:...`, `recurring:JOBSxRUNS,...`;
             docs/reference/workloads.md lists the keys.
         seed: of the run; the streams are `workload/...`.
 
@@ -200,5 +201,6 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "gangs": gangs,
     "cell": cell,
     "hdfs": hdfs,
+    "recurring": recurring,
     "workflow": _workflow,
 }

@@ -44,6 +44,7 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         ("tetrisched", {}, {"constraints", "deadlines", "preferences"}),
         ("tetrisched", {"heterogeneity": False}, {"constraints", "deadlines"}),
         ("alsched", {"constraints": "none"}, {"constraints"}),
+        ("jockey", {}, {"constraints", "deadlines", "dependencies"}),
         ("hfs", {}, {"constraints", "users", "priorities", "locality"}),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_file_becomes_tasks(tmp_path: Path) -> None:
     fits = [[task.constraints & ~offered == 0 for offered in FLEET.cluster.constraints] for task, _ in planned]
     assert fits == [[False, True], [False, True], [True, True]]
     first, second, last = commands(job)
-    assert first == Command(("run", "--fast"), 0, {"COLOUR": "blue"}, timeout_s=60.0)
+    assert first == Command(("run", "--fast"), 0, {"COLOUR": "blue"}, timeout_s=60.0, user="ada")
     assert second.index == 1
     assert last.argv == ("sh", "-c", "echo $COLOUR > a.txt")
     assert last.env == {"COLOUR": "blue", "SHAPE": "round"}

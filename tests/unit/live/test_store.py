@@ -17,6 +17,7 @@ from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.live.executor import AttemptState, TaskReport
 from volery.live.jobs import JobDescription
+from volery.live.listing import JobQuery
 from volery.live.status import JobStatus
 from volery.live.store import JobStore
 
@@ -196,8 +197,8 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     assert store.ended_places(0) == {1}
     assert store.result(0, 1) == b"r"
     assert store.result(0, 2) == b""
-    assert store.job_with_key("k") == (0, 3)
-    assert store.job_with_key("other") is None
+    assert store.job_with_key("", "k") == (0, 3)
+    assert store.job_with_key("ada", "k") is None
     store.fail(0, "the fleet has changed", 9)
     assert job(store).state == "failed"
 
@@ -216,9 +217,9 @@ def test_lists_are_filtered_and_paged(store: JobStore) -> None:
         insert(store, number=number, user="ada" if number % 2 else "bob")
     store.take_in([JobDone(3)], 0)
     store.give_up_waiting(3, 0)
-    assert [job.id for job in store.jobs(None, None, None, 2)] == [4, 3]
-    assert [job.id for job in store.jobs(None, None, 3, 9)] == [2, 1, 0]
-    assert [job.id for job in store.jobs("pending", "ada", None, 9)] == [1]
+    assert [job.id for job in store.jobs(JobQuery(), 2)] == [4, 3]
+    assert [job.id for job in store.jobs(JobQuery(before=3), 9)] == [2, 1, 0]
+    assert [job.id for job in store.jobs(JobQuery("pending", "ada"), 9)] == [1]
     assert [task.index for task in store.tasks(0, 1, 9)] == [1]
     assert store.tasks(9, 0, 9) == []
     assert store.task(0, 2) is None
@@ -264,7 +265,7 @@ def test_what_is_not_committed_is_not_told(tmp_path: Path) -> None:
     insert(store, key="k")
     store.take_in([report(0, "running")], 0)
     assert (store.job(0), store.changes(0, None, 9), store.revision) == (None, [], 0)
-    assert store.job_with_key("k") == (0, 2)
+    assert store.job_with_key("", "k") == (0, 2)
     store.commit()
     assert job(store).running == 1
     assert store.changes(0, None, 9)[-1].revision == store.revision

@@ -13,7 +13,7 @@ from volery.core.events import Counted, Measured
 from volery.core.model import NEVER, Cluster
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.trace import Trace, longs
-from volery.metrics import RunSummary, allocation, job_table, mean_utilisation, summarise, utilisation
+from volery.metrics import RunSummary, allocation, job_table, mean_utilisation, summarise, utilisation, waiting_tasks
 
 MS = 1000
 
@@ -143,6 +143,25 @@ class TestUtilisation:
         records = records_of([0] * len(tasks), tasks, [0] * len(tasks))
         assert mean_utilisation(records, Cluster.uniform(1)) == 0.0
         assert not utilisation(records, Cluster.uniform(1))[1].any()
+
+
+class TestWaitingTasks:
+    def test_tasks_wait_from_their_submission_to_the_start_that_counts(self) -> None:
+        records = records_of([0, 10], [[(0, 20), (15, 20)], [(20, 40)]], [20, 40])
+        times, _ = utilisation(records, Cluster.uniform(2), points=4)
+        assert times.tolist() == [0, 10, 20, 30]
+        assert waiting_tasks(records, times).tolist() == [1.0, 1.5, 0.0, 0.0]
+
+    def test_what_never_started_is_left_out(self) -> None:
+        records = records_of([0], [[(NEVER, NEVER), (5, 10)]], [10])
+        times, _ = utilisation(records, Cluster.uniform(2), points=2)
+        assert waiting_tasks(records, times).tolist() == [1.0, 0.0]
+
+    @pytest.mark.parametrize("tasks", [[], [[(NEVER, NEVER)]], [[(0, 0)]]])
+    def test_a_run_that_takes_no_time_has_no_queue(self, tasks: list[list[tuple[int, int]]]) -> None:
+        records = records_of([0] * len(tasks), tasks, [0] * len(tasks))
+        times, _ = utilisation(records, Cluster.uniform(1))
+        assert not waiting_tasks(records, times).any()
 
 
 def summary_of(records: Records, cutoff_us: int | None = None) -> RunSummary:

@@ -139,6 +139,6 @@ def test_a_large_sample_is_thinned_without_losing_its_ends() -> None:
 
 def test_a_run_that_has_ended_counts_as_idle_in_the_mean_over_seeds() -> None:
     curve = plots.Curve("a", (np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 1.0])), (np.ones(4), np.ones(2)))
-    times, low, mean, high = plots._over_seeds(curve)
+    times, low, mean, high = plots.over_seeds(curve)
     assert times.tolist() == [0, 1, 2, 3]
     assert (low.tolist(), mean.tolist(), high.tolist()) == ([1, 1, 0, 0], [1, 1, 0.5, 0.5], [1, 1, 1, 1])

@@ -142,7 +142,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet", "constraint_load.parquet",
-        "task_runs.parquet", "report.html", "runs", ".lock",
+        "task_runs.parquet", "flows.json", "report.html", "runs", ".lock",
     }  # fmt: skip
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [
@@ -154,7 +154,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     measured = np.array(first["delay_s"])[np.array(first["jrt_s"]) >= 0]
     assert float(np.percentile(measured, 50)) == pytest.approx(results.runs[0].delay_s.p50)
     curve = parquet.read_table(tmp_path / "utilisation.parquet")
-    assert curve.column_names == ["run", "architecture", "label", "seed", "time_s", "utilisation"]
+    assert curve.column_names == ["run", "architecture", "label", "seed", "time_s", "utilisation", "waiting_tasks"]
     assert 0 < max(curve["utilisation"].to_pylist()) <= 1
     load = parquet.read_table(tmp_path / "constraint_load.parquet")
     assert set(load["seed"].to_pylist()) == {0, 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from volery.architectures.hfs.messages import Ended, Heartbeat, Kill, Launch
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Time
 from volery.policies.heartbeats import Heartbeats
@@ -61,3 +61,4 @@ class Node(Component):
         TaskFinished: on_task_finished,
         TimerFired: on_beat,
     }
+    sends = sent_to("jobtracker", Heartbeat)

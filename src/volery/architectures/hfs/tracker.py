@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from volery.architectures.hfs.messages import Ended, Heartbeat, Kill, Launch
 from volery.architectures.hfs.node import BEAT
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.policies.fairness import Pools
 from volery.policies.heartbeats import Heartbeats
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
 
@@ -315,3 +315,4 @@ class JobTracker(Component):
         Heartbeat: on_heartbeat,
         TimerFired: on_timer,
     }
+    sends = ANSWERS | sent_to("node", Launch, Kill)

@@ -16,7 +16,7 @@ from volery.architectures.hybrid.messages import (
     VectorRequest,
     WithdrawJob,
 )
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.match import Matches, positions, vector_bytes
 from volery.policies.reservations import Kill, NoTask, TaskRequest, by_needs
@@ -191,3 +191,4 @@ class Central(Component):
         WithdrawJob: on_withdraw_job,
         VectorRequest: on_vector_request,
     }
+    sends = sent_to("node", LongProbe, Assign, NoTask, Kill) | sent_to("scheduler", Dropped, Vector)

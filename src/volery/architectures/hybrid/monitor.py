@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.architectures.hybrid.messages import Crowded, Demanded, Reorder, Scarcity
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Counted, Measured, TimerFired
 from volery.core.model import Address, Time
 from volery.core.port import Port
@@ -142,3 +142,4 @@ class Monitor(Component):
         Crowded: on_crowded,
         TimerFired: on_timer,
     }
+    sends = sent_to("node", Reorder) | sent_to("scheduler", Scarcity)

@@ -11,10 +11,11 @@ from random import Random
 import msgspec
 
 from volery.architectures.hybrid.central import Central, Layout
-from volery.architectures.hybrid.messages import Assign, Crowded, Reorder, Scarcity, WithdrawJob
+from volery.architectures.hybrid.messages import Assign, Crowded, Demanded, Reorder, Scarcity, WithdrawJob
 from volery.architectures.hybrid.monitor import BEAT, NONE, DemandReport, WatchSetting, next_beat
 from volery.architectures.hybrid.scheduler import Batch, Scheduler, SchedulerSetting
 from volery.architectures.hybrid.worker import Entry, Worker, WorkerSetting
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Counted, MoreTasks, PeerLost, Submit, TaskFinished, TimerFired
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.match import positions
@@ -131,6 +132,7 @@ class PhoenixScheduler(Scheduler):
         assert asked == self._report.demand.counts, f"{asked} tasks wait, {self._report.demand.counts} are reported"
 
     receives = {**Scheduler.receives, Scarcity: on_scarcity}  # noqa: RUF012 - the base class replaces it
+    sends = Scheduler.sends | sent_to("monitor", Demanded)
 
 
 class PhoenixCentral(Central):
@@ -176,6 +178,7 @@ class PhoenixCentral(Central):
         self._report.tell(self._port)
 
     receives = {**Central.receives, TimerFired: on_timer}  # noqa: RUF012 - the base class replaces it
+    sends = Central.sends | sent_to("monitor", Demanded)
 
 
 class PhoenixWorker(Worker):
@@ -297,3 +300,4 @@ class PhoenixWorker(Worker):
         TimerFired: on_timer,
         PeerLost: on_peer_lost,
     }
+    sends = Worker.sends | sent_to("monitor", Crowded)

@@ -20,9 +20,11 @@ from volery.architectures.hybrid.messages import (
     VectorRequest,
     WithdrawJob,
 )
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, JobId, Task, Time
-from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, by_needs
+from volery.policies.jobs import ANSWERS
+from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, Withdraw, by_needs
 from volery.policies.sampling import Sampler
 
 Sharing = Literal["none", "vector", "ideal"]
@@ -338,3 +340,8 @@ class Scheduler(ReservingScheduler):
         Dropped: on_dropped,
         Completed: ReservingScheduler.on_completed,
     }
+    sends = (
+        ANSWERS
+        | sent_to("node", Probe, Assign, NoTask, Withdraw, Kill)
+        | sent_to("central", CentralTasks, WithdrawJob, VectorRequest)
+    )

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe, Rejected, Steal, Stolen
+from volery.core.component import sent_to
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, TaskId, Time
 from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
@@ -367,3 +368,8 @@ class Worker(SlotKeeper):
         Kill: on_kill,
         TaskFinished: on_task_finished,
     }
+    sends = (
+        sent_to("scheduler", TaskRequest, Rejected, Completed)
+        | sent_to("central", TaskRequest, Ended)
+        | sent_to("node", Steal, Stolen)
+    )

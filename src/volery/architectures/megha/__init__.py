@@ -46,7 +46,7 @@ from volery.architectures.megha.vector_lm import VectorLocalMaster
 from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Cluster
+from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.guarded import GuardedNode
@@ -233,7 +233,13 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
             if address not in machines:
                 machines[address] = machine
                 components[address] = node(master)
-    return Deployment(components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0})
+
+    def in_charge(node: Address) -> tuple[Address, ...]:
+        return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})
+
+    return Deployment(
+        components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0}, in_charge=in_charge
+    )
 
 
 def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> Deployment:

@@ -23,14 +23,17 @@ from volery.architectures.megha.fair_messages import (
     Yield,
 )
 from volery.architectures.megha.global_master import MeghaMatch
+from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.sharing import Sharing, sum_of
 from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster, Wanted
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
+from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.resources import SLOT
+from volery.policies.jobs import ANSWERS, REFUSALS
 from volery.policies.vectorqueue import Kind
 
 SEARCH_MAX: Final = 256
@@ -419,3 +422,4 @@ class FairGlobalMaster(VectorGlobalMaster):
         Ousted: on_ousted,
         TimerFired: on_timer,
     }
+    sends = ANSWERS | REFUSALS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer)

@@ -29,8 +29,9 @@ from volery.architectures.megha.messages import Completed, Kill, Request, Withdr
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active, Told, VectorLocalMaster
-from volery.architectures.megha.vector_messages import StateUpdate
-from volery.core.events import Counted, Preemption, TaskFinished, TimerFired
+from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
+from volery.core.component import sent_to
+from volery.core.events import Counted, Drain, Preemption, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 
@@ -165,6 +166,9 @@ class FairLocalMaster(VectorLocalMaster):
             return
         owner.request = message.number
         here, position, packing = message.partition - self._first, message.position, self._packing
+        if (here, position) in self._held:
+            self._deny(message, owner, kept=True)
+            return
         victims = [task for task in message.victims if task in self._active]  # those that have ended are no loss
         given = sum(self._active[task].took for task in victims)
         need = packing[message.task.request]
@@ -218,6 +222,7 @@ class FairLocalMaster(VectorLocalMaster):
             return
         here, position = claim.position
         self._free[here][position] += claim.pool
+        self._hold(here, position)
         self._forget(claim)
         if not claim.withdrawn:
             self._deny(claim.wanted, claim.owner, kept=True)
@@ -288,6 +293,7 @@ class FairLocalMaster(VectorLocalMaster):
         wanted, (here, position) = claim.wanted, claim.position
         took = 0 if claim.withdrawn else self._packing[wanted.task.request]
         self._free[here][position] += claim.pool - took
+        self._hold(here, position)
         if claim.withdrawn:
             return
         owner = claim.owner
@@ -311,6 +317,7 @@ class FairLocalMaster(VectorLocalMaster):
         super().on_withdraw(message, source, now)
 
     def _set_aside(self) -> Iterable[tuple[int, int, int]]:
+        yield from super()._set_aside()
         for claim in self._claims.values():
             yield (*claim.position, claim.pool)
 
@@ -326,9 +333,13 @@ class FairLocalMaster(VectorLocalMaster):
         Answer: on_answer,
         Withdraw: on_withdraw,
         Completed: on_completed,
+        Drain: VectorLocalMaster.on_drain,
         Evicted: on_evicted,
         TimerFired: on_timer,
     }
+    sends = sent_to("node", LaunchAttempt, Kill, Evict) | sent_to(
+        "gm", Ended, Refusal, StateUpdate, Holdings, Yield, Taken, Denied, Ousted
+    )
 
 
 class FairNode(Node):
@@ -376,3 +387,4 @@ class FairNode(Node):
         Kill: on_kill,
         TaskFinished: on_task_finished,
     }
+    sends = sent_to("lm", Completed, Evicted)

@@ -9,10 +9,10 @@ from typing import Literal
 
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update, Withdraw
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, REFUSALS, JobLedger
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queueing import ConstraintQueue
 
@@ -295,3 +295,4 @@ class GlobalMaster(Component):
         Update: on_update,
         Inconsistency: on_inconsistency,
     }
+    sends = ANSWERS | REFUSALS | sent_to("lm", Request, Withdraw)

@@ -16,8 +16,8 @@ from volery.architectures.megha.messages import (
     Update,
     Withdraw,
 )
-from volery.core.component import Component
-from volery.core.events import Counted, TaskFinished, TimerFired
+from volery.core.component import Component, sent_to
+from volery.core.events import Counted, Drain, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.match import vector_bytes
 
@@ -67,7 +67,7 @@ class LocalMaster(Component):
     """
 
     __slots__ = (
-        "_armed", "_busy", "_completion_twice", "_gms", "_heartbeat_us", "_launches", "_layout", "_owned",
+        "_armed", "_busy", "_closed", "_completion_twice", "_gms", "_heartbeat_us", "_launches", "_layout", "_owned",
         "_partitions", "_snapshots", "_telling",
     )  # fmt: skip
 
@@ -86,6 +86,7 @@ class LocalMaster(Component):
         self._snapshots = updates == "snapshots"
         self._completion_twice = completion_notice == "twice"
         self._busy = [0] * len(layout.size)
+        self._closed: dict[int, int] = {}
         self._gms = {gm: Told(gm, len(layout.size)) for gm in (f"gm/{n}" for n in range(layout.gm_count))}
         self._owned: dict[TaskId, tuple[int, int, Told]] = {}
         self._telling: list[Told] = []
@@ -126,7 +127,8 @@ class LocalMaster(Component):
         if owned is None:
             return
         partition, bit, gm = owned
-        self._busy[partition] ^= bit
+        if not (self._closed and self._closed.get(partition, 0) & bit):
+            self._busy[partition] ^= bit
         gm.busy[partition] ^= bit
         if self._completion_twice:
             gm.repeat[partition] |= bit
@@ -144,6 +146,23 @@ class LocalMaster(Component):
             if owned is not None:
                 partition, bit, _ = owned
                 self._port.send(self._layout.nodes[partition][bit.bit_length() - 1], Kill(task))
+
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Units of a drained node count as taken from now on; what runs there goes on."""
+        for partition in self._partitions:
+            nodes, bits = self._layout.nodes[partition], self._layout.bits
+            mask = sum(bit for node, bit in zip(nodes, bits, strict=False) if node == message.node)
+            closed = self._closed.pop(partition, 0) & ~mask
+            if message.drained:
+                closed |= mask
+                self._busy[partition] |= mask
+            else:
+                used = sum(bit for at, bit, _ in self._owned.values() if at == partition)
+                self._busy[partition] = self._busy[partition] & ~mask | used & mask
+            if closed:
+                self._closed[partition] = closed
+        if not self._armed:
+            self._arm(now)
 
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
@@ -190,15 +209,20 @@ class LocalMaster(Component):
         Request: on_request,
         Withdraw: on_withdraw,
         Completed: on_completed,
+        Drain: on_drain,
         TimerFired: on_timer,
     }
 
     def check(self) -> None:
-        """A unit is busy exactly when a task owns it."""
+        """A unit is busy exactly when a task owns it or its node is drained."""
         busy = [0] * len(self._busy)
         for partition, bit, _ in self._owned.values():
             busy[partition] ^= bit
+        for partition, mask in self._closed.items():
+            busy[partition] |= mask
         assert busy == self._busy, "units without a task, or tasks that share a unit"
+
+    sends = sent_to("node", Launch, Kill) | sent_to("gm", Inconsistency, Notice, Update)
 
 
 class Node(Component):
@@ -225,3 +249,4 @@ class Node(Component):
         self._port.send(self._lm, Completed(event.task.id))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("lm", Completed)

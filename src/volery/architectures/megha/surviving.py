@@ -88,4 +88,5 @@ class Survival:
             self.component,
             tuple(watches),
             self._lease.detection_us,
+            in_charge=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
         )

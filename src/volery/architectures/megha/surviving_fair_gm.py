@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
-from volery.architectures.megha.fair_messages import Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
+from volery.architectures.megha.fair_messages import Answer, Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
 from volery.architectures.megha.surviving_gm import Surviving
 from volery.architectures.megha.surviving_messages import Contest, Lost, Picture, Place, Report, place_of
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.vector_layout import VectorLayout
+from volery.core.component import sent_to
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.resources import SLOT
@@ -183,3 +184,4 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         Ousted: on_ousted,
         TimerFired: FairGlobalMaster.on_timer,
     }
+    sends = SurvivingVectorMaster.sends | sent_to("lm", Contest, Answer)

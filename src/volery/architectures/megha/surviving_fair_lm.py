@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from volery.architectures.megha.fair_lm import Claim, FairLocalMaster, Holder, _News
-from volery.architectures.megha.fair_messages import Answer, Holding, Ousted, Preempt, Taken
+from volery.architectures.megha.fair_messages import Answer, Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
 from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.surviving_messages import ATTEMPTS, UNIT_SHIFT, Contest, Picture, Vacate, Vacated
 from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.megha.vector_lm import Told
+from volery.core.component import sent_to
 from volery.core.events import Counted, Preemption, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.guarded import Active, GuardedNode, Result
@@ -129,7 +130,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
     def _maybe_launch(self, claim: Claim, now: Time) -> None:
         """Launch the beneficiary where all victims have ended; what it does not need is free."""
         node, wanted = self._node_of(claim), claim.wanted
-        if claim.victims or not claim.agreed or not self.usable(node):
+        if claim.victims or not claim.agreed or not self.reachable(node):
             return
         self._forget(claim)
         self._recount(node)
@@ -207,6 +208,11 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
         Answer: on_answer,
         Vacated: on_vacated,
     }
+    sends = (
+        SurvivingVectorLocalMaster.sends
+        | sent_to("gm", Holdings, Yield, Taken, Denied, Ousted, Picture)
+        | sent_to("node", Vacate)
+    )
 
 
 class PreemptibleNode(GuardedNode):
@@ -242,3 +248,4 @@ class PreemptibleNode(GuardedNode):
         super().on_timer(event, source, now)
 
     receives = {**GuardedNode.receives, Vacate: on_vacate}  # noqa: RUF012 - replaced by the base
+    sends = GuardedNode.sends | sent_to("lm", Vacated)

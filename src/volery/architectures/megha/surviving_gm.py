@@ -13,12 +13,14 @@ from typing import Any
 
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Inconsistency, Notice, Update
+from volery.architectures.megha.messages import Inconsistency, Notice, Update, Withdraw
 from volery.architectures.megha.surviving_lm import pair_of
 from volery.architectures.megha.surviving_messages import ATTEMPTS, Join, Lost, Place, Report, place_of
+from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Inquire
+from volery.policies.jobs import ANSWERS, REFUSALS
 
 
 class Surviving(GlobalMaster):
@@ -239,6 +241,8 @@ class Surviving(GlobalMaster):
     def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
         """Say which epoch is known."""
         self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
+
+    sends = ANSWERS | REFUSALS | sent_to("lm", Place, Withdraw, Forget, Join, Deposed)
 
 
 class SurvivingGlobalMaster(Surviving):

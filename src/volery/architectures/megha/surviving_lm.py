@@ -13,13 +13,14 @@ from typing import Any
 
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, LocalMaster, Told, Updates
-from volery.architectures.megha.messages import Change, Inconsistency, Update, Withdraw
+from volery.architectures.megha.messages import Change, Inconsistency, Notice, Update, Withdraw
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report, place_of
 from volery.architectures.megha.vector_messages import StateUpdate
-from volery.core.events import PeerBack, PeerLost, TimerFired
+from volery.core.component import sent_to
+from volery.core.events import Drain, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
-from volery.policies.leading import PairedMaster, Standing
+from volery.policies.leading import PairedMaster, Standing, pair_sends
 from volery.policies.links import Renewed
 from volery.policies.match import vector_bytes
 
@@ -138,7 +139,7 @@ class PairedLocalMaster(PairedMaster):
         for (task, position, attempt), account in zip(wanted, message.accounts or repeat(0), strict=False):
             unit, node = partition << UNIT_SHIFT | position, nodes[position]
             active = Active(task.id, task.job, attempt, source, unit, task.request, account)
-            if self._has_room(active, node):
+            if node not in self._drained and self._has_room(active, node):
                 self._begin(task, active, node)
             else:
                 refused.append(active)
@@ -221,7 +222,7 @@ class PairedLocalMaster(PairedMaster):
         fresh = [active for active in status.running if not self._holds(active.task)]
         for active in fresh:
             self._take_on(active, node)
-        if self.usable(node):
+        if self.reachable(node):
             self.node_back(node)
         if self.opened:
             for address in self._gms:
@@ -272,6 +273,7 @@ class PairedLocalMaster(PairedMaster):
         Result: on_result,
         Forget: on_forget,
         Join: on_join,
+        Drain: PairedMaster.on_drain,
         Standing: PairedMaster.on_standing,
         Deposed: PairedMaster.on_deposed,
         Status: PairedMaster.on_status,
@@ -280,6 +282,7 @@ class PairedLocalMaster(PairedMaster):
         Renewed: PairedMaster.on_renewed,
         TimerFired: on_timer,
     }
+    sends = pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget) | sent_to("gm", Report, Lost)
 
 
 class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
@@ -386,7 +389,9 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
         self._arm_soon()
 
     def node_back(self, node: Address) -> None:
-        """Its units without a task are free."""
+        """Its units without a task are free, unless it is drained."""
+        if not self.usable(node):
+            return
         partition, mask = self._masks[node]
         for task in self._there[node]:
             mask &= ~self._owned[task][1]
@@ -415,3 +420,4 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
             assert all(not any(told.busy) for told in self._gms.values()), "a GM has not been told"
 
     receives = PairedLocalMaster.receives
+    sends = PairedLocalMaster.sends | sent_to("gm", Inconsistency, Notice, Update)

@@ -15,7 +15,8 @@ from volery.architectures.megha.surviving_messages import Place, place_of
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active as Allotment
 from volery.architectures.megha.vector_lm import Told, VectorLocalMaster
-from volery.architectures.megha.vector_messages import Refusal, StateUpdate
+from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
+from volery.core.component import sent_to
 from volery.core.events import Counted, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.guarded import Active, Lease
@@ -73,7 +74,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
 
     def _begin(self, task: Task, active: Active, node: Address) -> None:
         """What asks for nothing fits where nothing is free, on a machine that is away, too: there it waits."""
-        if self.usable(node):
+        if self.reachable(node):
             super()._begin(task, active, node)
         else:
             self._take_on(active, node)
@@ -174,7 +175,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         self._arm_soon()
 
     def node_back(self, node: Address) -> None:
-        """What no task there has is free."""
+        """What no task there has is free, unless it is drained."""
         self._send_unsent(node)
         self._recount(node)
         self._arm_soon()
@@ -203,3 +204,4 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
                 assert not [*filter(None, told.lacks), *told.ended], f"{told.address} has not been told"
 
     receives = {**PairedLocalMaster.receives, Withdraw: on_withdraw}  # noqa: RUF012 - replaced by the base
+    sends = PairedLocalMaster.sends | sent_to("gm", Ended, Refusal, StateUpdate)

@@ -13,6 +13,7 @@ from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.messages import Request
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Counted, MoreTasks, Submit
 from volery.core.model import Address, Amounts, JobId, Message, Task, Time
 from volery.policies.capacity import Choice
@@ -332,3 +333,4 @@ class VectorGlobalMaster(GlobalMaster):
         StateUpdate: on_state_update,
         Refusal: on_refusal,
     }
+    sends = GlobalMaster.sends | sent_to("lm", Repartition)

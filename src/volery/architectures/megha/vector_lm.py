@@ -14,8 +14,8 @@ from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, Completi
 from volery.architectures.megha.messages import Completed, Kill, Launch, Request, Withdraw
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
-from volery.core.component import Component
-from volery.core.events import Counted, TimerFired
+from volery.core.component import Component, sent_to
+from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import positions, vector_bytes
 
@@ -81,6 +81,7 @@ class VectorLocalMaster(Component):
         "_gms",
         "_guards",
         "_heartbeat_us",
+        "_held",
         "_launches",
         "_layout",
         "_packing",
@@ -111,6 +112,7 @@ class VectorLocalMaster(Component):
         self._gms = {told.address: told for told in (Told(gm, layout.gm_count) for gm in range(layout.gm_count))}
         self._active: dict[TaskId, Active] = {}
         self._told_whole: dict[int, bytes] = {}
+        self._held: dict[tuple[int, int], int] = {}
         self._telling: list[Told] = []
         self._launches = 0
         self._armed = False
@@ -131,11 +133,11 @@ class VectorLocalMaster(Component):
         partition = message.partition
         here = partition - self._first
         free, nodes, packing, guards = self._free[here], self._layout.nodes[partition], self._packing, self._guards
-        launch, number, refused, changed = self._launch, self._launches, [], 0
+        launch, number, refused, changed, held = self._launch, self._launches, [], 0, self._held
         for task, position in zip(message.tasks, message.positions, strict=True):
             took = packing[task.request]
             left = free[position] - took
-            if left & guards != guards:
+            if left & guards != guards or (held and (here, position) in held):
                 refused.append(task.id)
                 owner.lacks[here] |= 1 << position
                 continue
@@ -170,6 +172,8 @@ class VectorLocalMaster(Component):
             return
         owner, here = active.owner, active.partition - self._first
         self._free[here][active.position] += active.took
+        if self._held:
+            self._hold(here, active.position)
         self._has_changed(here, 1 << active.position, owner)
         if self._completion_twice:
             owner.lacks[here] |= 1 << active.position
@@ -189,6 +193,33 @@ class VectorLocalMaster(Component):
             active = self._active.get(task)
             if active is not None:
                 self._port.send(self._layout.nodes[active.partition][active.position], Kill(task))
+
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Keep back what is free on a drained machine, and what comes free there; what runs there goes on."""
+        for here, partition in enumerate(self._partitions):
+            if message.node not in self._layout.nodes[partition]:
+                continue
+            position = self._layout.nodes[partition].index(message.node)
+            if message.drained:
+                self._held.setdefault((here, position), 0)
+                self._hold(here, position)
+            else:
+                self._free[here][position] += self._held.pop((here, position), 0)
+                self._nobody_knows(here, position)
+        if not self._armed:
+            self._arm(now)
+
+    def _hold(self, here: int, position: int) -> None:
+        """Keep back what is free on a machine, if it is drained."""
+        if (here, position) in self._held:
+            self._held[here, position] += self._free[here][position] - self._guards
+            self._free[here][position] = self._guards
+            self._nobody_knows(here, position)
+
+    def _nobody_knows(self, here: int, position: int) -> None:
+        self._told_whole.pop(here, None)
+        for told in self._gms.values():
+            told.lacks[here] |= 1 << position
 
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
@@ -261,6 +292,7 @@ class VectorLocalMaster(Component):
         Repartition: on_repartition,
         Withdraw: on_withdraw,
         Completed: on_completed,
+        Drain: on_drain,
         TimerFired: on_timer,
     }
 
@@ -277,4 +309,7 @@ class VectorLocalMaster(Component):
 
     def _set_aside(self) -> Iterable[tuple[int, int, int]]:
         """What is neither free nor taken by an active task: place among this LM's partitions, position, packed."""
-        return ()
+        for (here, position), packed in self._held.items():
+            yield here, position, packed
+
+    sends = sent_to("node", Launch, Kill) | sent_to("gm", Ended, Refusal, StateUpdate)

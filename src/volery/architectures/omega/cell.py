@@ -16,7 +16,7 @@ from volery.architectures.omega.messages import (
     Verdict,
     Withdraw,
 )
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.model import Address, JobId, Task, TaskId, Time
 
 Conflicts = Literal["fine", "coarse"]
@@ -182,3 +182,4 @@ class CellState(Claims):
         Completed: Claims.on_completed,
         Withdraw: Claims.on_withdraw,
     }
+    sends = sent_to("scheduler", Changes, Verdict, Ended) | sent_to("node", Launch, Kill)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from volery.architectures.omega.layout import Rule, Workload
 from volery.architectures.omega.messages import Completed, Kill, Launch
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Address, JobId, Time
+from volery.policies.jobs import ANSWERS
 
 
 class Node(Component):
@@ -39,6 +40,7 @@ class Node(Component):
         self._port.send(self._cell, Completed(event.task.id))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("cell", Completed)
 
 
 class Front(Component):
@@ -102,3 +104,4 @@ class Front(Component):
         JobAccepted: on_job_accepted,
         JobDone: on_job_done,
     }
+    sends = ANSWERS | sent_to("scheduler", Submit, MoreTasks, Cancel) | sent_to("framework", Submit, MoreTasks, Cancel)

@@ -8,8 +8,9 @@ from typing import Final
 
 from volery.architectures.omega.cell import Claims, Running
 from volery.architectures.omega.layout import Layout, Workload
-from volery.architectures.omega.messages import Answer, Completed, Demand, Ended, Offer, Release, Withdraw
+from volery.architectures.omega.messages import Answer, Completed, Demand, Ended, Kill, Launch, Offer, Release, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
@@ -208,6 +209,7 @@ class Allocator(Claims):
         Withdraw: Claims.on_withdraw,
         TimerFired: on_timer,
     }
+    sends = sent_to("framework", Offer, Ended) | sent_to("node", Launch, Kill)
 
 
 class Reply:
@@ -435,3 +437,4 @@ class Framework(Placer):
         Ended: Placer.on_ended,
         TimerFired: on_timer,
     }
+    sends = Placer.sends | sent_to("cell", Demand, Answer, Release, Withdraw)

@@ -15,11 +15,11 @@ import msgspec
 from volery.architectures.omega.elastic import Elasticity
 from volery.architectures.omega.layout import Deciding, Layout, Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
-from volery.core.component import Component
-from volery.core.events import Cancel, Measured, MoreTasks, Submit, Transaction
+from volery.core.component import Component, sent_to
+from volery.core.events import Cancel, JobAccepted, JobDone, Measured, MoreTasks, Submit, Transaction
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.firstfit import Placing, place, stretch
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -280,3 +280,5 @@ class Placer(Component):
         for work in self._work.values():
             idle = work.tasks and not work.running
             assert work.queued or not idle, f"job {work.id} waits for nothing"
+
+    sends = ANSWERS | sent_to("front", JobAccepted, JobDone)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict
+from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, Time
 from volery.core.port import Problem
@@ -157,6 +158,7 @@ class Scheduler(Placer):
         Ended: Placer.on_ended,
         TimerFired: on_timer,
     }
+    sends = Placer.sends | sent_to("cell", Refresh, Commit, Withdraw)
 
 
 class MasterScheduler(Scheduler):

@@ -9,10 +9,10 @@ from typing import Literal
 
 from volery.architectures.pigeon.groups import Supply
 from volery.architectures.pigeon.messages import Completed, GroupTasks, Withdraw, Withdrawn
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
 
@@ -137,3 +137,4 @@ class Distributor(Component):
         Withdrawn: on_withdrawn,
         Completed: on_completed,
     }
+    sends = ANSWERS | sent_to("master", GroupTasks, Withdraw)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.messages import Completed, GroupTasks, Kill, Launch, Withdraw, Withdrawn
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Measured, TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import MatchPolicy, positions
@@ -152,6 +152,7 @@ class Master(Component):
         Withdraw: on_withdraw,
         Completed: on_completed,
     }
+    sends = sent_to("node", Launch, Kill) | sent_to("distributor", Withdrawn)
 
 
 class Node(Component):
@@ -197,3 +198,4 @@ class Node(Component):
         self._port.send(self._master, completed)
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("distributor", Completed) | sent_to("master", Completed)

@@ -14,7 +14,7 @@ from volery.architectures.pigeon.distributor import Distributor
 from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.master import Master
 from volery.architectures.pigeon.messages import MESSAGES, Withdraw, Withdrawn
-from volery.core.component import Component, Deployment, role_of
+from volery.core.component import Component, Deployment, role_of, sent_to
 from volery.core.events import Cancel, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.policies.guarded import (
@@ -30,7 +30,8 @@ from volery.policies.guarded import (
     Status,
     Stop,
 )
-from volery.policies.leading import PAIR_MESSAGES, PairedMaster, Standing
+from volery.policies.jobs import ANSWERS
+from volery.policies.leading import PAIR_MESSAGES, PairedMaster, Standing, pair_sends
 from volery.policies.links import LINK_MESSAGES, Linking, Renewed
 from volery.policies.match import positions
 
@@ -154,6 +155,7 @@ class SurvivingDistributor(Distributor):
         Lost: on_lost,
         Inquire: on_inquire,
     }
+    sends = ANSWERS | sent_to("master", Deal, Withdraw, Deposed) | sent_to("node", Forget)
 
 
 class SurvivingMaster(Master, PairedMaster):
@@ -353,6 +355,11 @@ class SurvivingMaster(Master, PairedMaster):
         Renewed: PairedMaster.on_renewed,
         TimerFired: on_timer,
     }
+    sends = (
+        pair_sends("master", "distributor")
+        | sent_to("node", Run, Stop)
+        | sent_to("distributor", Result, Withdrawn, Lost, Report)
+    )
 
 
 def surviving(

@@ -24,8 +24,8 @@ from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager
-from volery.core.component import Architecture, Component, Deployment
+from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager, ManagedMortalNode, ManagedNode
+from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.records import ATTEMPT_MAX
@@ -201,7 +201,10 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
 
 
 def _node(manager: Address, life: int, config: PipelineConfig) -> Node:
-    return Node(manager) if config.T11 == "none" else MortalNode(manager, life)
+    own = role_of(manager) == "scheduler"
+    if config.T11 == "none":
+        return (Node if own else ManagedNode)(manager)
+    return (MortalNode if own else ManagedMortalNode)(manager, life)
 
 
 def node_address(machine: int) -> Address:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from volery.architectures.pipeline.messages import Launch, Risen
 from volery.architectures.pipeline.node import Node
+from volery.core.component import sent_to
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import Address, Time
 
@@ -41,3 +42,4 @@ class MortalNode(Node):
         """The manager does not die."""
 
     receives = {**Node.receives, Launch: on_launch, PeerLost: on_peer, PeerBack: on_peer}  # noqa: RUF012 - as in Node
+    sends = Node.sends | sent_to("scheduler", Risen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volery.architectures.pipeline.messages import Completed, Kill, Launch
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 
@@ -60,3 +60,4 @@ class Node(Component):
         TaskFinished: on_task_finished,
         TimerFired: on_staged,
     }
+    sends = sent_to("scheduler", Completed)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Hashable, Sequence
 from random import Random
 
 from volery.architectures.pipeline.broker import ADDRESS, Outside
-from volery.architectures.pipeline.messages import Completed, Kill, Risen
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Risen
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
-from volery.architectures.pipeline.readiness import Workflow
 from volery.architectures.pipeline.tending import Tending
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
+from volery.policies.readiness import Workflow
 from volery.policies.stages import JobRecord, Kind, State, Waiting
 
 
@@ -238,6 +239,7 @@ class Scheduler(Tending):
         PeerBack: Placing.on_back,
         Risen: Placing.on_risen,
     }
+    sends = ANSWERS | sent_to("node", Launch, Kill) | sent_to("broker", Pass, Kill)
 
 
 def _record(job: Job, now: Time) -> JobRecord:

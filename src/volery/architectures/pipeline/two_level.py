@@ -12,12 +12,16 @@ import msgspec
 
 from volery.architectures.pipeline.broker import Outside, message_of
 from volery.architectures.pipeline.exits import Then
-from volery.architectures.pipeline.messages import Completed, Kill, Pass, Risen
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Risen
+from volery.architectures.pipeline.mortal import MortalNode
+from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.tending import Tending
+from volery.core.component import sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
+from volery.policies.jobs import ANSWERS
 from volery.policies.match import positions
 from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
 from volery.policies.stages.migrating import NoMigration
@@ -141,6 +145,8 @@ class GlobalScheduler(Scheduler):
         for number, managed in enumerate(self._managed):
             assert managed == len(self._state.on_machine[number])
 
+    sends = ANSWERS | sent_to("lrm", Pass, Kill) | sent_to("broker", Pass, Kill)
+
 
 class LocalManager(Tending):
     """The lower level: queues what it is passed, gives it machines, and tells of its end.
@@ -241,3 +247,18 @@ class LocalManager(Tending):
         PeerBack: Placing.on_back,
         Risen: Placing.on_risen,
     }
+    sends = sent_to("node", Launch, Kill) | sent_to("scheduler", Completed)
+
+
+class ManagedNode(Node):
+    """A machine of a manager: who launches is who is told."""
+
+    __slots__ = ()
+    sends = sent_to("lrm", Completed) | sent_to("broker", Completed)
+
+
+class ManagedMortalNode(MortalNode):
+    """Such a machine that may die and come back."""
+
+    __slots__ = ()
+    sends = ManagedNode.sends | sent_to("lrm", Risen) | sent_to("broker", Risen)

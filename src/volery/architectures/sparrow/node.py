@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
+from volery.core.component import sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.lines import FairLines, Lines, PriorityLines
@@ -158,6 +159,7 @@ class NodeMonitor(Monitor):
         Kill: on_kill,
         TaskFinished: on_task_finished,
     }
+    sends = sent_to("scheduler", TaskRequest, Completed)
 
 
 class EarlyNodeMonitor(Monitor):
@@ -233,3 +235,4 @@ class EarlyNodeMonitor(Monitor):
         Kill: on_kill,
         TaskFinished: on_task_finished,
     }
+    sends = sent_to("scheduler", QueueLength, Completed)

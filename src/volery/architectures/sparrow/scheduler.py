@@ -9,9 +9,11 @@ from typing import Literal
 import msgspec
 
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
+from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, Time
-from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, by_needs
+from volery.policies.jobs import ANSWERS
+from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, Withdraw, by_needs
 from volery.policies.sampling import Sampler
 
 Sampling = Literal["batch", "per-task"]
@@ -216,6 +218,7 @@ class Scheduler(BaseScheduler):
         TaskRequest: on_task_request,
         Completed: ReservingScheduler.on_completed,
     }
+    sends = ANSWERS | sent_to("node", Probe, Assign, NoTask, Withdraw, Kill)
 
 
 class EarlyScheduler(BaseScheduler):
@@ -280,3 +283,4 @@ class EarlyScheduler(BaseScheduler):
         QueueLength: on_queue_length,
         Completed: ReservingScheduler.on_completed,
     }
+    sends = ANSWERS | sent_to("node", Probe, Place, Kill)

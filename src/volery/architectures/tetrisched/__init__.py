@@ -19,8 +19,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from volery.architectures.tetrisched.messages import MESSAGES
-from volery.architectures.tetrisched.node import SCHEDULER, Node
 from volery.architectures.tetrisched.requests import Asking, Soft
 from volery.architectures.tetrisched.scheduler import Scheduler, Setting
 from volery.core.component import Architecture, Component, Deployment
@@ -28,6 +26,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.runners import MESSAGES, SCHEDULER, Node
 from volery.policies.utility.highs import Limits, check_solver
 from volery.policies.utility.planning import Solver
 

@@ -97,7 +97,7 @@ class Requests:
         """The request of a job with tasks that wait and each fit some machine."""
         needs = tuple(waiting.groups)
         if not self._is_gang(waiting):
-            return Request(waiting.job.id, self._elastic(waiting, grid), ((ELASTIC, grid.now_us),), needs)
+            return self._elastic(waiting, grid)
         if self._asking.timeless is not None:
             return self._timeless(waiting, grid, self._asking.timeless)
         found = self._alternatives(waiting, grid, waiting.job.deadline_us)
@@ -140,15 +140,18 @@ class Requests:
             for mask in waiting.groups
         )
 
-    def _elastic(self, waiting: Waiting, grid: Grid) -> Expression:
-        """Any number of tasks, now; each is worth its share of the job's value as best effort."""
-        quanta, tasks = grid.quanta(self._slowest_us(waiting)), waiting.tasks
+    def _elastic(self, waiting: Waiting, grid: Grid) -> Request:
+        """Any number of tasks, now; each has its share of what the job is worth in time, or of best effort's worth."""
+        length_us, tasks, deadline_us = self._slowest_us(waiting), waiting.tasks, waiting.job.deadline_us
+        has_deadline = deadline_us != NEVER and self._asking.timeless is None
+        late = has_deadline and grid.now_us + length_us > deadline_us
+        value, quanta = self._asking.deadline_value if has_deadline and not late else 1.0, grid.quanta(length_us)
         sets = {mask: self._machines.named(mask) for mask in waiting.groups}
         parts = []
         for mask, group in waiting.groups.items():
             k = min(len(group), self._machines.sets[sets[mask]].bit_count())
-            parts.append(LnCk((sets[mask],), k, k / tasks, 0, quanta))
-        return Sum(tuple(parts))
+            parts.append(LnCk((sets[mask],), k, value * k / tasks, 0, quanta))
+        return Request(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, grid.now_us),), tuple(waiting.groups), late)
 
     def _timeless(self, waiting: Waiting, grid: Grid, soft: Soft) -> Request:
         """alsched: a job is worth 1 on preferred machines, and less by as much as it is slower elsewhere."""

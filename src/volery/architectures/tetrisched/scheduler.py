@@ -7,14 +7,14 @@ import itertools
 import msgspec
 
 from volery.architectures.tetrisched.machines import Machines
-from volery.architectures.tetrisched.messages import Completed, Kill, Launch
 from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
-from volery.core.component import Component
+from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
-from volery.policies.jobs import JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.match import positions
+from volery.policies.runners import Completed, Kill, Launch
 from volery.policies.utility.expressions import leaves
 from volery.policies.utility.highs import Limits
 from volery.policies.utility.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed
@@ -124,7 +124,10 @@ class Scheduler(Component):
     def _plan(self, now: Time) -> None:
         setting, grid = self._setting, self._setting.grid(now)
         self._machines.forget()
-        waiting = sorted(self._waiting.values(), key=_urgency)[: setting.jobs_max]
+        waiting = list(self._waiting.values())
+        if setting.asking.timeless is None:
+            waiting.sort(key=_urgency)
+        del waiting[setting.jobs_max :]
         self._asked = asked = tuple([self._requests.make(each, grid) for each in waiting])
         for each, request in zip(waiting, asked, strict=True):
             if request.missed and not each.missed:
@@ -238,6 +241,7 @@ class Scheduler(Component):
         TimerFired: on_timer,
         Computed: on_computed,
     }
+    sends = ANSWERS | sent_to("node", Launch, Kill)
 
 
 def _urgency(waiting: Waiting) -> bool:

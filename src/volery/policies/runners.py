@@ -1,13 +1,35 @@
-"""A machine of TetriSched: runs what it is told and says when it has ended."""
+"""Machines that run what one scheduler tells them, whenever it does: their messages, and the machine."""
 
 from __future__ import annotations
 
-from volery.architectures.tetrisched.messages import Completed, Kill, Launch
-from volery.core.component import Component
-from volery.core.events import TaskFinished
-from volery.core.model import Address, Time
+from typing import Final
 
-SCHEDULER: Address = "scheduler/0"
+from volery.core.component import Component, sent_to
+from volery.core.events import TaskFinished
+from volery.core.model import Address, Message, Task, TaskId, Time
+
+
+class Launch(Message, frozen=True):
+    """Scheduler > node: run the task; launches to a node are numbered."""
+
+    number: int
+    task: Task
+
+
+class Completed(Message, frozen=True):
+    """Node > scheduler: the task has ended."""
+
+    task: TaskId
+
+
+class Kill(Message, frozen=True):
+    """Scheduler > node: end the task; Completed follows."""
+
+    task: TaskId
+
+
+MESSAGES: Final[frozenset[type[Message]]] = frozenset({Launch, Completed, Kill})
+SCHEDULER: Final[Address] = "scheduler/0"
 
 
 class Node(Component):
@@ -33,3 +55,4 @@ class Node(Component):
         self._port.send(SCHEDULER, Completed(event.task.id))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("scheduler", Completed)

@@ -1,0 +1,164 @@
+"""Jockey (Ferguson, Bodik, Kandula, Boutin, Fonseca, EuroSys 2012): recurring jobs meet deadlines with few resources.
+
+Roles    Scheduler (one: tokens, and the control loop of every job), Node (one per machine).
+Flow     Submit > (period) allocation from C(progress, allocation) > Launch > Completed; a job that deviates > compute:
+         simulate it anew; Cancel > Kill.
+Deviates The text was not at hand in full: docs/reference/deadlines.md marks what is recalled, and what chosen. A token
+         is a slot. Spare tokens go to the job that runs least; nothing is evicted when a guarantee is called in: the
+         job gets the next tokens that come free. Runs of a recurring job carry its name as their user. Stages are read
+         from the graph of tasks. Queueing comes out of the simulation, which the lab's kernel runs on these components;
+         that of earlier runs only weighs progress. Attempts that fail are not told apart: a task's run time includes
+         them. A job of which no earlier run is known is controlled by Amdahl's law on its estimates. While a job runs
+         it is simulated anew by a list scheduler instead of the kernel, from its own graph and the times of its stages
+         so far. Where guarantees exceed the cluster, marginal utility decides; a job that arrives between two periods
+         is given what is left until the next.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from volery.architectures.jockey.controlled import Control, Deviation, Setting
+from volery.architectures.jockey.learning import learned
+from volery.architectures.jockey.scheduler import Scheduler
+from volery.core.component import Architecture, Component, Deployment, Learning, Simulate
+from volery.core.model import SECOND, Address, Cluster
+from volery.core.records import Records
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.deadlines.control import Loop
+from volery.policies.deadlines.curves import DEFAULT, parsed
+from volery.policies.deadlines.profiles import Learned
+from volery.policies.deadlines.rehearsal import Rehearsing
+from volery.policies.deadlines.stages import Indicator
+from volery.policies.runners import MESSAGES, SCHEDULER, Node
+
+
+class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Jockey."""
+
+    control: Annotated[
+        Control,
+        msgspec.Meta(description="allocations: adapted every period, chosen once (first), or always the most (max)"),
+    ] = "adaptive"
+    simulator: Annotated[
+        bool,
+        msgspec.Meta(description="times left by simulated runs where earlier ones are known; else by Amdahl's law"),
+    ] = True
+    indicator: Annotated[Indicator, msgspec.Meta(description="how progress is measured")] = "totalworkWithQ"
+    percentile: Annotated[
+        float, msgspec.Meta(gt=0, le=100, description="of the times left at equal progress; 100: the worst")
+    ] = 100.0
+    utility: Annotated[
+        str, msgspec.Meta(description="of being done, SECONDS:UTILITY+..., seconds from the deadline; linear between")
+    ] = DEFAULT
+    slack: Annotated[float, msgspec.Meta(gt=0, description="times left are reckoned so many times as long")] = 1.2
+    alpha: Annotated[
+        float, msgspec.Meta(gt=0, le=1, description="hysteresis: share of the way to what is wanted, per period")
+    ] = 0.2
+    dead_zone_s: Annotated[
+        float, msgspec.Meta(ge=0, description="jobs aim at so much before their deadline, and hold while so near to it")
+    ] = 180.0
+    period_s: Annotated[float, msgspec.Meta(gt=0, description="of the control loop, seconds")] = 60.0
+    tokens_step: Annotated[int, msgspec.Meta(ge=1, description="allocations are multiples of it, tokens")] = 10
+    tokens_max: Annotated[int, msgspec.Meta(ge=1, description="the largest allocation, tokens")] = 100
+    repetitions: Annotated[int, msgspec.Meta(ge=1, description="simulated runs per allocation")] = 20
+    deviation: Annotated[
+        Deviation,
+        msgspec.Meta(description="a job that is not as its model: simulate it anew, let it share, or ignore that"),
+    ] = "resimulate"
+    deviation_percent: Annotated[
+        float, msgspec.Meta(gt=0, description="work beyond that of the model, from which on a job deviates")
+    ] = 50.0
+    deviation_periods: Annotated[int, msgspec.Meta(ge=1, description="... in so many periods in a row")] = 3
+    rehearsal_s: Annotated[
+        float, msgspec.Meta(ge=0, description="modelled time of simulating a job anew, in the lab alone")
+    ] = 10.0
+    spare: Annotated[bool, msgspec.Meta(description="jobs with deadlines may use idle tokens beyond guarantees")] = True
+    models: Annotated[
+        tuple[Learned, ...],
+        msgspec.Meta(description="what earlier runs have taught; the lab fills it in (--history)"),
+    ] = ()
+
+
+def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: the utility is no curve.
+    """
+    setting, components = _setting(cluster, config), dict[Address, Component]()
+    components[SCHEDULER] = Scheduler(cluster, setting, config.models, spare=config.spare)
+    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+    for address in machines:
+        components[address] = Node()
+    return Deployment(components, machines, lambda _: SCHEDULER)
+
+
+def _grid(config: JockeyConfig, tokens: int) -> tuple[int, ...]:
+    """The allocations to choose from, on so many tokens."""
+    most = min(config.tokens_max, tokens)
+    return (*range(config.tokens_step, most, config.tokens_step), most)
+
+
+def _setting(cluster: Cluster, config: JockeyConfig) -> Setting:
+    grid, period_us = _grid(config, cluster.slot_count), max(1, round(config.period_s * SECOND))
+    return Setting(
+        control=config.control,
+        simulator=config.simulator,
+        utility=parsed(config.utility, "jockey:utility"),
+        loop=Loop(config.slack, config.alpha, round(config.dead_zone_s * SECOND), grid),
+        period_us=period_us,
+        deviation=config.deviation,
+        off=1 + config.deviation_percent / 100,
+        off_periods=config.deviation_periods,
+        rehearsing=Rehearsing(grid, config.repetitions, config.indicator, config.percentile, period_us),
+        rehearsal_us=round(config.rehearsal_s * SECOND),
+    )
+
+
+def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[Learned, ...]:
+    """A profile and a table of every recurring job of earlier runs.
+
+    Args:
+        config: as it was given; its grid may be longer than the cluster it will be used on.
+        earlier: what happened.
+        simulate: the lab's kernel.
+    """
+    setting = _setting(Cluster.uniform(config.tokens_max), config)
+    plain = msgspec.structs.replace(config, models=(), control="max")
+    return learned(earlier, setting.rehearsing, lambda cluster: build(cluster, plain, Streams(0)), simulate)
+
+
+LEARNED_BY = ("tokens_step", "tokens_max", "repetitions", "indicator", "percentile", "period_s")
+STAGES = {
+    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J2: Realisation("Scheduler.on_timer", "partial", "all at once; those with deadlines have tokens guaranteed"),
+    Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last task"),
+    Stage.T1: Realisation("Scheduler.on_completed", "full", "parents have finished"),
+    Stage.T2: Realisation("Scheduler._hand_out", "full", "below the guarantee first, then who runs least"),
+    Stage.T4: Realisation("Scheduler._hand_out"),
+    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+    Stage.T7: Realisation("Scheduler.on_completed"),
+    Stage.R1: Realisation("Scheduler.on_completed", "full", "every slot, exactly"),
+    Stage.R3: Realisation("Scheduler._hand_out", "full", "constraints"),
+    Stage.R4: Realisation("Scheduler._hand_out", "full", "slots that are idle"),
+    Stage.R5: Realisation("Scheduler._hand_out", "full", "machines that satisfy few constraints first"),
+}
+
+JOCKEY = Architecture(
+    name="jockey",
+    summary="guarantees each job as few tokens as meet its deadline, by what earlier runs and simulation have taught",
+    source="Ferguson, Bodik, Kandula, Boutin, Fonseca: Jockey, EuroSys 2012",
+    defaults=JockeyConfig(),
+    messages=MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=2,
+    tolerates=frozenset({"duplication"}),
+    graphs=True,
+    heeds={"constraints": "", "deadlines": "", "users": "models"},
+    learning=Learning("models", LEARNED_BY, learn),
+)

@@ -1,0 +1,208 @@
+"""The scheduler: jobs' tasks become ready, tokens are handed out, and jobs with deadlines are controlled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from volery.architectures.jockey.controlled import Controlled, Setting
+from volery.architectures.jockey.tokens import Holder, Tokens
+from volery.core.component import Component, sent_to
+from volery.core.events import Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
+from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
+from volery.core.port import Problem
+from volery.policies.deadlines.arbiter import arbitrated
+from volery.policies.deadlines.profiles import Learned
+from volery.policies.deadlines.rehearsal import rehearse
+from volery.policies.jobs import ANSWERS, JobLedger
+from volery.policies.readiness import Workflow
+from volery.policies.runners import Completed, Kill, Launch
+
+PERIOD = "period"
+REHEARSED = "rehearsed"
+
+
+class Scheduler(Component):
+    """Cosmos and the job managers in one: whose tasks run where, and how much is guaranteed to whom.
+
+    Args:
+        cluster: the machines.
+        setting: how jobs with deadlines are controlled.
+        spare: whether jobs with deadlines may use idle tokens beyond their guarantees.
+        models: what earlier runs have taught, by the name of the job.
+    """
+
+    __slots__ = (
+        "_arrivals", "_controlled", "_free", "_graphs", "_holders", "_jobs", "_launches", "_models", "_setting",
+        "_slots", "_spare", "_ticking", "_tokens",
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, setting: Setting, models: Sequence[Learned], *, spare: bool) -> None:
+        self._setting = setting
+        self._models = {learned.job: learned for learned in models}
+        self._tokens = Tokens(cluster)
+        self._spare = spare
+        self._slots = self._free = cluster.slot_count
+        self._holders: dict[JobId, Holder] = {}
+        self._graphs: dict[JobId, Workflow] = {}
+        self._controlled: dict[JobId, Controlled] = {}
+        self._ticking = False
+        self._arrivals = self._launches = 0
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """A job arrives."""
+        job = message.job
+        known = self._jobs.is_open(job.id)
+        tasks = self._jobs.admit(message, source, 0)
+        if known or not self._jobs.is_open(job.id):
+            return
+        self._arrivals += 1
+        has_deadline = job.deadline_us != NEVER
+        self._holders[job.id] = Holder(job.id, self._arrivals, capped=has_deadline and not self._spare)
+        self._graphs[job.id] = Workflow()
+        if has_deadline:
+            self._controlled[job.id] = Controlled(job, now, self._setting)
+        self._take(job.id, tasks, job.parents, now)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """A further chunk of a job."""
+        tasks = self._jobs.more(message)
+        if tasks:
+            self._take(message.job, tasks, message.parents, now)
+
+    def _take(self, job: JobId, tasks: Sequence[Task], parents: Sequence[tuple[TaskId, ...]], now: Time) -> None:
+        graph = self._graphs[job]
+        ready = graph.add(tasks, parents, {task.id for task in tasks if not self._tokens.possible(task)})
+        self._tokens.ready(self._holders[job], ready)
+        controlled = self._controlled.get(job)
+        if controlled is not None and controlled.add(tasks, parents):
+            controlled.know(self._models.get(controlled.user))
+            controlled.begin(now)
+            self._guarantee(job, min(controlled.wanted, self._free), now)  # the others are asked when the period ends
+            self._tick(now)
+        for task in tasks:
+            if task.id in graph.never:
+                self._jobs.unsatisfiable(job)
+        self._close_if_done(job, now)
+        self._hand_out(now)
+
+    def _guarantee(self, job: JobId, tokens: int, now: Time) -> None:
+        holder = self._holders[job]
+        if tokens != holder.guaranteed:
+            self._free += holder.guaranteed - tokens
+            self._tokens.guarantee(holder, tokens)
+            self._port.observe(Allotted(now, job, tokens))
+
+    def _hand_out(self, now: Time) -> None:
+        for task, machine in self._tokens.handed_out(now):
+            self._launches += 1
+            self._port.send(f"node/{machine}", Launch(self._launches, task))
+
+    def _tick(self, now: Time) -> None:
+        if not self._ticking:
+            self._ticking = True
+            self._port.set_timer(PERIOD, now + self._setting.period_us)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """A period has passed: look at every job with a deadline, and share what there is among them."""
+        self._ticking = False
+        jobs = [controlled for controlled in self._controlled.values() if controlled.known]
+        for controlled in jobs:
+            controlled.control(now)
+            if controlled.deviates():
+                self._simulate_anew(controlled)
+        fair = max(1, self._slots // max(1, len(self._holders)))
+        for controlled in jobs:
+            if controlled.shares:
+                controlled.wanted = fair
+        for controlled, tokens in zip(jobs, self._shared(jobs, now), strict=True):
+            self._guarantee(controlled.job, tokens, now)
+        self._hand_out(now)
+        if self._controlled:
+            self._tick(now)
+
+    def _shared(self, jobs: Sequence[Controlled], now: Time) -> list[int]:
+        """What each is given: what it wants where that is not too much for all, else by marginal utility."""
+        if sum([controlled.wanted for controlled in jobs]) <= self._slots:
+            return [controlled.wanted for controlled in jobs]
+        self._port.observe(Counted("periods_arbitrated"))
+        return arbitrated([controlled.claim(now) for controlled in jobs], self._slots)
+
+    def _simulate_anew(self, controlled: Controlled) -> None:
+        """A job that is not as its model: simulate it as it is, or let it share."""
+        asked = controlled.rehearsal()
+        if asked is None:
+            self._port.observe(Counted("jobs_sharing"))
+            return
+        self._port.observe(Counted("jobs_simulated_anew"))
+        self._port.compute((REHEARSED, controlled.job), Problem(rehearse, asked, self._setting.rehearsal_us))
+
+    def on_computed(self, event: Computed, source: Address, now: Time) -> None:
+        """The table of a job as it is; it counts from the next period on."""
+        assert isinstance(event.key, tuple)
+        controlled = self._controlled.get(int(event.key[1]))
+        if controlled is not None:
+            controlled.rehearsed(event.answer)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """A machine is free again, and tasks that have waited for this one may start."""
+        ended = self._tokens.end(message.task)
+        if ended is None:
+            return
+        task, holder, since_us = ended
+        if task.job not in self._jobs.cancelled:
+            self._tokens.ready(holder, self._graphs[task.job].finished(task.id))
+            if task.job in self._controlled:
+                self._controlled[task.job].finished(task.id, now - since_us)
+        self._jobs.finished(task.job)
+        self._close_if_done(task.job, now)
+        self._hand_out(now)
+
+    def _close_if_done(self, job: JobId, now: Time) -> None:
+        if not self._jobs.is_open(job) and job in self._holders:
+            self._guarantee(job, 0, now)
+            del self._holders[job], self._graphs[job]
+            self._controlled.pop(job, None)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the job's waiting tasks and kill the others."""
+        job = message.job
+        if self._jobs.cancel(message, source):
+            holder = self._holders[job]
+            for task, machine in self._tokens.machines_of(holder):
+                self._port.send(f"node/{machine}", Kill(task))
+            dropped = self._tokens.drop(holder) + self._graphs[job].blocked
+            self._graphs[job] = Workflow()
+            self._controlled.pop(job, None)
+            self._guarantee(job, 0, now)
+            if dropped:
+                self._jobs.finished(job, dropped)
+        self._close_if_done(job, now)
+        self._hand_out(now)
+
+    def check(self) -> None:
+        """Units run one task or none; no more is guaranteed than there is; what is known is of open jobs."""
+        self._tokens.check()
+        assert len(self._jobs) == len(self._holders) == len(self._graphs)
+        assert self._controlled.keys() <= self._holders.keys()
+        held = sum([holder.guaranteed for holder in self._holders.values()])
+        assert held == self._slots - self._free, f"{held} tokens are guaranteed, {self._free} of {self._slots} are not"
+        assert self._free >= 0, f"{held} tokens of {self._slots} are guaranteed"
+
+    def check_rest(self) -> None:
+        """Nothing waits or runs."""
+        assert not self._holders, f"{len(self._holders)} jobs are open for ever"
+        assert not self._tokens.running, "tasks run for ever"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Completed: on_completed,
+        TimerFired: on_timer,
+        Computed: on_computed,
+    }
+    sends = ANSWERS | sent_to("node", Launch, Kill)

@@ -1,0 +1,158 @@
+"""Who says what to whom: read off the `receives` and `sends` tables of the components of a deployment.
+
+A hop is drawn where both tables agree: the sender's role says a message to a role, and a component of that role takes
+it. Only roles to which jobs are submitted speak with the submitter. What a role can say under other parameters of the
+same design is shown, too, as long as somebody here takes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from volery.core.component import Component, Deployment, Sends, role_of
+from volery.core.events import DRIVER_EVENTS, Cancel, MoreTasks, Submit, TaskFinished
+from volery.core.model import SUBMITTER, Message
+
+TASK: Final = "task"
+"""Where arrows from the driver's side of a machine begin and end: launches, and the ends of tasks."""
+LAUNCH: Final = "launch"
+SUBMISSIONS: Final[frozenset[type]] = frozenset({Submit, MoreTasks, Cancel})
+"""What the submitter says."""
+FIRST: Final = ("Submit", "MoreTasks", "Cancel", "JobAccepted", "JobRejected", "JobDone")
+"""The submitter's protocol in its own order; other messages between two roles are listed by name."""
+
+
+class Role(msgspec.Struct, frozen=True):
+    """A role of a deployment.
+
+    Args:
+        name: the part of its addresses before "/".
+        kinds: names of the classes that play it.
+        count: how many components.
+        on_machines: whether each stands on a machine and launches tasks there.
+        driver: what it is told by the driver, besides the ends of tasks: names of events.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    count: int
+    on_machines: bool
+    driver: tuple[str, ...]
+
+
+class Hop(msgspec.Struct, frozen=True):
+    """A message from role to role.
+
+    Args:
+        source: a role, the submitter, or `TASK`.
+        message: its name.
+        to: likewise.
+        meaning: the first sentence of what the message's class says of itself.
+    """
+
+    source: str
+    message: str
+    to: str
+    meaning: str
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """What a picture shows.
+
+    Args:
+        roles: by how many hops they are from the submitter, those on machines last.
+        hops: away from the submitter first, then from a role to itself, then back.
+        linked: whether messages travel in numbered frames, acknowledged and repeated.
+    """
+
+    roles: tuple[Role, ...]
+    hops: tuple[Hop, ...]
+    linked: bool
+
+
+def seen_through(component: Component) -> Component:
+    """The component itself, or the one that it stands around."""
+    inner = getattr(component, "inner", component)
+    assert isinstance(inner, Component), "what stands around a component keeps it as `inner`"
+    return inner
+
+
+def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Sends]]:
+    """Per role: the events that its components take, and what they say to whom."""
+    takes: dict[str, set[type]] = {}
+    says: dict[str, Sends] = {}
+    for address, component in deployment.components.items():
+        role, inner = role_of(address), seen_through(component)
+        takes.setdefault(role, set()).update(inner.receives)
+        says[role] = says.get(role, frozenset()) | inner.sends
+    return takes, says
+
+
+def entry_roles(deployment: Deployment) -> frozenset[str]:
+    """The roles to which jobs are submitted."""
+    return frozenset({role_of(deployment.entry(0)), *map(role_of, deployment.entry_of_user.values())})
+
+
+def flow_of(deployment: Deployment) -> Flow:
+    """What is said in a deployment, as far as its components declare it."""
+    takes, says = tables(deployment)
+    entries = entry_roles(deployment)
+    found = [(SUBMITTER, kind, role) for role in entries for kind in takes[role] & SUBMISSIONS]
+    for source, sends in says.items():
+        for message, to in sends:
+            if source in entries if to == SUBMITTER else message in takes.get(to, ()):
+                found.append((source, message, to))
+    workers = {role_of(address) for address in deployment.machines}
+    found += [(TASK, TaskFinished, role) for role in workers]
+    ranks = _ranks(takes, ((source, to) for source, _, to in found if source != TASK))
+    roles = [_role(name, deployment, takes[name]) for name in takes]
+    roles.sort(key=lambda role: (role.on_machines, ranks[role.name], role.name))
+    hops = [Hop(source, kind.__name__, to, _meaning(kind)) for source, kind, to in found]
+    hops += [Hop(role, LAUNCH, TASK, "The task starts on the machine.") for role in workers]
+    places = {name: place for place, name in enumerate((SUBMITTER, *(role.name for role in roles), TASK))}
+    hops.sort(key=lambda hop: _place(hop, places))
+    linked = any(seen_through(component) is not component for component in deployment.components.values())
+    return Flow(tuple(roles), tuple(hops), linked)
+
+
+def _role(name: str, deployment: Deployment, takes: Iterable[type]) -> Role:
+    own = [address for address in deployment.components if role_of(address) == name]
+    kinds = sorted({type(seen_through(deployment.components[address])).__name__ for address in own})
+    told = sorted(kind.__name__ for kind in takes if kind in DRIVER_EVENTS and kind is not TaskFinished)
+    return Role(name, tuple(kinds), len(own), own[0] in deployment.machines, tuple(told))
+
+
+def _ranks(roles: Iterable[str], links: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Least numbers of hops from the submitter; a role that nobody speaks to comes last."""
+    follow: dict[str, set[str]] = {}
+    for source, to in links:
+        follow.setdefault(source, set()).add(to)
+    ranks, frontier = {SUBMITTER: -1}, {SUBMITTER}
+    while frontier:
+        depth = 1 + max(ranks.values())
+        frontier = {to for source in frontier for to in follow.get(source, ())} - ranks.keys()
+        ranks |= dict.fromkeys(frontier, depth)
+    last = max(ranks.values()) + 1
+    return {role: ranks.get(role, last) for role in roles}
+
+
+def _place(hop: Hop, places: Mapping[str, int]) -> tuple[int, int, int, int, str]:
+    """Where a hop comes in the list; see `Flow`."""
+    source, to = places[hop.source], places[hop.to]
+    order = FIRST.index(hop.message) if hop.message in FIRST else len(FIRST)
+    if source < to:
+        return 0, source, to, order, hop.message
+    return 1 + (source > to), -source, -to, order, hop.message
+
+
+def _meaning(kind: type) -> str:
+    """The first sentence of a docstring, without the "GM > LM:" in front of it; a hop says that itself."""
+    text = " ".join((inspect.getdoc(kind) or "").split())
+    head, colon, rest = text.partition(": ")
+    text = rest if colon and " > " in head else text
+    first = text.partition(". ")[0].removesuffix(".")
+    return first[:1].upper() + first[1:] + "." if first and issubclass(kind, Message | msgspec.Struct) else ""

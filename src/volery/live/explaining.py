@@ -1,0 +1,150 @@
+"""Why a task waits, live: how many machines could have it, and what its scheduler has decided about it so far.
+
+The funnel is counted here, from what machines are and what nodes have told; it needs no scheduler. Decisions are facts
+that schedulers report where their parameter `why` is set; each host sends them to the submitter like reports of
+attempts. They are not kept over a restart of the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from volery.core.model import Address, Amounts, Cluster, JobId, Message, TaskId, Time
+from volery.core.why import Decision, Noted
+
+TASKS_MAX: Final = 20_000
+"""Tasks whose decisions are remembered; of those that were heard of first they are forgotten."""
+KEPT_PER_TASK: Final = 8
+
+
+class Explained(Message, frozen=True):
+    """Host > submitter: what a scheduler has decided about a task.
+
+    Args:
+        by: which scheduler.
+        at_unix_us: when, by the wall clock of its host.
+        decision: what.
+    """
+
+    by: Address
+    at_unix_us: Time
+    decision: Decision
+
+    @property
+    def job(self) -> JobId:
+        """Whose task it is."""
+        return self.decision.job
+
+
+class FunnelStep(msgspec.Struct, frozen=True):
+    """How many machines are left after one more demand."""
+
+    demand: str
+    machines: int
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """Units that were passed over for one reason."""
+
+    scope: str
+    reason: str
+    count: int
+
+
+class DecisionStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision about a task."""
+
+    at_us: Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
+    by: str
+    chosen: str
+    node: str = ""
+    asked: Annotated[str, Meta(description="who had to confirm it, or has refused it")] = ""
+    view_age_us: Annotated[int, Meta(description="since the scheduler had last heard of that part of the cluster")] = 0
+    passed: tuple[Passed, ...] = ()
+    omitted: Annotated[int, Meta(description="decisions before this one that are not kept")] = 0
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a task is where it is, or nowhere yet."""
+
+    job: int
+    index: int
+    state: str
+    reason: str = ""
+    waiting: Annotated[int, Meta(description="tasks of the job that have not been started")] = 0
+    funnel: tuple[FunnelStep, ...] = ()
+    decisions: tuple[DecisionStep, ...] = ()
+    explained: Annotated[bool, Meta(description="whether schedulers report their decisions here")] = False
+
+
+class DecisionBook:
+    """The decisions that were heard of: per task the first and the last ones.
+
+    Attributes:
+        heard: whether there has been any.
+    """
+
+    def __init__(self) -> None:
+        self.heard = False
+        self._of_task: dict[TaskId, list[Noted]] = {}
+        self._dropped: dict[TaskId, int] = {}
+
+    def note(self, told: Explained) -> None:
+        """Keep a decision, and let go of the second oldest of the task where there are too many."""
+        self.heard = True
+        task = told.decision.task
+        kept = self._of_task.setdefault(task, [])
+        kept.append(Noted(told.at_unix_us, told.by, told.decision))
+        if len(kept) > KEPT_PER_TASK:
+            del kept[1]
+            self._dropped[task] = self._dropped.get(task, 0) + 1
+        if len(self._of_task) > TASKS_MAX:
+            oldest = next(iter(self._of_task))
+            del self._of_task[oldest]
+            self._dropped.pop(oldest, None)
+
+    def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
+        """The decisions about a task, in order; `nodes` has the address on each machine."""
+        kept, dropped = self._of_task.get(task, ()), self._dropped.get(task, 0)
+        return tuple(
+            DecisionStep(
+                at_us=at_us, by=by, chosen=one.chosen, node=nodes.get(one.machine, ""), asked=one.asked,
+                view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
+                passed=tuple(Passed(passed.scope, passed.reason, passed.count) for passed in one.rejected),
+            )
+            for place, (at_us, by, one) in enumerate(kept)
+        )  # fmt: skip
+
+
+def funnel(
+    cluster: Cluster, mask: int, request: Amounts, drained: Collection[int], taken: Mapping[int, int]
+) -> tuple[FunnelStep, ...]:
+    """How many machines are left of all, demand by demand.
+
+    Args:
+        cluster: the machines.
+        mask: the constraints of the task.
+        request: the amounts that it asks for; empty where machines have slots.
+        drained: machines on which nothing is placed.
+        taken: machine -> tasks that run there.
+    """
+    left = list(range(len(cluster.slots)))
+    steps = [FunnelStep("machines", len(left))]
+    left = [machine for machine in left if not mask & ~cluster.constraints[machine]]
+    steps.append(FunnelStep("meet its constraints", len(left)))
+    if request:
+        left = [
+            machine for machine in left
+            if all(has >= asked for has, asked in zip(cluster.capacities[machine], request, strict=True))
+        ]  # fmt: skip
+        steps.append(FunnelStep("are large enough when empty", len(left)))
+    left = [machine for machine in left if machine not in drained]
+    steps.append(FunnelStep("are not drained", len(left)))
+    if not request:
+        left = [machine for machine in left if taken.get(machine, 0) < cluster.slots[machine]]
+        steps.append(FunnelStep("have a free slot now", len(left)))
+    return tuple(steps)

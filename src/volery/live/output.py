@@ -1,0 +1,64 @@
+"""Output of tasks as files of this host: what may be opened, and nothing else.
+
+A folder's name comes from a node's report and a file's content from a task, which may have put a link in its place.
+So a name counts only where it is ROOT/JOB/TASK.ATTEMPT, and no step on the way there follows a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+BLOCK_BYTES: Final = 1 << 16
+OUTPUT_BYTES_MAX: Final = 64 << 20
+"""What one request is served; another one with an offset gets what follows."""
+STREAMS: Final = ("stdout", "stderr")
+_FOLDER: Final = re.compile(r"([0-9]{1,18})/([0-9]{1,18}\.[0-9]{1,18})")
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_output(root: Path, folder: str, stream: str) -> int | None:
+    """A descriptor of a task's output; None where this host has no such file.
+
+    Args:
+        root: of the folders of attempts, resolved.
+        folder: of the attempt, as its node has told.
+        stream: one of `STREAMS`.
+    """
+    assert stream in STREAMS
+    found = _FOLDER.fullmatch(folder.removeprefix(f"{root}/"))
+    if found is None:
+        return None
+    opened: list[int] = []
+    try:
+        with suppress(OSError):
+            opened.append(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            for name in found.groups():
+                opened.append(os.open(name, _DIRECTORY, dir_fd=opened[-1]))
+            file = os.open(stream, _FILE, dir_fd=opened[-1])
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                return file
+            os.close(file)
+        return None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+async def blocks(descriptor: int, offset: int) -> AsyncIterator[bytes]:
+    """What a file holds now, from an offset on; what is written meanwhile is left for the next request."""
+    with os.fdopen(descriptor, "rb") as file:
+        left = min(os.fstat(descriptor).st_size - offset, OUTPUT_BYTES_MAX)
+        if left <= 0:
+            return
+        file.seek(offset)
+        while left > 0 and (block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, left))):
+            left -= len(block)
+            yield block

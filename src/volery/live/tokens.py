@@ -1,0 +1,236 @@
+"""Bearer tokens: who may talk to the API, and as what.
+
+FOLDER/tokens.json holds the SHA-256 of each token, never a token. That is enough, and no slow hash is needed: a token
+has 256 random bits, which nobody guesses. The file makes the difference: while there is none the API asks nobody who
+they are, and then it listens on this machine alone; once it is there only what it holds is let in, also when that is
+nothing. A change counts from the next request on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from volery.core.errors import InputError
+
+FILE: Final = "tokens.json"
+PREFIX: Final = "volery"
+SECRET_BYTES: Final = 32
+IDENTIFIER_BYTES: Final = 5
+USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+DAY_US: Final = 86_400_000_000
+HEADER_MAX: Final = 200
+"""A token has about 60 characters; what is longer is none."""
+
+Role = Literal["user", "operator", "admin"]
+ROLES: Final[tuple[Role, ...]] = ("user", "operator", "admin")
+"""In the order of what they may: see and touch their own jobs; everyone's, and nodes; submit for others, too."""
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as it is kept."""
+
+    id: Annotated[str, Meta(description="the middle part of the token, to name it by")]
+    user: str
+    role: Role
+    hash: Annotated[str, Meta(description="SHA-256 of the whole token")]
+    created_us: Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
+    expires_us: Annotated[int | None, Meta(description="from then on it is void; null: never")] = None
+
+
+class _File(msgspec.Struct, frozen=True):
+    tokens: tuple[Token, ...] = ()
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who makes a request.
+
+    Args:
+        user: the name; empty where nobody is asked.
+        role: what they may.
+        known: whether a token has said so.
+    """
+
+    user: str
+    role: Role
+    known: bool = True
+
+    def may(self, role: Role) -> bool:
+        """Whether this role is theirs, or less than theirs."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    @property
+    def sees(self) -> str | None:
+        """The user whose jobs alone they see; None: everyone's."""
+        return None if self.may("operator") else self.user
+
+
+ANYBODY: Final = Principal("", "admin", known=False)
+"""Whoever can reach an API that has no tokens."""
+
+
+class TokenFile:
+    """The tokens of a federation.
+
+    Args:
+        folder: of the federation.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def add(self, user: str, role: Role, days: float | None = None) -> tuple[str, Token]:
+        """A new token, which nobody can read again, and what is kept of it.
+
+        Args:
+            user: whose it is.
+            role: what they may.
+            days: it is void after so many; None: never.
+
+        Raises:
+            InputError: the name is none, or the file cannot be written.
+        """
+        if not USER.fullmatch(user):
+            problem = "a user has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit"
+            raise InputError(f"user {user[:80]!r}", problem)
+        now_us = time.time_ns() // 1000
+        identifier = secrets.token_hex(IDENTIFIER_BYTES)
+        token = f"{PREFIX}_{identifier}_{secrets.token_urlsafe(SECRET_BYTES)}"
+        kept = Token(
+            id=identifier, user=user, role=role, hash=_hash(token), created_us=now_us,
+            expires_us=None if days is None else now_us + round(days * DAY_US),
+        )  # fmt: skip
+        with self._changing() as tokens:
+            self._write((*tokens, kept))
+        return token, kept
+
+    def revoke(self, name: str) -> tuple[Token, ...]:
+        """Remove the token of that id, or all of that user; what was removed.
+
+        Raises:
+            InputError: there is none, or the file cannot be written.
+        """
+        with self._changing() as tokens:
+            gone = tuple(token for token in tokens if name in (token.id, token.user))
+            if not gone:
+                raise InputError(f"token {name[:80]!r}", "no token has that id or user; `volery token list` shows them")
+            self._write(tuple(token for token in tokens if token not in gone))
+        return gone
+
+    def read(self) -> tuple[Token, ...] | None:
+        """All tokens; None where there is no file.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=_File).tokens
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(str(self.path), f"the tokens cannot be read: {error.strerror}") from None
+        except msgspec.MsgspecError as error:
+            raise InputError(str(self.path), f"holds no tokens: {error}") from None
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Token, ...]]:
+        """The tokens, while nobody else changes them."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InputError(str(self.path), f"the tokens cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self.read() or ()
+        finally:
+            os.close(lock)
+
+    def _write(self, tokens: tuple[Token, ...]) -> None:
+        """The whole file or, when this fails, the old one."""
+        fresh = self.path.with_suffix(".new")
+        content = msgspec.json.format(msgspec.json.encode(_File(tokens)), indent=2) + b"\n"
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.path)
+        except OSError as error:
+            raise InputError(str(self.path), f"the tokens cannot be written: {error.strerror}") from None
+
+
+class Gate:
+    """Tells who makes a request; looks into the file again when it has changed.
+
+    Args:
+        tokens: of the federation; None: nobody is asked.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+
+    def __init__(self, tokens: TokenFile | None) -> None:
+        self._file = tokens
+        self._seen: tuple[int, ...] = ()
+        self._tokens: dict[str, Token] | None = None
+        self._look()
+
+    @property
+    def open(self) -> bool:
+        """Whether nobody is asked; once somebody is, this never becomes true again."""
+        return self._tokens is None
+
+    def who(self, authorization: str) -> Principal | None:
+        """The principal behind an Authorization header; None where it proves nothing.
+
+        Raises:
+            InputError: the file of tokens cannot be read any more.
+        """
+        self._look()
+        if self._tokens is None:
+            return ANYBODY
+        scheme, _, token = authorization.partition(" ")
+        parts = token.split("_", 2)
+        if scheme.lower() != "bearer" or len(token) > HEADER_MAX or len(parts) != 3 or not token.isascii():
+            return None
+        kept = self._tokens.get(parts[1])
+        if kept is None or not hmac.compare_digest(kept.hash, _hash(token)):
+            return None
+        if kept.expires_us is not None and time.time_ns() // 1000 >= kept.expires_us:
+            return None
+        return Principal(kept.user, kept.role)
+
+    def _look(self) -> None:
+        if self._file is None:
+            return
+        try:
+            found = self._file.path.stat()
+            seen: tuple[int, ...] = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except FileNotFoundError:
+            seen = ()
+        if seen == self._seen:
+            return
+        kept = self._file.read()
+        if kept is not None:
+            self._tokens = {token.id: token for token in kept}
+        elif self._tokens is not None:
+            self._tokens = {}  # taking the file away lets nobody in
+        self._seen = seen
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,181 @@
+"""The page of an architecture in Markdown: all that its registry entry and its module say, with its message flow."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from volery.core.component import Architecture
+from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
+from volery.core.flow import Flow
+from volery.core.stages import STAGES, Stage
+
+COMMAND = "volery architectures --pages docs/architectures"
+ALWAYS = "always"
+LABEL = r"(?=.{8} \S)[A-Z]\w{2,7} +"
+"""A word at the beginning of a line of a module's docstring, in a column of nine letters."""
+PARTIAL = "A *partial* stage lacks the policy or part of the work; one *with* a parameter is there under it alone."
+OF_ALL = (
+    "One page per scheduler of the registry: roles, message flow, parameters, stages, faults that it bears. "
+    "`volery flow NAME:PARAMETER=VALUE` draws the flow of any of them under any parameters."
+)
+
+
+def design_page(
+    entry: Architecture,
+    parameters: Sequence[tuple[str, str, Any, str]],
+    flow: Flow,
+    pictures: Sequence[tuple[str, str]],
+) -> str:
+    """The page.
+
+    Args:
+        entry: of the registry.
+        parameters: name, type, default and meaning of each.
+        flow: with the defaults.
+        pictures: names of files beside the page, each with the parameters under which it holds ("": the defaults).
+    """
+    return "\n".join(
+        [
+            f"<!-- Written by `{COMMAND}` from the registry and the module; change those. -->",
+            f"# {entry.name}",
+            "",
+            _sentence(entry.summary),
+            "",
+            *_module(entry),
+            *_pictures(entry, pictures),
+            *_section("Messages", ("from", "message", "to", "meaning"), _messages(flow)),
+            *_section("Parameters", ("parameter", "type", "default", "meaning"), _parameters(parameters)),
+            *_section("Stages of the reference architecture", ("stage", "", "extent", "method", "how"), _stages(entry)),
+            PARTIAL,
+            "",
+            *_section("What of a workload it decides by", ("feature", "when"), _features(entry)),
+            *_faults(entry),
+        ]
+    )
+
+
+def index_page(entries: Iterable[Architecture]) -> str:
+    """The page that lists them."""
+    rows = [(f"[{entry.name}]({entry.name}.md)", _sentence(entry.summary), entry.source) for entry in entries]
+    return "\n".join(
+        [
+            f"<!-- Written by `{COMMAND}`. -->",
+            "# Architectures",
+            "",
+            OF_ALL,
+            "",
+            *_table(("name", "what it is", "source"), rows),
+            "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
+        ]
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+def _module(entry: Architecture) -> Iterator[str]:
+    """What the module says of itself: a heading per word that begins a line and stands apart from what follows."""
+    yield f"Source: {entry.source}."
+    yield ""
+    text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
+    title, _, body = text.partition("\n")
+    yield f"From the module `{entry.build.__module__}`: *{title}*"
+    yield ""
+    for block in re.split(rf"\n(?={LABEL})", f"\n{body.strip()}"):
+        found = re.match(rf"\s*({LABEL})(.*)", block, flags=re.DOTALL)
+        head, said = (found[1].strip(), found[2]) if found else ("", block)
+        said = " ".join(said.split()).replace("docs/papers.md", "[docs/papers.md](../papers.md)")
+        if said:
+            yield f"**{head}.** {_plain(said)}" if head else _plain(said)
+            yield ""
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown does not take for markup."""
+    return re.sub(r"(?<!\\)([*<|])", r"\\\1", text)
+
+
+def _pictures(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:
+    yield "## Who says what to whom"
+    yield ""
+    for file, setting in pictures:
+        said = f"With `{setting}`:" if setting else ""
+        yield from ((said, "") if said else ())
+        yield f"![Message flow of {entry.name}{' with ' + setting if setting else ''}]({file})"
+        yield ""
+    yield (
+        "Boxes are roles, arrows are messages, read off the tables `receives` and `sends` of their components; "
+        "conformance checks them against what runs really send. There is no order of time in it."
+    )
+    yield ""
+
+
+def _messages(flow: Flow) -> Iterator[Sequence[str]]:
+    for hop in flow.hops:
+        yield hop.source, f"`{hop.message}`", hop.to, hop.meaning
+
+
+def _parameters(parameters: Iterable[tuple[str, str, Any, str]]) -> Iterator[Sequence[str]]:
+    for name, kind, default, meaning in parameters:
+        shown = {None: "none", True: "true", False: "false", "": "(empty)"}.get(default) if _hashable(default) else None
+        yield f"`{name}`", kind, shown or str(default), meaning
+
+
+def _hashable(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool)
+
+
+def _stages(entry: Architecture) -> Iterator[Sequence[str]]:
+    for stage in Stage:
+        found = entry.stages.get(stage)
+        if found is not None:
+            how = found.how + (f" (with `{found.when}`)" if found.when else "")
+            yield stage.value, STAGES[stage].name, found.extent, f"`{found.method}`", how
+
+
+def _features(entry: Architecture) -> Iterator[Sequence[str]]:
+    derived = {AMOUNTS: entry.vectors, DEPENDENCIES: entry.graphs}
+    for feature in FEATURES:
+        when = entry.heeds.get(feature)
+        if feature in derived:
+            yield feature, ALWAYS if derived[feature] else _ignored(feature)
+        else:
+            yield feature, "ignored" if when is None else f"with `{when}`" if when else ALWAYS
+
+
+def _ignored(feature: str) -> str:
+    return "the driver sends tasks as they become ready" if feature == DEPENDENCIES else "slots alone"
+
+
+def _faults(entry: Architecture) -> Iterator[str]:
+    yield "## Faults"
+    yield ""
+    tolerated = ", ".join(f"`{one}`" for one in sorted(entry.tolerates))
+    if not tolerated:
+        yield "It needs a reliable network."
+    else:
+        given = ", ".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
+        yield f"It bears {tolerated}" + (f"; all but duplication with `{given}`." if given else ".")
+    yield ""
+    hops = f"{entry.hops} link delays" if entry.hops != 1 else "one link delay"
+    yield f"A lone task on an idle cluster costs {hops} from its submission to the answer."
+    yield ""
+
+
+def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"## {title}"
+    yield ""
+    yield from _table(heads, rows)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    yield ""

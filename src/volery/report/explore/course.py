@@ -1,0 +1,86 @@
+"""Utilisation, tasks that wait and jobs that are not done, over time, as a page holds them: means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from volery.metrics import busy_time_us
+from volery.metrics.columns import Floats
+from volery.report.plots import Curve, over_seeds
+from volery.report.rows import RunJobs
+
+POINTS: Final = 1000
+"""As many as a run keeps."""
+SECOND_US: Final = 1e6
+
+
+class Course(msgspec.Struct, frozen=True):
+    """One label over time, at moments evenly spaced from begin_s to (but without) end_s.
+
+    Args:
+        permille: of the slots that are busy, mean over seeds.
+        low, high: the range over seeds; empty with one seed.
+        waiting: tasks that could start and have not; empty where the runs have not kept them.
+        unfinished: jobs that are submitted and not answered.
+    """
+
+    begin_s: float
+    end_s: float
+    permille: list[int]
+    low: list[int]
+    high: list[int]
+    waiting: list[float]
+    unfinished: list[float]
+
+
+def course(curve: Curve, waiting: Curve | None, runs: Sequence[RunJobs]) -> Course | None:
+    """One label over time; None where its runs have no curve.
+
+    Args:
+        curve: utilisation per seed.
+        waiting: tasks that wait, at the same times; None where it is not known.
+        runs: the jobs of the same runs.
+    """
+    times, low, mean, high = over_seeds(curve)
+    if not times.size:
+        return None
+    step = float(times[1] - times[0]) if times.size > 1 else 1.0
+    many = len(curve.values) > 1
+    queue = over_seeds(waiting)[2] if waiting is not None else np.zeros(0)
+    return Course(
+        round(float(times[0]), 6),
+        round(float(times[-1]) + step, 6),
+        _permille(mean),
+        _permille(low) if many else [],
+        _permille(high) if many else [],
+        _short(queue) if np.isfinite(queue).all() else [],
+        _short(unfinished(runs, times, step)),
+    )
+
+
+def unfinished(runs: Sequence[RunJobs], times_s: Floats, step_s: float) -> Floats:
+    """Jobs that are submitted and not answered, as averages of the intervals, and over the runs."""
+    edges = np.round(np.append(times_s, times_s[-1] + step_s) * SECOND_US).astype(np.int64)
+    if not runs or not bool((np.diff(edges) > 0).all()):
+        return np.zeros(0)
+    total = np.zeros(times_s.size)
+    for run in runs:
+        known = (run.jrt_s >= 0) & (run.submit_s >= 0)
+        begin = np.round(run.submit_s[known] * SECOND_US).astype(np.int64)
+        end = begin + np.round(run.jrt_s[known] * SECOND_US).astype(np.int64)
+        total += busy_time_us(begin, end, edges) / np.diff(edges)
+    return total / len(runs)
+
+
+def _permille(values: Floats) -> list[int]:
+    return np.rint(1000 * values).astype(np.int64).tolist()  # type: ignore[no-any-return]  # numpy's lists
+
+
+def _short(values: Floats) -> list[float]:
+    """Three digits; whole numbers stay whole."""
+    found: list[Any] = [float(f"{value:.3g}") for value in values.tolist()]
+    return [int(value) if value == int(value) else value for value in found]

@@ -1,0 +1,84 @@
+"""Paired differences as SVG text: a dot for the mean, a line for its interval, a stroke at zero.
+
+The same differences give the same bytes. A difference that is shown (its interval excludes zero) is filled and in
+colour, another is hollow and grey, so that the picture claims no more than the table beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from volery.report.elements import escaped
+from volery.report.groups import Compared, shortened
+from volery.report.plots import GRID, INK, PAGE, PALETTE
+from volery.report.units import MINUS
+from volery.report.verdict import interval, signed
+
+WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
+"""In the picture's own units; a page scales it, and its letters stay readable on a telephone."""
+LETTER, ROW, TITLE, GAP, LABEL = 10.5, 27.0, 18.0, 12.0, 46
+ROWS_MAX: Final = 40
+GREY: Final = PALETTE[6]
+
+
+def interval_picture(differences: Sequence[Compared]) -> str:
+    """One panel per quantity, each on a scale of its own; empty where there is nothing to draw."""
+    kinds = list(dict.fromkeys((one.jobs, one.quantity) for one in differences))
+    panels = [[one for one in differences if (one.jobs, one.quantity) == kind][:ROWS_MAX] for kind in kinds]
+    parts: list[str] = []
+    y = 0.0
+    for panel in panels:
+        parts += _panel(panel, y)
+        y += TITLE + ROW * len(panel) + GAP
+    if not parts:
+        return ""
+    return (
+        f'<svg width="{WIDTH:.0f}pt" height="{y:.0f}pt" viewBox="0 0 {WIDTH:.0f} {y:.0f}" version="1.1" '
+        'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif">\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
+    low = min(0.0, *(one.difference.low for one in panel))
+    high = max(0.0, *(one.difference.high for one in panel))
+    per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
+
+    def x(value: float) -> float:
+        return LEFT + (value - low) * per_unit
+
+    jobs = "" if panel[0].jobs == "all" else f" of {panel[0].jobs} jobs"
+    yield _text(0, top + LETTER, f"{panel[0].quantity}{jobs}", more=' font-weight="bold"')
+    for place, one in enumerate(panel):
+        y = top + TITLE + ROW * place
+        found = one.difference
+        shade = PALETTE[0] if found.is_shown else GREY
+        text = _names(shortened(one.a), shortened(one.b))
+        yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
+        yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
+        yield _text(0, y + LETTER, text)
+        yield _text(WIDTH, y + LETTER, signed(found.mean, one.unit), anchor="end")
+        yield (
+            f'<path d="M{x(found.low):.1f} {y + 19:.1f}H{x(found.high):.1f}" stroke="{shade}" stroke-width="2.4" '
+            f'stroke-linecap="round" fill="none"><title>{escaped(interval(found, one.unit))}</title></path>'
+        )
+        fill = shade if found.is_shown else PAGE
+        yield (
+            f'<circle cx="{x(found.mean):.1f}" cy="{y + 19:.1f}" r="4" fill="{fill}" stroke="{shade}" '
+            'stroke-width="1.6"/>'
+        )
+
+
+def _names(a: str, b: str) -> str:
+    """Both, as far as there is room; all others are compared with the first, so that b matters more."""
+    whole = f"{a} {MINUS} {b}"
+    if len(whole) <= LABEL:
+        return whole
+    room = LABEL - len(a) - 3 if len(a) < LABEL // 2 else LABEL - 4
+    kept = b if len(b) <= room else f"{b[: room - 1]}\u2026"
+    return f"{a} {MINUS} {kept}" if len(a) < LABEL // 2 else f"\u2026 {MINUS} {kept}"
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start", more: str = "") -> str:
+    placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{LETTER}" fill="{INK}"{placed}{more}>{escaped(text)}</text>'

@@ -1,0 +1,57 @@
+"""The documentation pages of architectures: text and pictures, from registry entries and declared tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from volery import architectures
+from volery.core.component import Architecture
+from volery.core.errors import InputError
+from volery.report.designpage import design_page, index_page
+from volery.report.flowplot import flow_svg
+from volery.report.page import write_page
+from volery.study.flows import example_flow
+
+INDEX = "index.md"
+
+
+def pages(entries: Iterable[Architecture]) -> dict[str, str]:
+    """The text of each file, by name: a page per entry, with its pictures."""
+    found = {}
+    for entry in entries:
+        flow = example_flow(entry, entry.defaults)
+        pictures = [(f"{entry.name}.svg", "")]
+        found[f"{entry.name}.svg"] = flow_svg(flow)
+        if entry.bearing:
+            bearing = example_flow(entry, architectures.configure(entry, entry.bearing))
+            if bearing != flow:
+                given = ",".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
+                pictures.append((f"{entry.name}-bearing.svg", given))
+                found[f"{entry.name}-bearing.svg"] = flow_svg(bearing)
+        rows = [(one.name, one.type, one.default, one.description) for one in architectures.parameters(entry)]
+        found[f"{entry.name}.md"] = design_page(entry, rows, flow, pictures)
+    return found
+
+
+def all_pages() -> dict[str, str]:
+    """Those of all that come with this package, and a list of them."""
+    entries = list(architectures.REGISTRY.values())
+    return pages(entries) | {INDEX: index_page(entries)}
+
+
+def write_pages(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write pages into a folder and return their paths; what else is there stays.
+
+    Raises:
+        InputError: when they cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(str(folder), f"cannot be made: {error.strerror}") from None
+    written = []
+    for name, text in texts.items():
+        write_page(folder / name, text)
+        written.append(folder / name)
+    return written

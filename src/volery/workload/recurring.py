@@ -1,0 +1,180 @@
+"""Recurring jobs with deadlines: graphs of stages that run again and again, on other input and with other luck.
+
+After the jobs of Jockey's evaluation (EuroSys 2012), of whose 21 not much more is known than their deadlines of about
+half an hour to an hour. Everything here is ours. A recurring job has 3 to 8 stages, each with a number of tasks and a
+mean run time of its own; a stage waits for one or two before it, whole (a barrier) or task for task. Each run of it
+takes longer or shorter as a whole (`noise`: other input), some take much longer (`surprise`), tasks differ among each
+other, some straggle, and some fail and are run again: the time of failed attempts is part of their duration. Other
+jobs without deadlines, bags of tasks of the user "other", come beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError
+from volery.core.model import NEVER, SECOND, Time
+from volery.core.streams import Streams
+from volery.core.trace import Trace
+from volery.core.workflows import with_parents
+from volery.workload.columns import Reals, column, generator, microseconds
+from volery.workload.distributions import exponential, geometric, log_normal_factors
+from volery.workload.making import check_size, made_trace
+from volery.workload.spec import Spec
+
+KEYS: Final = (
+    "tasks", "mean", "load", "workers", "population", "deadline", "tokens", "noise", "surprise", "times", "fail",
+    "other", "other_tasks", "other_s",
+)  # fmt: skip
+SHAPE: Final = "JOBSxRUNS, for example recurring:8x5,workers=100"
+OTHER: Final = "other"
+STAGES: Final = (3, 8)
+BARRIERS: Final = 0.5
+"""Share of the edges between stages that are barriers."""
+TASK_SPREAD: Final = 0.4
+"""Standard deviation of a task's run time, of the mean of its stage."""
+STRAGGLERS: Final = 0.02
+STRAGGLE: Final = 3.0
+Draw = Callable[[], float]
+
+
+class Template(NamedTuple):
+    """A recurring job.
+
+    Args:
+        sizes, mean_s: per stage, its tasks, and how long they take on average.
+        parents: per task, places of those that it waits for.
+        typical_s: how long it takes with the tokens of the spec, by Amdahl's law.
+    """
+
+    sizes: list[int]
+    mean_s: list[float]
+    parents: list[tuple[int, ...]]
+    typical_s: float
+
+    @property
+    def work_s(self) -> float:
+        """Of a run, as expected."""
+        return sum([size * mean for size, mean in zip(self.sizes, self.mean_s, strict=True)])
+
+
+def recurring(text: str, seed: int) -> Trace:
+    """The workload of a spec `recurring:JOBSxRUNS,key=value,...`.
+
+    The jobs depend on `population` alone, their runs on the seed: a workload of the same spec under another seed holds
+    earlier runs of the same jobs.
+
+    Raises:
+        InputError: the spec is wrong; the message names the key.
+    """
+    spec = Spec(text, KEYS, word=SHAPE)
+    shape = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})", spec.word)
+    if shape is None:
+        raise InputError(text, f"{spec.word!r} is not {SHAPE}")
+    kinds, runs = int(shape[1]), int(shape[2])
+    check_size(text, kinds * runs * spec.count("tasks", 200, least=STAGES[1]))
+    templates = [_template(spec, kind) for kind in range(kinds)]
+    order = np.argsort(generator(seed, "workload/order").random(kinds * runs), kind="stable") % kinds
+    load, workers = spec.positive("load", 0.4, most=100), spec.count("workers", 200)
+    span_s = runs * sum([template.work_s for template in templates]) / (load * workers)
+    at_s = np.sort(generator(seed, "workload/arrivals").random(kinds * runs)) * span_s
+    jobs = [
+        (at, f"job{kind}", _durations(spec, templates[kind], seed, number), templates[kind])
+        for number, (at, kind) in enumerate(zip(at_s.tolist(), order.tolist(), strict=True))
+    ]
+    jobs += [(at, OTHER, durations, None) for at, durations in _others(spec, span_s, seed)]
+    return _trace(text, sorted(jobs, key=lambda job: job[0]), spec.positive("deadline", 1.5, most=1000))
+
+
+def _template(spec: Spec, kind: int) -> Template:
+    draw = Streams(spec.count("population", 0, least=0)).of(f"workload/recurring/{kind}").random
+    stages = STAGES[0] + int(draw() * (STAGES[1] - STAGES[0] + 1))
+    weights = [np.exp(2 * draw()) for _ in range(stages)]
+    tasks = spec.count("tasks", 200, least=STAGES[1]) * (0.5 + draw())
+    sizes = [max(1, round(tasks * weight / sum(weights))) for weight in weights]
+    mean_s = [spec.positive("mean", 60.0) * float(np.exp(1.2 * (draw() - 0.5))) for _ in range(stages)]
+    above = [_above(stage, draw) for stage in range(stages)]
+    path_s = [0.0] * stages
+    for stage, parents in enumerate(above):
+        path_s[stage] = mean_s[stage] + max([path_s[parent] for parent, _ in parents], default=0.0)
+    work_s = sum([size * mean for size, mean in zip(sizes, mean_s, strict=True)])
+    typical_s = max(path_s) + work_s / spec.count("tokens", 20)
+    return Template(sizes, mean_s, _edges(sizes, above), typical_s)
+
+
+def _above(stage: int, draw: Draw) -> list[tuple[int, bool]]:
+    """What a stage waits for, and whether as a whole: the one before it, and sometimes another."""
+    if not stage:
+        return []
+    found = {stage - 1: draw() < BARRIERS}
+    if draw() < 1 / 3:
+        found.setdefault(int(draw() * stage), draw() < BARRIERS)
+    return sorted(found.items())
+
+
+def _edges(sizes: list[int], above: list[list[tuple[int, bool]]]) -> list[tuple[int, ...]]:
+    """Per task, its parents: all of a stage, or those of the same place in it."""
+    starts = np.concatenate(([0], np.cumsum(sizes))).tolist()
+    found: list[tuple[int, ...]] = []
+    for size, parents in zip(sizes, above, strict=True):
+        for task in range(size):
+            waits: list[int] = []
+            for parent, barrier in parents:
+                count, low = sizes[parent], starts[parent]
+                first, last = (0, count) if barrier else (task * count // size, -(-(task + 1) * count // size))
+                waits += range(low + first, low + last)
+            found.append(tuple(sorted(waits)))
+    return found
+
+
+def _durations(spec: Spec, template: Template, seed: int, number: int) -> Reals:
+    """Of the tasks of one run, seconds."""
+    size = sum(template.sizes)
+    u = generator(seed, f"workload/run/{number}").random((size + 1, 4))
+    factor = float(log_normal_factors(u[:1, 0], u[:1, 1], spec.at_least_zero("noise", 0.2, most=10))[0])
+    if u[0, 2] < spec.at_least_zero("surprise", 0.05, most=1):
+        factor *= spec.positive("times", 2.0, most=1000)
+    tasks = u[1:]
+    once_s = np.repeat(template.mean_s, template.sizes) * log_normal_factors(tasks[:, 0], tasks[:, 1], TASK_SPREAD)
+    once_s = np.where(tasks[:, 2] < STRAGGLERS, STRAGGLE, 1.0) * once_s * factor
+    fail = spec.at_least_zero("fail", 0.02, most=0.9)
+    # an attempt that fails has run for half of its time, on average; the number of them is geometric
+    failed = np.floor(np.log1p(-tasks[:, 3]) / np.log(fail)) if fail else np.zeros(size)
+    return np.asarray(once_s * (1 + failed / 2))
+
+
+def _others(spec: Spec, span_s: float, seed: int) -> list[tuple[float, Reals]]:
+    """Arrivals and durations of the other jobs, whose expected load on the workers is `other`."""
+    load = spec.at_least_zero("other", 0.4, most=100)
+    if not load:
+        return []
+    tasks, mean_s = spec.positive("other_tasks", 50.0, most=1e6), spec.positive("other_s", 30.0)
+    gap_s = tasks * mean_s / (load * spec.count("workers", 200))
+    draw, found, at = generator(seed, "workload/other"), list[tuple[float, Reals]](), 0.0
+    while True:
+        at += float(exponential(draw.random(1))[0]) * gap_s
+        if at >= span_s:
+            return found
+        size = int(geometric(draw.random(1), tasks)[0]) if tasks > 1 else 1
+        found.append((at, exponential(draw.random(size)) * mean_s))
+
+
+def _trace(text: str, jobs: list[tuple[float, str, Reals, Template | None]], factor: float) -> Trace:
+    at_us = [round((at - jobs[0][0]) * SECOND) for at, *_ in jobs]
+    sizes = np.array([len(durations) for _, _, durations, _ in jobs])
+    duration_us = np.maximum(microseconds(np.concatenate([durations for _, _, durations, _ in jobs])), 1)
+    trace = made_trace(text, np.array(at_us), sizes, duration_us)
+    due_us: list[Time] = []
+    parents: list[tuple[int, ...]] = []
+    for at, (_, _, durations, template) in zip(at_us, jobs, strict=True):
+        low = len(parents)
+        due_us.append(NEVER if template is None else at + round(factor * template.typical_s * SECOND))
+        own = [()] * len(durations) if template is None else template.parents
+        parents += [tuple([low + place for place in places]) for places in own]
+    users = tuple([name for _, name, *_ in jobs])
+    return with_parents(msgspec.structs.replace(trace, user=users, deadline_us=column(np.array(due_us))), parents)

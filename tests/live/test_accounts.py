@@ -1,0 +1,110 @@
+"""Whom tasks run as: never as root, each user's as the account named for them, and out of reach of each other."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+
+import cloudpickle
+import pytest
+from tests.live.bench import Bench, bench
+
+from volery.core.errors import InputError
+from volery.live.accounts import Accounts
+from volery.live.agent import NodeAgent
+from volery.live.command import Call, Command
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run processes as others")
+ACCOUNTS = {"ada": "nobody", "bob": "daemon"}
+
+
+def play(folder: Path, *commands: Command | Call) -> list[tuple[str, str, str]]:
+    """How each has ended: state, reason and output."""
+    found: list[tuple[str, str, str]] = []
+
+    async def scenario(it: Bench) -> None:
+        for command in commands:
+            report = await it.run(command)
+            output = Path(report.folder, "stdout").read_text() if report.folder else ""
+            found.append((report.state, report.reason, output.strip()))
+
+    bench(folder, scenario, accounts=Accounts(ACCOUNTS))
+    return found
+
+
+def test_each_users_tasks_run_as_their_account(open_folder: Path) -> None:
+    script = "id -un; id -G; echo $HOME $USER; cat; echo late >> /dev/stdout; touch here"
+    ends = play(open_folder, *(Command(("sh", "-c", script), user=user, stdin=b"in\n") for user in ACCOUNTS))
+    for name, (state, _, output) in zip(ACCOUNTS.values(), ends, strict=True):
+        account = pwd.getpwnam(name)
+        lines = output.splitlines()
+        assert (state, lines[0], lines[2:]) == ("finished", name, [f"{account.pw_dir} {name}", "in", "late"])
+        assert "0" not in lines[1].split(), "root's group is nothing for tasks"
+
+
+def test_one_users_task_reaches_neither_anothers_output_nor_the_federations_files(open_folder: Path) -> None:
+    (open_folder / "tokens.json").write_text("secret")
+    (open_folder / "tokens.json").chmod(0o600)
+    mine = Command(("sh", "-c", "echo mine"), user="ada")
+    theirs = f"{open_folder}/3/0.0"
+    spy = f"cat {open_folder}/tokens.json {theirs}/stdout; rm -rf {theirs}; kill -9 {os.getpid()}; id -un"
+    ends = play(open_folder, mine, Command(("sh", "-c", spy), user="bob"))
+    assert [end[2] for end in ends] == ["mine", "daemon"]
+
+
+def test_tasks_have_no_privilege_and_the_agent_keeps_its_own(open_folder: Path) -> None:
+    ((_, _, output),) = play(open_folder, Command(("grep", "^Cap[PE]", "/proc/self/status"), user="ada"))
+    assert {line.split()[1] for line in output.splitlines()} == {"0" * 16}
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+def test_a_user_without_an_account_runs_nothing(open_folder: Path) -> None:
+    ((state, reason, _),) = play(open_folder, Command(("true",), user="eve"))
+    assert (state, "no account is named to run the tasks of user 'eve'" in reason) == ("failed", True)
+
+
+def test_what_an_earlier_task_has_put_in_a_folder_is_not_followed(open_folder: Path) -> None:
+    """Numbers may be used again by another federation: root must not write through a link that waits there."""
+    victim = open_folder / "victim"
+    victim.write_text("whole")
+    for name in ("stdout", "stdin"):
+        planted = open_folder / "3" / "0.0"
+        planted.mkdir(parents=True, exist_ok=True)
+        (planted / name).symlink_to(victim)
+        ((state, reason, _),) = play(open_folder, Command(("true",), user="ada", stdin=b"x"))
+        assert (state, reason.startswith("not started")) == ("failed", True)
+        assert victim.read_text() == "whole"
+        (planted / name).unlink()
+
+
+def test_calls_run_as_their_users_account(open_folder: Path) -> None:
+    try:
+        subprocess.run([sys.executable, "-c", ""], capture_output=True, check=True, cwd="/", user="nobody")
+    except (PermissionError, subprocess.CalledProcessError):
+        pytest.skip("this interpreter is out of reach of other accounts")
+    ((state, reason, _),) = play(open_folder, Call(cloudpickle.dumps((os.setuid, (0,), {})), user="ada"))
+    assert (state, reason) == ("failed", "PermissionError: [Errno 1] Operation not permitted")
+
+
+@pytest.mark.parametrize(
+    ("run_as", "said"),
+    [
+        ("", "tasks never do"),
+        ("root", "is root, and tasks never run as root"),
+        ({"ada": "nobody", "*": "root"}, "is root"),
+        ("no-such-account", "there is no account"),
+        ("a\0b", "there is no account"),
+    ],
+)
+def test_accounts_that_will_not_do_are_named(run_as: str | dict[str, str], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Accounts(run_as)
+
+
+def test_a_folder_that_an_account_cannot_enter_is_named(open_folder: Path) -> None:
+    open_folder.chmod(0o700)
+    with pytest.raises(InputError, match=r"nobody, whom tasks run as, cannot get there; chmod o\+x"):
+        NodeAgent(open_folder / "tasks", accounts=Accounts("nobody"))

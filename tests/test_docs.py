@@ -1,0 +1,69 @@
+"""Every link from page to page leads somewhere, to the heading if it names one, and every page can be found."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as GitHub and the site make it."""
+    plain = re.sub(r"[^\w\- ]", "", LINK.sub("]", heading).lower())
+    return plain.strip().replace(" ", "-")
+
+
+@functools.cache
+def anchors(page: Path) -> frozenset[str]:
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    return frozenset(slug(found) for found in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE))
+
+
+def links(page: Path) -> Iterator[tuple[str, str]]:
+    """Targets inside the repository, each with its anchor."""
+    text = CODE.sub("", FENCED.sub("", page.read_text(encoding="utf-8")))
+    for target in LINK.findall(text):
+        if "://" not in target and not target.startswith("mailto:"):
+            path, _, anchor = target.partition("#")
+            yield path, anchor
+
+
+def broken(page: Path) -> Iterator[str]:
+    for path, anchor in links(page):
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            yield f"{page.relative_to(ROOT)}: there is no {path}"
+        elif anchor and anchor not in anchors(target):
+            yield f"{page.relative_to(ROOT)}: {path} has no heading for #{anchor}"
+
+
+def test_every_link_leads_somewhere() -> None:
+    assert len(PAGES) > 40
+    assert not [problem for page in PAGES for problem in broken(page)]
+
+
+def test_every_page_is_listed() -> None:
+    """In docs/README.md, which the site begins with; architectures and decisions have lists of their own."""
+    listed = {(DOCS / path).resolve() for path, _ in links(DOCS / "README.md")}
+    rooms = ("tutorial", "how-to", "reference")
+    unlisted = [path.name for room in rooms for path in (DOCS / room).glob("*.md") if path.resolve() not in listed]
+    assert not unlisted
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    """A check that cannot fail is a defect."""
+    assert slug("What *papers* say, & `why`: 3.2") == "what-papers-say--why-32"
+    text = "[a](missing.md) [b](README.md#no-such-heading) [c](https://example.org) `[d](code.md)`"
+    copy = tmp_path / "page.md"
+    copy.write_text(text, encoding="utf-8")
+    assert list(links(copy)) == [("missing.md", ""), ("README.md", "no-such-heading")]
+    assert "no-such-heading" not in anchors(DOCS / "README.md")
+    assert "documentation" in anchors(DOCS / "README.md")

@@ -1,0 +1,200 @@
+"""Jockey's scheduler alone: who is given tokens, and what a period changes."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.architectures.parts import SUBMITTER, Alone, submit
+
+from volery.architectures import configure, lookup
+from volery.core.errors import InputError
+from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
+from volery.core.model import SECOND, Cluster
+from volery.core.streams import Streams
+from volery.live.port import COMPUTE, checksum
+from volery.policies.deadlines.profiles import Learned, Run, profiled
+from volery.policies.deadlines.rehearsal import rehearse
+from volery.policies.deadlines.remaining import BINS, Remaining
+from volery.policies.runners import Completed, Kill, Launch
+from volery.sim.recording import ComputeAsked, Observed, TimerSet
+
+MINUTE = 60 * SECOND
+FINE: dict[str, Any] = {"tokens_step": 1, "slack": 1.0, "dead_zone_s": 0.0, "alpha": 1.0}
+"""Every number of tokens is a choice, and nothing is added to what is reckoned with."""
+
+
+def job(number: int, tasks: int, due_us: int, task_us: int = MINUTE, **fields: Any) -> Submit:
+    message = submit(number, *[0] * tasks, estimate_us=task_us)
+    return Submit(msgspec.structs.replace(message.job, deadline_us=due_us, **fields))
+
+
+def alone(slots: int, **parameters: Any) -> Alone:
+    return Alone("jockey", "scheduler/0", Cluster.uniform(slots), **{**FINE, **parameters})
+
+
+def sent(effects: list[Any]) -> list[tuple[str, Any]]:
+    return [effect for effect in effects if isinstance(effect, tuple)]
+
+
+def launched(effects: list[Any]) -> list[tuple[str, int]]:
+    return [(to, message.task.id) for to, message in sent(effects) if isinstance(message, Launch)]
+
+
+def allotted(scheduler: Alone, event: Any, now: int = 0) -> list[tuple[int, int]]:
+    """(job, slots) of the guarantees that an event changes."""
+    scheduler.component.handle(event, SUBMITTER, now)
+    scheduler.component.check()
+    facts = [effect.fact for effect in scheduler.port.drain() if isinstance(effect, Observed)]
+    return [(fact.job, fact.slots) for fact in facts if isinstance(fact, Allotted)]
+
+
+def test_a_job_is_guaranteed_the_fewest_tokens_that_meet_its_deadline() -> None:
+    # Amdahl: one stage of 12 tasks of a minute, S = 1, W = 12 minutes
+    assert allotted(alone(20), job(0, 12, 5 * MINUTE)) == [(0, 3)], "1 + 12 / 3 = 5 minutes"
+    assert allotted(alone(20), job(0, 12, 4 * MINUTE)) == [(0, 4)]
+    assert allotted(alone(20), job(0, 12, 90 * SECOND)) == [(0, 20)], "what cannot be met is given all there is"
+    assert allotted(alone(20, control="max"), job(0, 12, 5 * MINUTE)) == [(0, 20)]
+    assert allotted(alone(20, tokens_step=8), job(0, 12, 5 * MINUTE)) == [(0, 8)]
+
+
+def test_guarantees_are_served_before_who_runs_least() -> None:
+    scheduler = alone(4, spare=True)
+    assert len(launched(scheduler.hear(submit(0, 0, 0, 0, 0)))) == 4, "spare tokens, while nobody else is there"
+    assert launched(scheduler.hear(job(1, 12, 7 * MINUTE))) == []
+    freed = [launched(scheduler.hear(Completed(task), "node/0", MINUTE)) for task in (0, 1)]
+    assert [task for each in freed for _, task in each] == [100, 101], "two tokens are guaranteed: 1 + 12 / 2 = 7"
+    scheduler.hear(submit(2, 0, 0))
+    assert [task for _, task in launched(scheduler.hear(Completed(2), "node/2", MINUTE))] == [200], "runs least"
+
+
+def test_without_spare_tokens_a_job_with_a_deadline_runs_no_more_than_its_guarantee() -> None:
+    scheduler = alone(4, spare=False)
+    assert len(launched(scheduler.hear(job(1, 12, 7 * MINUTE)))) == 2
+    assert len(launched(scheduler.hear(submit(0, 0, 0, 0)))) == 2, "the others have what is left"
+
+
+def test_a_late_job_is_given_more_and_an_early_one_less_at_the_end_of_a_period() -> None:
+    scheduler = alone(20, spare=False)
+    effects = scheduler.hear(job(0, 12, 5 * MINUTE))
+    assert TimerSet("period", MINUTE) in effects
+    # after a minute nothing has finished: 12 tasks in 4 minutes
+    assert allotted(scheduler, TimerFired("period"), MINUTE) == [(0, 4)]
+    for task in range(3):
+        scheduler.hear(Completed(task), "node/0", MINUTE + 1)
+    # 9 of 12 tasks are left, S = 0.75 and W = 9 minutes: 3 tokens take 3.75 of 3.9 minutes
+    assert allotted(scheduler, TimerFired("period"), MINUTE + 6 * SECOND) == [(0, 3)]
+    first = alone(20, spare=False, control="first")
+    first.hear(job(0, 12, 5 * MINUTE))
+    assert allotted(first, TimerFired("period"), MINUTE) == [], "without adaptation the first choice stays"
+
+
+def test_where_more_is_asked_for_than_there_is_newcomers_wait_for_the_period_and_then_utility_decides() -> None:
+    scheduler = alone(6, spare=False)
+    assert allotted(scheduler, job(0, 12, 200 * MINUTE)) == [(0, 1)]
+    assert allotted(scheduler, job(1, 12, 4 * MINUTE)) == [(1, 4)]
+    assert allotted(scheduler, job(2, 12, 4 * MINUTE)) == [(2, 1)], "what is left"
+    found = dict(allotted(scheduler, TimerFired("period"), 1))
+    assert found == {0: 0, 1: 3, 2: 3}, "the job whose deadline is far away loses least"
+
+
+def test_tasks_become_ready_as_their_parents_finish_and_cancelling_drops_the_rest() -> None:
+    scheduler = alone(4)
+    message = submit(0, 0, 0, 0)
+    flow = Submit(msgspec.structs.replace(message.job, parents=((), (0,), (0,))))
+    assert [task for _, task in launched(scheduler.hear(flow))] == [0]
+    assert [task for _, task in launched(scheduler.hear(Completed(0), "node/0", 5))] == [1, 2]
+    effects = sent(scheduler.hear(Cancel(0), SUBMITTER, 6))
+    assert [message for _, message in effects] == [Kill(1), Kill(2)]
+    assert sent(scheduler.hear(Completed(1), "node/0", 7)) == []
+    assert sent(scheduler.hear(Completed(2), "node/1", 7)) == [(SUBMITTER, JobDone(0))]
+
+
+def test_a_job_in_chunks_is_controlled_when_all_of_it_is_known() -> None:
+    scheduler = alone(20)
+    whole = job(0, 12, 5 * MINUTE).job
+    assert allotted(scheduler, Submit(msgspec.structs.replace(whole, tasks=whole.tasks[:5]))) == []
+    scheduler.hear(Completed(0), "node/0", 10)
+    assert allotted(scheduler, MoreTasks(0, 5, whole.tasks[5:]), 20) == [(0, 3)], "11 tasks are left"
+
+
+def recurring(tasks: int = 4, task_us: int = MINUTE, left_us: int = MINUTE) -> Learned:
+    """A job of one stage, of which the table says the same whatever its progress and allocation."""
+    times = tuple([task_us] * tasks)
+    profile = profiled([Run(((),) * tasks, (0,) * tasks, (0,) * tasks, times)])
+    return Learned("daily", profile, Remaining((1, 4), ((2 * left_us,) * (BINS + 1), (left_us,) * (BINS + 1))))
+
+
+def taught(model: Learned, **parameters: Any) -> Alone:
+    return alone(4, models=msgspec.to_builtins((model,)), **parameters)
+
+
+def test_the_runs_of_a_known_job_are_controlled_by_its_table() -> None:
+    daily = job(0, 4, 100 * MINUTE, user="daily")
+    assert allotted(taught(recurring(left_us=90 * MINUTE)), daily) == [(0, 4)], "1 token takes 180 minutes, 4 take 90"
+    assert allotted(taught(recurring(left_us=90 * MINUTE), simulator=False), daily) == [(0, 1)], "Amdahl: 1 + 4 minutes"
+    other = job(0, 4, 100 * MINUTE, user="weekly")
+    assert allotted(taught(recurring(left_us=90 * MINUTE)), other) == [(0, 1)], "nothing is known of it"
+    message = job(0, 4, 100 * MINUTE, user="daily").job
+    chain = Submit(msgspec.structs.replace(message, parents=((), (0,), (1,), (2,))))
+    assert allotted(taught(recurring(left_us=90 * MINUTE)), chain) == [(0, 1)], "its stages are others"
+
+
+def deviating(**parameters: Any) -> Alone:
+    """A known job of two stages that takes three times as long as its model says, when the first has ended."""
+    waits = ((), (), (0, 1), (0, 1))
+    profile = profiled(
+        [Run(waits, (0, 0, MINUTE, MINUTE), (0, 0, MINUTE, MINUTE), (MINUTE, MINUTE, *[2 * MINUTE] * 2))]
+    )
+    table = Remaining((1, 4), ((4 * MINUTE,) * (BINS + 1), (2 * MINUTE,) * (BINS + 1)))
+    scheduler = taught(Learned("daily", profile, table), deviation_periods=2, **parameters)
+    message = job(0, 4, 60 * MINUTE, user="daily").job
+    scheduler.hear(Submit(msgspec.structs.replace(message, parents=((), (), (0, 1), (0, 1)))))
+    for task in (0, 1):
+        scheduler.hear(Completed(task), "node/0", 3 * MINUTE)
+    return scheduler
+
+
+def test_a_job_that_deviates_for_some_periods_is_simulated_anew_as_it_is() -> None:
+    scheduler = deviating(rehearsal_s=5.0, repetitions=2)
+    assert not [e for e in scheduler.hear(TimerFired("period"), now=4 * MINUTE) if isinstance(e, ComputeAsked)]
+    (asked,) = [e for e in scheduler.hear(TimerFired("period"), now=5 * MINUTE) if isinstance(e, ComputeAsked)]
+    assert asked.key == ("rehearsed", 0)
+    assert asked.problem.decision_us == 5 * SECOND
+    assert asked.problem.argument.run_us == ((3 * MINUTE, 3 * MINUTE), (3 * MINUTE, 3 * MINUTE))
+    copy = pickle.loads(pickle.dumps(asked.problem))
+    assert checksum([(COMPUTE, asked.key, copy)]) == checksum([(COMPUTE, asked.key, asked.problem)]), "for the journal"
+    table = rehearse(asked.problem.argument)
+    assert table.at(0.0, 4) == 6 * MINUTE
+    scheduler.hear(Computed(asked.key, table), "scheduler/0", 5 * MINUTE + 5)
+    more = [scheduler.hear(TimerFired("period"), now=at * MINUTE) for at in (6, 7, 8)]
+    assert not [e for effects in more for e in effects if isinstance(e, ComputeAsked)], "the new model fits"
+    assert scheduler.hear(Computed(("rehearsed", 99), table), "scheduler/0", 9 * MINUTE) == [], "a job that is gone"
+
+
+def test_or_it_shares_the_tokens_evenly_or_nothing_happens() -> None:
+    sharing = deviating(deviation="share")
+    sharing.hear(submit(5, 0))
+    sharing.hear(TimerFired("period"), now=4 * MINUTE)
+    assert allotted(sharing, TimerFired("period"), 5 * MINUTE) == [(0, 2)], "half of four, for two jobs"
+    ignoring = deviating(deviation="ignore")
+    found = [allotted(ignoring, TimerFired("period"), at * MINUTE) for at in (4, 5, 6)]
+    assert found == [[], [], []]
+
+
+def test_constraints_are_kept_and_what_fits_nowhere_is_said() -> None:
+    scheduler = Alone("jockey", "scheduler/0", Cluster((1, 0), (1, 1)))
+    assert launched(scheduler.hear(submit(0, 1, 0, 0))) == [("node/0", 0), ("node/1", 1)], (
+        "a machine with few constraints is used first"
+    )
+    assert sent(scheduler.hear(submit(1, 2)))[-1] == (SUBMITTER, JobDone(1, 1))
+
+
+@pytest.mark.parametrize("utility", ["0", "5:1+0:2"])
+def test_a_utility_that_is_no_curve_is_refused(utility: str) -> None:
+    jockey = lookup("jockey")
+    with pytest.raises(InputError) as refused:
+        jockey.build(Cluster.uniform(2), configure(jockey, {"utility": utility}), Streams(0))
+    assert "utility" in refused.value.place

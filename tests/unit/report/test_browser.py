@@ -1,0 +1,198 @@
+"""The page of a study in a real browser: it is walked by mouse and by keyboard, and nothing is left on the console."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+from tests.unit.report.samples import LABELS, delays_s, sample_run, sample_runs, write_sample
+
+from volery.report import duration, write_report
+from volery.report.explore.content import ToldRun, ToldTask
+from volery.report.explore.server import open_server, url_of
+from volery.report.explore.site import site_of
+from volery.report.explore.watch import watch_page
+from volery.report.folder import read_results
+from volery.study import compare
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
+WHY = [ToldRun("megha", 0, 9, [ToldTask(3, 1, 1.0, 2.5, 4.0, 7, [(1.5, "gm/0", "queued", -1, "", 0.1, [], 0)])])]
+EVIL = "<script>throw 1</script>\u202e\u05e9\u05dc\u05d5\u05dd \U0001f426 " + "x" * 10_000
+
+Scheme = Literal["light", "dark"]
+
+
+class Visit:
+    """A page in the browser, and all that it complained of."""
+
+    def __init__(
+        self, browser: Browser, url: str, width: int = 1200, scheme: Literal["light", "dark"] = "light"
+    ) -> None:
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.complaints: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("requestfailed", lambda request: self.complaints.append(request.url))
+        self.page.goto(url)
+
+    def rows(self, selector: str) -> list[list[str]]:
+        """The texts of a table's cells."""
+        script = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+        found: list[list[str]] = self.page.locator(f"{selector} tbody tr").evaluate_all(script)
+        return found
+
+    def drag(self, selector: str, begin: float, end: float) -> None:
+        """Over a drawing, from one share of its width to another."""
+        self.page.locator(selector).scroll_into_view_if_needed()
+        box = self.page.locator(selector).bounding_box()
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
+        self.page.mouse.move(box["x"] + begin * box["width"], middle)
+        self.page.mouse.down()
+        self.page.mouse.move(box["x"] + end * box["width"], middle, steps=3)
+        self.page.mouse.up()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to start otherwise
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=BROWSER, args=arguments)
+        yield found
+        found.close()
+
+
+def count(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def test_a_reader_chooses_sorts_and_toggles(browser: Browser, tmp_path: Path) -> None:
+    write_report(write_sample(tmp_path), WHY)
+    visit = Visit(browser, f"file://{tmp_path}/report.html")
+    table = "[data-view=delays] > div:nth-of-type(4)"
+    before = visit.rows(table)
+    assert [row[0] for row in before] == list(LABELS)
+    assert {count(row[1]) for row in before} == {3 * 399}
+    assert visit.page.locator("[data-still=delays]").is_hidden()
+
+    visit.drag("[data-view=delays] svg.chart", 0.3, 0.7)
+    chosen = [count(row[1]) for row in visit.rows(table)]
+    assert all(0 < inside < 3 * 399 for inside in chosen)
+    said = visit.page.locator("[data-view=delays] [role=status]").inner_text()
+    assert "delays above" in said
+    jobs = visit.rows("[data-view=delays] > div:nth-of-type(5)")
+    assert jobs
+    known = {(label, str(seed), str(job)) for label in LABELS for seed in range(3) for job in range(399)}
+    assert all((label, seed, job) in known for label, seed, job, *_ in jobs)
+
+    visit.page.get_by_role("button", name="percentile").click()
+    visit.page.locator("[data-view=delays] svg.chart").focus()
+    visit.page.keyboard.press("ArrowUp")
+    visit.page.keyboard.press("Shift+PageUp")
+    assert {count(row[1]) for row in visit.rows(table)} == {round(0.1 * 3 * 399)}
+
+    visit.page.locator("[data-view=delays] .legend button").nth(1).click()
+    assert [row[0] for row in visit.rows(table)] == [LABELS[0], LABELS[2]]
+    assert visit.page.locator("[data-view=delays] path[data-label]").count() == 2
+
+    heads = visit.page.locator(f"{table} th")
+    heads.nth(5).get_by_role("button").click()
+    heads.nth(5).get_by_role("button").click()
+    assert heads.nth(5).get_attribute("aria-sort") == "descending"
+    assert [row[0] for row in visit.rows(table)] == [LABELS[2], LABELS[0]]
+    assert visit.complaints == []
+
+
+def test_time_is_zoomed_pairs_are_chosen_and_a_task_is_explained(browser: Browser, tmp_path: Path) -> None:
+    write_report(write_sample(tmp_path), WHY)
+    visit = Visit(browser, f"file://{tmp_path}/report.html", 400, "dark")
+    wide = visit.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide[0] == wide[1], "the page itself never scrolls sideways"
+
+    said = visit.page.locator("[data-view=course] [role=status]")
+    assert "from 0 s to 33.3 min" in said.inner_text()
+    visit.drag("[data-view=course] svg.chart", 0.4, 0.6)
+    assert "to 33.3 min" not in said.inner_text()
+    visit.page.locator("[data-view=course]").get_by_role("button", name="whole run").click()
+    visit.page.mouse.move(0, 0)
+    assert "from 0 s to 33.3 min" in said.inner_text()
+
+    visit.page.locator("[data-view=pairs] select").nth(1).select_option("2")
+    a, b = (np.concatenate([delays_s(label, seed)[:-1] for seed in range(3)]) for label in (LABELS[0], LABELS[2]))
+    assert f"Less delay under a, megha: {int((a < b).sum()):,}" in visit.page.locator("[data-view=pairs]").inner_text()
+
+    visit.page.get_by_role("button", name="3/1").click()
+    assert "no place found" in visit.page.locator("[data-view=why]").inner_text()
+    assert visit.complaints == []
+
+
+def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tmp_path: Path) -> None:
+    folder = write_sample(tmp_path, sample_runs(1))
+    asked: list[str] = []
+
+    def why(run: int, question: str) -> list[ToldTask]:
+        asked.append(question)
+        return WHY[run].tasks
+
+    server = open_server(site_of(folder, WHY, why), "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        visit = Visit(browser, url_of(server))
+        visit.drag("[data-view=delays] svg.chart", 0.01, 0.99)
+        listed = visit.page.locator("[data-view=delays] > div:nth-of-type(5)")
+        listed.get_by_text("jobs.").wait_for()
+        visit.page.locator("[data-view=pairs] select").first.select_option("1")
+        visit.page.locator("[data-view=pairs] select").nth(1).select_option("2")
+        visit.page.locator("[data-view=pairs]").get_by_text("399 jobs that both").wait_for()
+        visit.page.locator("[data-view=why] input").fill("14/3")
+        visit.page.locator("[data-view=why] input").press("Enter")
+        visit.page.get_by_text("Task 3/1").wait_for()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked == ["14/3"]
+    assert visit.complaints == []
+
+
+@pytest.mark.parametrize(("tasks", "said"), [("syn:4x5", "4 of 10 places"), ("syn:300x8", "of the machines")])
+def test_a_kept_run_is_played_and_scrubbed(browser: Browser, tmp_path: Path, tasks: str, said: str) -> None:
+    compare("oracle", trace=tasks, workers=10 if tasks == "syn:4x5" else 300, folder=tmp_path)
+    results = read_results(tmp_path)
+    page = watch_page(results, results.timelines[0])
+    (tmp_path / "watch.html").write_text(page, encoding="utf-8")
+    visit = Visit(browser, f"file://{tmp_path}/watch.html", 400, "dark")
+    mount = visit.page.locator("[data-view=watch]")
+    assert said in mount.inner_text()
+    visit.page.get_by_role("button", name="play").click()
+    slider = visit.page.get_by_role("slider")
+    expect(slider).not_to_have_value("0")
+    slider.fill("500")
+    assert visit.page.get_by_role("button", name="play").is_visible(), "whoever scrubs stops the film"
+    middle = (results.curves["oracle"].times_s[0][-1] + results.curves["oracle"].times_s[0][1]) / 2
+    assert f"At {duration(middle)}" in mount.inner_text()
+    visit.page.locator(".field").focus()
+    visit.page.keyboard.press("ArrowRight")
+    assert "Machine" in mount.inner_text()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 400
+    assert visit.complaints == []
+
+
+def test_hostile_names_are_shown_and_do_nothing(browser: Browser, tmp_path: Path) -> None:
+    runs = [msgspec.structs.replace(sample_run(), label=label) for label in (EVIL, "other")]
+    folder = write_sample(tmp_path, runs)
+    told = [ToldRun(EVIL, 0, 1, WHY[0].tasks)]
+    write_report(folder, told)
+    visit = Visit(browser, f"file://{folder}/report.html", 400)
+    assert visit.page.evaluate("document.scripts.length") == 2
+    assert "<script>throw 1</script>" in visit.page.locator("[data-view=delays] .legend").inner_text()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 400
+    assert visit.complaints == []

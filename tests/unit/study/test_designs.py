@@ -1,0 +1,49 @@
+"""The pages of architectures are what the registry says, and a finished study keeps the flow of what it compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from volery.architectures import REGISTRY
+from volery.report.designpage import COMMAND
+from volery.study import compare
+from volery.study.designs import INDEX, all_pages, write_pages
+
+PAGES = Path(__file__).parents[3] / "docs" / "architectures"
+
+
+def test_the_pages_are_up_to_date() -> None:
+    texts = all_pages()
+    stale = [name for name, text in texts.items() if not (PAGES / name).exists() or (PAGES / name).read_text() != text]
+    assert not stale, f"run {COMMAND}"
+    assert {path.name for path in PAGES.iterdir()} == set(texts), "a page of what is no architecture any more"
+
+
+def test_a_page_tells_source_roles_messages_parameters_stages_and_faults() -> None:
+    page = all_pages()["pigeon.md"]
+    for fact in (
+        "Wang, Li, Agrawal, Ren", "**Roles.** Distributor", "**Deviates.** Idle lists", "![Message flow of pigeon]",
+        "| distributor | `GroupTasks` | master |", "| `reserved` | int | 9 |", "| T4 | Submit task | full |",
+        "`crash:master`", "| constraints | always |", "pigeon-bearing.svg",
+    ):  # fmt: skip
+        assert fact in page
+
+
+def test_one_page_can_be_written_alone(tmp_path: Path) -> None:
+    from volery.study.designs import pages
+
+    written = write_pages(tmp_path / "new", pages([REGISTRY["oracle"]]))
+    assert sorted(path.name for path in written) == ["oracle.md", "oracle.svg"]
+    assert INDEX not in pages([REGISTRY["oracle"]])
+
+
+def test_a_finished_study_keeps_the_flow_of_what_it_compared(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    compare("oracle", "sparrow:late_binding=false", "pipeline:lrms=45", trace="syn:2x3", workers=50, folder=folder)
+    kept = msgspec.json.decode((folder / "flows.json").read_bytes())
+    assert [one["label"] for one in kept["flows"]] == ["oracle", "sparrow:late_binding=false"], "45 managers want more"
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Who says what to whom" in text
+    assert "QueueLength" in text
