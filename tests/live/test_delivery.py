@@ -11,6 +11,8 @@ import pytest
 from volery.core.events import JobDone
 from volery.live.codec import Codec, Parcel
 from volery.live.delivery import Delivery, Superseded
+from volery.live.host import Host
+from volery.live.memory import Memory
 
 LIMIT_S = 20
 
@@ -102,6 +104,33 @@ def test_what_was_meant_for_an_earlier_life_is_void_and_the_new_one_is_met() -> 
             stale.delivery.arrived("left", _frame_for(2))
         for end in (left, again, stale):
             end.delivery.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
+    async def scenario() -> None:
+        medium, codec, begun = Memory(), Codec(()), asyncio.Event()
+        where = {"gm/0": "gm", "node/0": "node"}
+
+        def host(name: str, life: int) -> Host:
+            return Host(name, {}, codec=codec, transport=medium.transport(), where=where, incarnation=life)
+
+        gm, node = host("gm", 1), host("node", 1)
+        gm.on_new_life(lambda peer: begun.set() if peer == "node" else None)
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(gm.open(), node.open())
+            gm.start()
+            node.start()
+            await asyncio.sleep(0.1)
+            await node.close()
+            assert not begun.is_set()
+            node = host("node", 2)
+            await node.open()
+            node.start()
+            await begun.wait()
+        await node.close()
+        await gm.close()
 
     asyncio.run(scenario())
 

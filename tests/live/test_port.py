@@ -239,7 +239,7 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
         host.start()
         order(host, Order("launch", at=1), Order("launch", at=2))
         await puppet.until(lambda: puppet.words.count("finished") == 2)
-        assert spies.done == ["commit", "commit", "launch", "launch", "send", "commit"]
+        assert spies.done == ["commit", "send", "commit", "launch", "launch", "send", "commit"]
         for number in (1, 5, 2, 1):
             transport.on_frame(
                 "elsewhere", codec.encode(Frame(1, number, [("puppet/0", "elsewhere/0", Order("none"))]))

@@ -30,6 +30,8 @@ from volery.live.store import JobStore, News, OpenJob
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
+KEPT_REPORTS_LATE_S: Final = 120.0
+"""Where they are kept until they are received, they come as late as whatever keeps them away lasts."""
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
 WARNINGS_MAX: Final = 5
@@ -71,6 +73,7 @@ class Desk(Component):
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
         due: share of each user that has one; see `Deployment`.
+        reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
         told: what nodes have said of attempts, by state: how often.
@@ -78,15 +81,15 @@ class Desk(Component):
     """
 
     __slots__ = (
-        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_news", "_nodes", "_numbers",
-        "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer", "_writes",
-        "commit_s", "commits", "told",
+        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
+        "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer",
+        "_writes", "commit_s", "commits", "told",
     )  # fmt: skip
 
     def __init__(
         self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
-        due: Mapping[str, Fraction] = {},
+        due: Mapping[str, Fraction] = {}, reports_late_s: float = REPORTS_LATE_S,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
@@ -95,6 +98,7 @@ class Desk(Component):
         self._post = post
         self._in_charge = in_charge
         self._due = due
+        self._late_s = reports_late_s
         self._drained = store.drained()
         self._book = DecisionBook()
         self.told: dict[str, int] = {}
@@ -436,7 +440,7 @@ class Desk(Component):
         for write in writes:
             write.tell()
         for number in late:
-            loop.call_later(REPORTS_LATE_S, self._give_up_waiting, number)
+            loop.call_later(self._late_s, self._give_up_waiting, number)
 
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:

@@ -160,6 +160,9 @@ class Host:
         self._awake = False
         self._commit(now)
         self.wake()
+        if self._delivery is not None:
+            for peer in sorted({*self._where.values()} - {self.name}):
+                self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
         watches = self._watches
         if watches is not None and watches.pairs and self._delivery is not None:
             self._watch = Watch(watches, now, self._say_beat)

@@ -193,7 +193,7 @@ def _transport(federation: Federation) -> Transport:
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
     """The submitter that serves users."""
     from volery.live.api import ApiServer
-    from volery.live.desk import Desk
+    from volery.live.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
     from volery.live.store import JobStore
     from volery.live.tls import server_files
     from volery.live.tokens import Gate, TokenFile
@@ -204,9 +204,10 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             gate = Gate(TokenFile(folder))
             files = server_files(tls, federation.base) if tls is not None else None
             store = JobStore(folder / "jobs.sqlite")
+            kept = federation.file.reports and survives(federation.plan.architecture, deployment)
             self._desk = Desk(
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
-                deployment.due,
+                deployment.due, KEPT_REPORTS_LATE_S if kept else REPORTS_LATE_S,
             )  # fmt: skip
             self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
             super().__init__(self._desk)
