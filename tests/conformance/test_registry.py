@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 from _pytest.mark.structures import ParameterSet
-from tests.conformance.entries import EXCUSED, LONG, VARIANTS, entries, variant
+from tests.conformance.entries import EXCUSED, LONG, RARE, VARIANTS, entries, variant
 from tests.conformance.mutants_flows import build_whole
 
 from volery.architectures import configure, lookup
@@ -39,7 +39,7 @@ OF_THE_QUICK = (*OF_ENTRIES, "check_jitter_is_safe", "check_repeated_messages", 
 
 def _seldom(name: str, check: str) -> bool:
     """Whether `make conformance` alone runs a check."""
-    return check in (OF_THE_QUICK if name in LONG else OF_ENTRIES if name in VARIANTS else ())
+    return name in RARE or check in (OF_THE_QUICK if name in LONG else OF_ENTRIES if name in VARIANTS else ())
 
 
 def _judged(names: Iterable[str], checks: Iterable[str]) -> list[ParameterSet]:

@@ -7,6 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from volery.architectures import lookup
+from volery.architectures.hydra.messages import Register
+from volery.architectures.hydra.node import MortalNode, Node
+from volery.architectures.hydra.proxy import Proxy
+from volery.architectures.hydra.surviving import MortalManager
 from volery.architectures.megha.fair_gm import FairGlobalMaster
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
 from volery.architectures.megha.surviving_fair_lm import SurvivingFairLocalMaster
@@ -16,6 +20,7 @@ from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Repo
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.pigeon.surviving import SurvivingMaster
+from volery.core.events import PeerLost
 from volery.core.model import Address, Time
 from volery.policies.guarded import GuardedNode, Lease, Result, Run
 from volery.policies.leading import PairedMaster
@@ -140,7 +145,37 @@ def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SurvivingFairLocalMaster, "_reserved", lambda self, here, position: 0)
 
 
+def any_term(patch: pytest.MonkeyPatch) -> None:
+    """A machine runs what it was given before it registered anew."""
+    patch.setattr(MortalNode, "_begin", Node._begin)
+
+
+def no_expiry(patch: pytest.MonkeyPatch) -> None:
+    """A machine that is cut off from its resource manager goes on."""
+    patch.setitem(MortalNode.receives, PeerLost, lambda self, event, source, now: None)
+
+
+def nothing_taken_over(patch: pytest.MonkeyPatch) -> None:
+    """A resource manager takes every machine that registers for empty."""
+    register = MortalManager.on_register
+
+    def forgets(self: MortalManager, message: Register, source: Address, now: Time) -> None:
+        register(self, Register(message.number, ()), source, now)
+
+    patch.setitem(MortalManager.receives, Register, forgets)
+
+
+def not_asked_again(patch: pytest.MonkeyPatch) -> None:
+    """A proxy goes on to wait for what it has asked of a resource manager that is gone."""
+    patch.setattr(Proxy, "_ask_again", lambda self, sub, known: None)
+
+
 PLANTED = [
+    ("hydra", any_term),
+    ("hydra", no_expiry),
+    ("hydra", nothing_taken_over),
+    ("hydra", not_asked_again),
+    ("hydra", never_retried),
     ("megha-2021", claims_outlive_leaders),
     ("megha-2021", spoils_given_away),
     ("megha-2021", never_retried),

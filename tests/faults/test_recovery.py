@@ -23,14 +23,23 @@ SIZES: dict[str, dict[str, Any]] = {
     "megha-2021": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
     "megha": {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0},
     "pigeon": {"reliable": True, "groups": 2, "reserved": 0, "distributors": 2},
+    "hydra": {
+        "reliable": True,
+        "subclusters": 2,
+        "proxies": 1,
+        "routing": "hash",
+        "node_heartbeat_s": 0.1,
+        "am_heartbeat_s": 0.1,
+    },
 }
 
 
-def run(name: str, plan: FaultPlan, tasks: int = 6) -> tuple[Records, Kernel]:
+def run(name: str, plan: FaultPlan, tasks: int = 6, **parameters: Any) -> tuple[Records, Kernel]:
     """Two jobs of long tasks from second 1 on."""
     jobs = tuple(StormJob(SECOND + job, (LONG_US,) * tasks, (0,) * tasks) for job in range(2))
     whole = msgspec.structs.replace(plan, deadline_us=3_600 * SECOND)
-    scenario = Scenario(name, 3, SIZES[name], (0,) * MACHINES, (1,) * MACHINES, jobs, 500, 0, None, whole)
+    given = {**SIZES[name], **parameters}
+    scenario = Scenario(name, 3, given, (0,) * MACHINES, (1,) * MACHINES, jobs, 500, 0, None, whole)
     architecture = lookup(name)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(3))
     options = Options(check=True, plan=whole)

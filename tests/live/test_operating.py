@@ -188,3 +188,57 @@ def test_log_lines_are_json(caplog: pytest.LogCaptureFixture) -> None:
         "gm",
     )
     assert "ValueError" in found["exception"]
+
+
+def test_a_plan_says_what_a_job_would_meet_and_submits_nothing(
+    client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    until_running(client, client.send(LONG | {"tasks": 2, "constraints": ['label.zone == "a"']}).id, 2)
+    client.drain("node/5")
+    path = tmp_path / "job.toml"
+    path.write_text(
+        'command = "true"\n[[tasks]]\ncount = 4\nconstraints = [\'label.zone == "a"\']\n'
+        '[[tasks]]\nconstraints = ["cores >= 100000"]\n[[tasks]]\ncount = 2\n'
+    )
+    found = client.plan(path)
+    assert (found.tasks, found.waiting) == (7, 0)
+    assert [(group.first, group.count, group.at_once) for group in found.groups] == [(0, 4, 1), (4, 1, 0), (5, 2, 2)]
+    assert [step.machines for step in found.groups[0].funnel] == [6, 3, 3, 1]
+    assert len(found.groups[0].nodes) == 1
+    assert "cores >= 100000" in found.groups[1].obstacle
+    assert "node/5" not in found.groups[2].nodes
+    with pytest.raises(SystemExit) as leaving:
+        main(["plan", str(path), "--api", client.api])
+    assert leaving.value.code == 1, "a task of it could never run"
+    assert "tasks 0 to 3: 6 machines > 3 meet its constraints" in capfd.readouterr().out
+    path.write_text("comand = 1")
+    with pytest.raises(InputError, match=r"job.toml.comand"):
+        client.plan(path)
+    assert len(client.jobs()) == 1
+
+
+def test_records_are_exported_whole_or_not_at_all(
+    client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("volery.cli.record.PAGE", 2)
+    for _ in range(5):
+        client.send({"command": "true", "tasks": 3})
+
+    def export(*words: str) -> int:
+        with pytest.raises(SystemExit) as leaving:
+            main(["record", "export", *words])
+        capfd.readouterr()
+        return int(str(leaving.value.code or 0))
+
+    path = tmp_path / "jobs.jsonl"
+    assert export("-o", str(path), "--api", client.api, "--json") == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["id"] for line in lines if line["record"] == "job"] == [4, 3, 2, 1, 0]
+    assert [(line["job"], line["index"]) for line in lines[1:4]] == [(4, 0), (4, 1), (4, 2)]
+    assert len(lines) == 20
+    assert export("-o", str(path), "--api", client.api) == 2, "it exists"
+    other = tmp_path / "other.jsonl"
+    assert export("-o", str(other), "--api", "http://127.0.0.1:1") == 2
+    assert export("-o", str(tmp_path / "none" / "x"), "--api", client.api) == 2
+    assert not other.exists()
+    assert not [*tmp_path.glob("*.part")]

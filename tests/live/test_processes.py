@@ -339,3 +339,17 @@ def test_an_agent_elsewhere_than_on_linux_says_so(tmp_path: Path, monkeypatch: p
     monkeypatch.delattr(os, "pidfd_open")
     with pytest.raises(InputError, match="need Linux"):
         NodeAgent(tmp_path)
+
+
+def test_a_task_does_not_get_more_memory_than_it_has_asked_for(tmp_path: Path) -> None:
+    """What it starts is held to the same limit; who asks for none has none."""
+    greedy = f"sleep 0.2; {sys.executable} -c 'bytearray(300 << 20)'"
+
+    async def scenario(it: Bench) -> None:
+        small = await it.run(Command(("sh", "-c", greedy), memory_mb=200))
+        assert (small.state, small.reason) == ("failed", "exit code 1; it may have 200 MB")
+        assert "MemoryError" in (Path(small.folder) / "stderr").read_text()
+        for memory_mb in (600, 0):
+            assert (await it.run(Command(("sh", "-c", greedy), memory_mb=memory_mb))).state == "finished"
+
+    bench(tmp_path, scenario)

@@ -72,8 +72,8 @@ def test_who_has_no_token_gets_nothing_but_the_description(door: Door) -> None:
 
 
 def test_a_job_of_one_user_does_not_exist_for_another(door: Door) -> None:
-    secret = {"command": "echo mine; sleep 30", "key": "k", "name": "secret"}
-    number = submit(door.ada, **secret)
+    mine_is = {"command": "echo mine; sleep 30", "key": "k", "name": "secret"}
+    number = submit(door.ada, **mine_is)
     for path in ("", "/tasks", "/tasks/0", "/tasks/0/logs", "/tasks/0/result"):
         mine, theirs = door.ada.get(f"/jobs/{number}{path}"), door.bob.get(f"/jobs/{number}{path}")
         missing = door.bob.get(f"/jobs/{number + 7}{path}")
@@ -84,8 +84,8 @@ def test_a_job_of_one_user_does_not_exist_for_another(door: Door) -> None:
     assert door.bob.get("/jobs").json() == door.bob.get("/jobs?user=ada").json() == []
     assert [job["name"] for job in door.ada.get("/jobs").json()] == ["secret"]
     assert submit(door.bob, command="true", key="k") != number, "a key of one user is nothing to another"
-    assert door.ada.post("/jobs", json=secret).json()["id"] == number
-    assert door.ada.post("/jobs", json={**secret, "name": "other"}).status_code == 409
+    assert door.ada.post("/jobs", json=mine_is).json()["id"] == number
+    assert door.ada.post("/jobs", json={**mine_is, "name": "other"}).status_code == 409
     assert door.ada.post(f"/jobs/{number}/cancel", json={}).status_code == 202
 
 

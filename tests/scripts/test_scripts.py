@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
-import tests.scripts.test_deadlines  # noqa: F401 - its scripts are registered, too
+import tests.scripts.test_deadlines
+import tests.scripts.test_hydra  # noqa: F401 - likewise
 from tests.scripts.register import SCRIPTS, bits, case, counter, responses, script
 from tests.scripts.transcript import transcript
 

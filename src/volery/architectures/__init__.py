@@ -10,12 +10,14 @@ import msgspec
 
 from volery.architectures.hfs import HFS
 from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
+from volery.architectures.hydra import HYDRA
 from volery.architectures.jockey import JOCKEY
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
 from volery.architectures.pipeline import PIPELINE, PRESETS
+from volery.architectures.quincy import FIRMAMENT, QUINCY
 from volery.architectures.sparrow import SPARROW
 from volery.architectures.tetrisched import ALSCHED, TETRISCHED
 from volery.core.component import Architecture
@@ -24,11 +26,10 @@ from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
 FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
+FEDERATED = (MEGHA, CENTRAL, MEGHA_2021, PIGEON, PIGEONC, HYDRA)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
-PLANNERS = (ALSCHED, TETRISCHED)
-ENTRIES = (
-    MEGHA, CENTRAL, MEGHA_2021, ORACLE, PIGEON, PIGEONC, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS,
-)  # fmt: skip
+PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)
+ENTRIES = (*FEDERATED, ORACLE, *FLOCK, HFS, JOCKEY, PIPELINE, *PRESETS, *SHARED, *PLANNERS)
 REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 

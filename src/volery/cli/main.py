@@ -17,12 +17,13 @@ from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
 from volery.cli.flow import flow
-from volery.cli.jobs import cancel, job, jobs, logs, submit
+from volery.cli.jobs import cancel, job, jobs, logs, plan, submit
 from volery.cli.load import load
 from volery.cli.operating import drain, nodes, undrain, users
 from volery.cli.output import print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.policy import policy_app
+from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
 from volery.cli.show import report, show
@@ -66,6 +67,7 @@ app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.command("serve", rich_help_panel=FEDERATION)(serve)
 app.command("submit", rich_help_panel=FEDERATION)(submit)
+app.command("plan", rich_help_panel=FEDERATION)(plan)
 app.command("jobs", rich_help_panel=FEDERATION)(jobs)
 app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)
@@ -75,6 +77,7 @@ app.command("drain", rich_help_panel=FEDERATION)(drain)
 app.command("undrain", rich_help_panel=FEDERATION)(undrain)
 app.command("users", rich_help_panel=FEDERATION)(users)
 app.add_typer(token_app, name="token", rich_help_panel=FEDERATION)
+app.add_typer(record_app, name="record", rich_help_panel=FEDERATION)
 app.command("load", rich_help_panel=FEDERATION)(load)
 app.command("calibrate", rich_help_panel=FEDERATION)(calibrate)
 app.command("verify", rich_help_panel=TRUST)(verify)

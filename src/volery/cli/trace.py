@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from volery.cli.output import print_json, table_width
+from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.workload.description import ConstraintUse, JobClass, LoadCurve, TraceDescription
@@ -97,6 +98,14 @@ def convert_trace(
     without_parents: Annotated[
         bool, typer.Option("--without-parents", help="Leave out what tasks wait for, to run them as independent ones.")
     ] = False,
+    far: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RACK,ANY",
+            help="How many times as long tasks last in a rack that holds their input, and elsewhere, as 1.5,2.",
+            show_default=False,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -105,7 +114,8 @@ def convert_trace(
     from volery.workload.rules import choices
 
     made = convert(
-        source, output, form=form, chosen=choices(repair or []), parents=not without_parents, force=force
+        source, output, form=form, chosen=choices(repair or []), parents=not without_parents,
+        far_permille=None if far is None else _far_permille(far), force=force,
     )  # fmt: skip
     if as_json:
         print_json({"file": str(output), **msgspec.to_builtins(made)})
@@ -117,6 +127,16 @@ def convert_trace(
         typer.echo(f"left:     {rule} in {rows:,} rows")
     for what, times in made.noticed.items():
         typer.echo(f"noticed:  {what}: {times:,}")
+
+
+def _far_permille(text: str) -> tuple[int, int]:
+    try:
+        rack, any_where = (round(1000 * float(word)) for word in text.split(","))
+    except (ValueError, OverflowError):
+        rack = any_where = 0
+    if min(rack, any_where) < 1:
+        raise InputError("--far", f"{text!r} is not two factors above 0; write them as 1.5,2")
+    return rack, any_where
 
 
 @trace_app.command("doctor")

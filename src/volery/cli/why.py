@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from volery.cli.jobs import Api, connected
+from volery.cli.jobs import Api, connected, funnel_words
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, table_width
 from volery.core.errors import InputError
@@ -89,7 +89,7 @@ def _ask_federation(question: str | None, api: str | None, as_json: bool) -> Non
     console.print(f"Task {found.job}/{found.index} is {found.state}{waiting}.")
     if found.reason:
         console.print(Text(found.reason))
-    console.print("Machines: " + " > ".join(f"{step.machines:,} {step.demand}" for step in found.funnel))
+    console.print(f"Machines: {funnel_words(found.funnel)}")
     if not found.explained:
         console.print("The scheduler does not tell what it decides; Megha does with why = true under [parameters].")
     elif found.decisions:

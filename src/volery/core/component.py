@@ -15,6 +15,7 @@ import msgspec
 from volery.core.events import Event
 from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
+from volery.core.provisioning import Billing
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -101,6 +102,8 @@ class Deployment(msgspec.Struct, frozen=True):
         in_charge: node -> the components that are told `Drain` of it; None where the design cannot drain nodes.
         checkpoint_us: what an attempt that was ended, or died with its machine, had done since the last whole period is
             lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
+        billing: machines that are off at first and run nothing while they are, and what they cost while they are not;
+            None: all machines are always on.
     """
 
     components: Mapping[Address, Component]
@@ -115,6 +118,7 @@ class Deployment(msgspec.Struct, frozen=True):
     keeps_progress: bool = False
     copies: int = 1
     checkpoint_us: Time = 0
+    billing: Billing | None = None
     in_charge: Callable[[Address], tuple[Address, ...]] | None = None
 
     def entry_for(self, job: JobId, user: str) -> Address:
@@ -172,7 +176,7 @@ class Architecture(msgspec.Struct, frozen=True):
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
             design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
-        learning: how it learns from earlier runs, where it does; see docs/decisions/0017.
+        learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
     """
 
     name: str

@@ -201,6 +201,23 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
     ended_us: Time
 
 
+Power = Literal["booting", "on", "off"]
+
+
+class Switched(msgspec.Struct, frozen=True, gc=False):
+    """A fact: a machine was switched; where it is one that comes and goes, the driver holds the design to it.
+
+    Args:
+        at_us: when.
+        machine: its number.
+        power: "booting": it is paid for and runs nothing yet; "on": it runs tasks; "off": it does neither.
+    """
+
+    at_us: Time
+    machine: int
+    power: Power
+
+
 class Allotted(msgspec.Struct, frozen=True, gc=False):
     """A fact: so many slots are guaranteed to a job from now on.
 
@@ -215,4 +232,4 @@ class Allotted(msgspec.Struct, frozen=True, gc=False):
     slots: int
 
 
-Fact = Counted | Measured | Decision | Preemption | Transaction | Allotted
+Fact = Counted | Measured | Decision | Preemption | Transaction | Allotted | Switched

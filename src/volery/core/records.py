@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Transaction
+from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
+from volery.core.provisioning import Billing
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
 
@@ -62,7 +63,7 @@ class Facts:
         counters: the sum of each counted fact.
         tallies: count, sum and maximum of each measured fact.
         preemptions: in the order in which they were reported.
-        transactions, allotments: likewise.
+        transactions, allotments, switches: likewise.
     """
 
     def __init__(self) -> None:
@@ -70,6 +71,7 @@ class Facts:
         self.tallies: dict[str, Tally] = {}
         self.preemptions: list[Preemption] = []
         self.transactions: list[Transaction] = []
+        self.switches: list[Switched] = []
         self.allotments: list[Allotted] = []
 
     def observe(self, fact: Fact) -> None:
@@ -85,6 +87,8 @@ class Facts:
             self.preemptions.append(fact)
         elif isinstance(fact, Transaction):
             self.transactions.append(fact)
+        elif isinstance(fact, Switched):
+            self.switches.append(fact)
         elif isinstance(fact, Allotted):
             self.allotments.append(fact)
 
@@ -109,6 +113,7 @@ class Records(Facts):
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
         decisions: what schedulers that were asked to explain themselves have decided.
+        billing: which machines come and go, and what they cost; None: all are always on.
         compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
     """
 
@@ -130,6 +135,7 @@ class Records(Facts):
         self.lost: list[LostAttempt] = []
         self.killed: dict[tuple[TaskId, int], Time] = {}
         self.decisions = DecisionLog()
+        self.billing: Billing | None = None
 
     def digest(self) -> str:
         """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""

@@ -65,6 +65,16 @@ REMEMBERED_MAX: Final = 1 << 16
 """Distinct requests that a packing remembers; traces have some thousands."""
 
 
+def work_resource(names: Sequence[str]) -> int:
+    """The place, among these resources, of the one that counts processors; 0 where none does, as where slots do."""
+    return next((place for place, name in enumerate(names) if name.startswith(("cpu", "core"))), 0)
+
+
+def units_per_processor(names: Sequence[str]) -> int:
+    """How many units of the resource that counts processors make one: 1000 where it counts thousandths."""
+    return 1000 if names and names[work_resource(names)].endswith("_milli") else 1
+
+
 def check_resources(trace: Trace, cluster: Cluster) -> None:
     """Refuse a workload whose tasks ask for other things than the machines offer.
 

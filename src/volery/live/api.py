@@ -44,7 +44,7 @@ from volery.live.admission import (
     refusal,
 )
 from volery.live.desk import Desk
-from volery.live.explaining import Why
+from volery.live.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.listing import JobQuery
 from volery.live.openapi import Operation, describe
@@ -90,6 +90,7 @@ def operations(desk: Desk, outputs: Path, traffic: Traffic) -> tuple[Operation, 
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
     return (
         Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, status=201),
+        Operation("POST", "/plan", jobs.plan, JobPlan, JobDescription),
         Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
         Operation("GET", one_job, jobs.show, JobStatus),
         Operation("POST", one_job + "/cancel", jobs.cancel, JobStatus, status=202),
@@ -142,6 +143,16 @@ class _JobEndpoints:
 
     async def submit(self, request: Request) -> Response:
         """Submit a job; it is stored when this is answered."""
+        job = await self._described(request)
+        receipt = await self._desk.submit(job)
+        return as_json(receipt, 200 if receipt.known else 201)
+
+    async def plan(self, request: Request) -> Response:
+        """What a job would meet if it were submitted now; nothing is submitted."""
+        return as_json(self._desk.plan(await self._described(request)))
+
+    async def _described(self, request: Request) -> JobDescription:
+        """The job in a request's body, as its user's."""
         body = bytearray()
         async for block in request.stream():
             body += block
@@ -151,8 +162,7 @@ class _JobEndpoints:
             table = msgspec.json.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InputError("body", f"is not JSON: {error}") from None
-        receipt = await self._desk.submit(_owned(job_from_table(table, "job"), principal(request)))
-        return as_json(receipt, 200 if receipt.known else 201)
+        return _owned(job_from_table(table, "job"), principal(request))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""

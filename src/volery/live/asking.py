@@ -15,7 +15,7 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
-from volery.live.explaining import Why
+from volery.live.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.openapi import Refusal
 from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
@@ -106,7 +106,7 @@ def reader(kind: type[AnswerT]) -> Callable[[httpx2.Response], AnswerT]:
 _receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
 _jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
 _tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
-_node, _why = reader(NodeStatus), reader(Why)
+_node, _why, _plan = reader(NodeStatus), reader(Why), reader(JobPlan)
 _users: Callable[[httpx2.Response], list[UserStatus]] = reader(list[UserStatus])
 _nodes: Callable[[httpx2.Response], list[NodeStatus]] = reader(list[NodeStatus])
 
@@ -181,6 +181,11 @@ def logs(number: int, index: int, stream: str, offset: int) -> Asked[bytes]:
 def result(number: int, index: int) -> Asked[bytes]:
     """What a callable returned or raised, pickled."""
     return Asked("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
+
+
+def plan(job: JobLike, named: bool = False) -> Asked[JobPlan]:
+    """What a job would meet; see `submit`."""
+    return Asked("POST", "/plan", _plan, body=description_of(job, named))
 
 
 def why(number: int, index: int | None) -> Asked[Why]:

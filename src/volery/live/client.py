@@ -22,7 +22,7 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
-from volery.live.explaining import Why
+from volery.live.explaining import JobPlan, Why
 from volery.live.output import OUTPUT_BYTES_MAX
 from volery.live.status import ENDED_TASKS, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
 
@@ -163,6 +163,14 @@ class Client:
     def cancel(self, number: int) -> JobStatus:
         """Give a job up."""
         return self._ask(asking.cancel(number))
+
+    def plan(self, job: JobLike) -> JobPlan:
+        """What a job would meet if it were submitted now; nothing is submitted.
+
+        Raises:
+            InputError: the job is wrong somewhere, or no federation answers.
+        """
+        return self._ask(asking.plan(job, self._named))
 
     def why(self, number: int, index: int | None = None) -> Why:
         """Why a task waits; without a place, the first of the job that does."""

@@ -25,6 +25,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         grace_s: seconds between SIGTERM and SIGKILL.
         outputs: files, relative to the directory it runs in, without which a success is none.
         user: of the federation, whose job it is of.
+        memory_mb: each of its processes may have so much in its data segments, in units of 2^20 bytes; 0: no limit.
     """
 
     argv: tuple[str, ...]
@@ -36,6 +37,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
     grace_s: float = GRACE_S
     outputs: tuple[str, ...] = ()
     user: str = ""
+    memory_mb: int = 0
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):

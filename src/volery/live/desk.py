@@ -21,11 +21,11 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.live.executor import AGENT, Received, TaskReport
-from volery.live.explaining import DecisionBook, Explained, Why, funnel
+from volery.live.explaining import DecisionBook, Explained
 from volery.live.fleet import Fleet
-from volery.live.jobs import JobDescription, PlannedTask, demands, plan, submission, task_count
-from volery.live.listing import JobQuery, UserLoad
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
+from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
+from volery.live.questions import Questions
+from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
 from volery.live.store import JobStore, News, OpenJob
 
 REPORTS_LATE_S: Final = 2.0
@@ -35,8 +35,6 @@ KEPT_REPORTS_LATE_S: Final = 120.0
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
 WARNINGS_MAX: Final = 5
-LOOK_MAX: Final = 1_000
-"""So many tasks are looked at for one that waits."""
 REPEAT_S: Final = 5.0
 """How long a component that has begun anew may place something on a drained node."""
 PLANNED_INLINE_MAX: Final = 2000
@@ -62,7 +60,7 @@ class Outgoing(Message, frozen=True):
     messages: tuple[Message, ...]
 
 
-class Desk(Component):
+class Desk(Questions, Component):
     """Submits jobs, follows them, and answers the API's questions; all calls come from the event loop's thread.
 
     Args:
@@ -250,67 +248,6 @@ class Desk(Component):
         for master in self._in_charge(node) if self._in_charge is not None else ():
             self._post(Outgoing(master, (Drain(node, drained),)))
 
-    def users(self, user: str | None) -> list[UserStatus]:
-        """Users with something under way or a share, or only one."""
-        loads = {load.user: load for load in self._store.loads(user)}
-        names = sorted({*loads, *self._due} if user is None else {user})
-        found = []
-        for name in names:
-            share = self._due.get(name)
-            counts = loads[name]._asdict() if name in loads else {"user": name}
-            found.append(UserStatus(**counts, share=None if share is None else float(share)))
-        return found
-
-    def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
-        return self._store.job(number)
-
-    def jobs(self, query: JobQuery, limit: int) -> list[JobStatus]:
-        """Jobs, the newest first."""
-        return self._store.jobs(query, limit)
-
-    def loads(self, user: str | None = None) -> list[UserLoad]:
-        """What every user has under way, or one."""
-        return self._store.loads(user)
-
-    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
-        """Tasks of a job, in order."""
-        return self._store.tasks(number, first, limit)
-
-    def why(self, number: JobId, place: int | None) -> Why | None:
-        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
-        job, described = self._store.job(number), self._store.described(number)
-        if job is None or described is None or (place is not None and place >= job.tasks):
-            return None
-        if place is None:
-            place = self._first_waiting(job)
-        task = self._store.tasks(number, place, 1)[0]
-        mask, request = demands(described[1], place, self._fleet)
-        machine_of = self._nodes
-        taken: dict[int, int] = {}
-        for node in self._running.values():
-            taken[machine_of[node]] = taken.get(machine_of[node], 0) + 1
-        drained = {machine_of[node] for node in self._drained if node in machine_of}
-        return Why(
-            job=number, index=place, state=task.state, reason=task.reason or job.reason,
-            waiting=0 if job.ended else job.tasks - _heard(job),
-            funnel=funnel(self._fleet.cluster, mask, request, drained, taken),
-            decisions=self._book.steps(described[0] + place, {at: node for node, at in machine_of.items()}),
-            explained=self._book.heard,
-        )  # fmt: skip
-
-    def _first_waiting(self, job: JobStatus) -> int:
-        """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
-        for first, count in ((_heard(job), 1), (0, LOOK_MAX)):
-            for task in self._store.tasks(job.id, first, count):
-                if task.state == "pending":
-                    return task.index
-        return 0
-
-    def result(self, number: JobId, place: int) -> bytes:
-        """What a callable returned or raised, pickled."""
-        return self._store.result(number, place)
-
     async def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
@@ -328,23 +265,6 @@ class Desk(Component):
     def revision(self) -> int:
         """Of the last change."""
         return self._store.revision
-
-    def nodes(self) -> list[NodeStatus]:
-        """All nodes, in order of their addresses' machines."""
-        running: dict[Address, int] = {}
-        for node in self._running.values():
-            running[node] = running.get(node, 0) + 1
-        found = []
-        for address, number in sorted(self._nodes.items(), key=lambda item: (item[1], item[0])):
-            machine = self._fleet.machines[number]
-            words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
-            found.append(
-                NodeStatus(
-                    address=address, slots=self._fleet.cluster.slots[number], running=running.get(address, 0),
-                    labels=dict(machine.labels), drained=address in self._drained, **words,
-                )
-            )  # fmt: skip
-        return found
 
     # What nobody else calls.
 
@@ -480,11 +400,6 @@ class _Write:
         """It has come to nothing."""
         if not self._future.done():
             self._future.set_exception(error)
-
-
-def _heard(job: JobStatus) -> int:
-    """The tasks of a job that run, or have ended."""
-    return job.running + job.finished + job.failed + job.killed + job.unsatisfiable
 
 
 def _now_us() -> int:

@@ -7,7 +7,7 @@ attempts. They are not kept over a restart of the API.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -81,6 +81,27 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     explained: Annotated[bool, Meta(description="whether schedulers report their decisions here")] = False
 
 
+class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal tasks of a job that has not been submitted."""
+
+    first: Annotated[int, Meta(description="place of the first in the job")]
+    count: int
+    obstacle: Annotated[str, Meta(description="why no machine can ever run it; empty where one can")] = ""
+    funnel: tuple[FunnelStep, ...] = ()
+    at_once: Annotated[
+        int | None, Meta(description="how many there is room for now, if nobody else came; null: not known of amounts")
+    ] = None
+    nodes: Annotated[tuple[str, ...], Meta(description="some that could have one now")] = ()
+
+
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job would meet if it were submitted now; nothing is submitted."""
+
+    tasks: int
+    waiting: Annotated[int, Meta(description="tasks of all users that wait already, and as a rule come first")]
+    groups: tuple[PlannedGroup, ...]
+
+
 class DecisionBook:
     """The decisions that were heard of: per task the first and the last ones.
 
@@ -120,10 +141,10 @@ class DecisionBook:
         )  # fmt: skip
 
 
-def funnel(
+def candidates(
     cluster: Cluster, mask: int, request: Amounts, drained: Collection[int], taken: Mapping[int, int]
-) -> tuple[FunnelStep, ...]:
-    """How many machines are left of all, demand by demand.
+) -> list[tuple[str, list[int]]]:
+    """The machines that are left of all, demand by demand.
 
     Args:
         cluster: the machines.
@@ -133,18 +154,23 @@ def funnel(
         taken: machine -> tasks that run there.
     """
     left = list(range(len(cluster.slots)))
-    steps = [FunnelStep("machines", len(left))]
+    steps = [("machines", left)]
     left = [machine for machine in left if not mask & ~cluster.constraints[machine]]
-    steps.append(FunnelStep("meet its constraints", len(left)))
+    steps.append(("meet its constraints", left))
     if request:
         left = [
             machine for machine in left
             if all(has >= asked for has, asked in zip(cluster.capacities[machine], request, strict=True))
         ]  # fmt: skip
-        steps.append(FunnelStep("are large enough when empty", len(left)))
+        steps.append(("are large enough when empty", left))
     left = [machine for machine in left if machine not in drained]
-    steps.append(FunnelStep("are not drained", len(left)))
+    steps.append(("are not drained", left))
     if not request:
         left = [machine for machine in left if taken.get(machine, 0) < cluster.slots[machine]]
-        steps.append(FunnelStep("have a free slot now", len(left)))
-    return tuple(steps)
+        steps.append(("have a free slot now", left))
+    return steps
+
+
+def counted(steps: Iterable[tuple[str, list[int]]]) -> tuple[FunnelStep, ...]:
+    """Machines per demand as numbers."""
+    return tuple(FunnelStep(demand, len(left)) for demand, left in steps)

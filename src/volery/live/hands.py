@@ -13,6 +13,7 @@ from volery.live.agent import NodeAgent
 from volery.live.building import survives
 from volery.live.executor import Executor, Report
 from volery.live.federation import ALL, Federation
+from volery.live.jobs import MEMORY
 from volery.live.kept import KeptAgent
 from volery.live.reporting import Reporter, Tell
 from volery.live.sleep import InstantExecutor, SleepExecutor
@@ -22,6 +23,11 @@ LEASE_DETECTIONS: Final = 1.5
 """Detection times that tasks go on without their node host. A master that hears nothing of a node gives its tasks up
 after 4.75 of them, less what its last beat was old. A host that comes back takes 0.75 to see that its master is away,
 and a node without a master goes on for 2: that leaves 1.5 for the time between, and half of one to spare."""
+
+CONFINED: Final = (
+    "each process of a task is held to its memory_mb, all of them together are not; cpu_milli is for placement alone"
+)
+"""What limits there are without control groups."""
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +61,8 @@ def hands_of(
         given: takes the place of the executor that the file names.
     """
     folder, kind = federation.folder.resolve(), federation.file.executor
+    if kind == "agent" and {"cpu_milli", MEMORY} & {*federation.fleet.cluster.resources}:
+        log.info("host %s: %s", name, CONFINED)
     if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
         keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt))

@@ -23,6 +23,8 @@ NAME_MAX: Final = 200
 USER_MAX: Final = 64
 TEXT_MAX: Final = 100_000
 """Characters of one argument or variable; the kernel takes 131,071 bytes."""
+MEMORY: Final = "memory_mb"
+"""The resource that tasks are held to on nodes, where they ask for it."""
 LIST_MAX: Final = 1_000
 """Arguments, variables, conditions, outputs, resources: of each at most so many."""
 CONDITION_MAX: Final = 1_000
@@ -250,20 +252,29 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
     return planned
 
 
-def demands(job: JobDescription, index: int, fleet: Fleet) -> tuple[int, Amounts]:
-    """The constraint set and the request of the task at a place of a job.
+class Demand(NamedTuple):
+    """What equal tasks of a job need: so many `tasks` from place `first` on; `obstacle`: why no machine has it."""
+
+    first: int
+    tasks: int
+    mask: int
+    request: Amounts
+    obstacle: str
+
+
+def demands(job: JobDescription, fleet: Fleet) -> Iterator[Demand]:
+    """What the tasks of a job need, in order.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to.
     """
     shared, first = parse_conditions(job.constraints, "job.constraints"), 0
     for work, where in _works(job, "job"):
+        own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
+        request = fleet.request(work.request, f"{where}.request")
+        mask, obstacle = fleet.needed(shared + own, request)
+        yield Demand(first, task_count(work), mask, request, obstacle)
         first += task_count(work)
-        if index < first:
-            own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
-            request = fleet.request(work.request, f"{where}.request")
-            return fleet.needed(shared + own, request)[0], request
-    raise IndexError(f"the job has no task {index}")
 
 
 def _mean_estimate_s(job: JobDescription) -> float:
@@ -280,7 +291,8 @@ def _payload(work: Work, index: int, user: str) -> Command | Call:
         return Call(work.call, index, timeout_s, user)
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
     stdin = work.stdin.encode()
-    return Command(_argv(work), index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user)
+    memory_mb = work.request.get(MEMORY, 0)
+    return Command(_argv(work), index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, memory_mb)
 
 
 def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Message]:

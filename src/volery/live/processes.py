@@ -2,14 +2,16 @@
 
 What a command starts ends with it: when its first process has ended, the rest of its group is killed; a kill or a
 timeout asks the whole group to end (SIGTERM), waits for the grace time, and then ends it (SIGKILL), also what has
-ignored the request or moved to another group of the session. Linux only: ends are heard through pidfds, so no process
-that someone else in this program has started is ever reaped here.
+ignored the request or moved to another group of the session. Memory that a task has asked for is a limit of each of
+its processes (RLIMIT_DATA), set as soon as the first one has begun. Linux only: ends are heard through pidfds, so no
+process that someone else in this program has started is ever reaped here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -199,6 +201,10 @@ class ProcessExecutor:
             for descriptor in opened:
                 os.close(descriptor)
         try:
+            if command.memory_mb:
+                limit = command.memory_mb << 20
+                with suppress(ProcessLookupError):
+                    resource.prlimit(attempt.pid, resource.RLIMIT_DATA, (limit, limit))
             self._ledger.add(attempt.pid)
             attempt.pidfd = os.pidfd_open(attempt.pid)
         except OSError:
@@ -347,10 +353,11 @@ def _judge(attempt: _Attempt, code: int) -> tuple[Outcome, str]:
         return "killed", "killed on request"
     if attempt.stop == "timeout":
         return "failed", f"timeout: it ran for more than {command.timeout_s:g} s"
+    limit = f"; it may have {command.memory_mb} MB" if command.memory_mb else ""
     if code < 0:
-        return "failed", f"ended by signal {signal_name(-code)}"
+        return "failed", f"ended by signal {signal_name(-code)}{limit}"
     if code:
-        return "failed", f"exit code {code}"
+        return "failed", f"exit code {code}{limit}"
     at = Path(command.cwd or attempt.folder)
     missing = [name for name in command.outputs if not (at / name).exists()]
     return ("failed", f"it left no {', '.join(missing)} in {at}") if missing else ("finished", "")

@@ -34,6 +34,7 @@ from volery.live.watching import Watches, watched_by
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
 
+
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
 MakeSubmitter = Callable[[Deployment, Post], Component]

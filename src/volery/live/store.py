@@ -465,14 +465,15 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
         if version == 0:
             sql.execute("PRAGMA journal_mode = WAL")
             sql.execute("BEGIN")
-            for statement in _TABLES.split(";"):
+            for statement in (*_TABLES.split(";"), *_ADDED):
                 sql.execute(statement)
             sql.execute(f"PRAGMA user_version = {VERSION}")
             sql.execute("COMMIT")
         elif version != VERSION:
             raise sqlite3.DatabaseError(f"it was written by another version (format {version})")
-        for statement in _ADDED:
-            sql.execute(statement)
+        else:
+            for statement in _ADDED:
+                sql.execute(statement)
         sql.execute(pragma)
     except sqlite3.Error:
         sql.close()

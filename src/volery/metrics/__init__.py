@@ -17,6 +17,7 @@ from volery.metrics.occupancy import (
     waiting_tasks,
 )
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
+from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
@@ -36,6 +37,7 @@ __all__ = [
     "LocalitySummary",
     "Loss",
     "PreemptionSummary",
+    "ProvisioningSummary",
     "RunSummary",
     "Slowdown",
     "TotalLoad",
@@ -54,6 +56,7 @@ __all__ = [
     "mean_utilisation",
     "paired_difference",
     "preemption_summary",
+    "provisioning_summary",
     "slowdown",
     "summarise",
     "total_load",

@@ -22,6 +22,7 @@ from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
+from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
@@ -99,6 +100,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
         deadlines: how many jobs had one, and met it; None where no job has one.
         allotments: what was guaranteed to jobs, against an oracle; None where no design reports guarantees.
+        provisioning: what machines that come and go have cost, and how well they fitted; None where all are always on.
         compute_s: processor time of each problem that was solved apart from messages; None: there were none.
         digest: SHA-256 of the records.
         wall_s, cpu_s: real and processor time of the run itself.
@@ -148,6 +150,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: DeadlineSummary | None = None
     compute_s: Distribution | None = None
     allotments: AllotmentSummary | None = None
+    provisioning: ProvisioningSummary | None = None
 
 
 def summarise(
@@ -207,6 +210,7 @@ def summarise(
         locality=locality_summary(records, cluster),
         deadlines=deadline_summary(records),
         allotments=allotment_summary(records),
+        provisioning=provisioning_summary(records, cluster),
         compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
         makespan_s=_makespan_s(table),
         messages=message_count,

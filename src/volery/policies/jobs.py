@@ -66,6 +66,10 @@ class JobLedger:
         """Whether the job was told done."""
         return job in self._done
 
+    def received(self, job: JobId) -> int:
+        """How many tasks of an open job have come; NO_MORE when it is cancelled."""
+        return self._received[job]
+
     def admit(self, message: Submit, source: Address, queued: int) -> tuple[Task, ...]:
         """Answer a submission and return the tasks to schedule now: none when it is refused, known or empty."""
         job = message.job

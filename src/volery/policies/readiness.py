@@ -56,6 +56,11 @@ class Workflow:
                 ready.append(self._tasks[child])
         return ready
 
+    def ahead(self, task: TaskId) -> list[tuple[Task, int]]:
+        """The tasks that wait for this one, each with how many it waits for in all."""
+        missing = self._missing
+        return [(self._tasks[one], missing[one]) for one in self._children.get(task, ()) if one in missing]
+
     @property
     def blocked(self) -> int:
         """How many tasks wait for others."""

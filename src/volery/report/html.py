@@ -33,6 +33,7 @@ from volery.report.planning import (
     plan_rows,
 )
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
+from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
 from volery.report.tables import STATISTICS, notes
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
 from volery.report.units import NOTHING, digits, duration, percent
@@ -112,6 +113,7 @@ def render(results: Results, content: Content) -> str:
         section("Deadlines", _noted(DEADLINE_HEADS, deadline_rows(groups), DEADLINE_NOTE)),
         section("Guarantees", _noted(GUARANTEE_HEADS, guarantee_rows(groups), GUARANTEE_NOTE)),
         section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
+        section("Provisioning", _noted(PROVISIONING_HEADS, provisioning_rows(groups), PROVISIONING_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("Who says what to whom", *_flow_figures(results)),

@@ -27,6 +27,7 @@ from volery.report.planning import (
     plan_rows,
 )
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
+from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
@@ -81,6 +82,9 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     if near := locality_rows(groups):
         parts += ["", _plain_table("Locality", LOCALITY_HEADS, near, width)]
         told.append(LOCALITY_NOTE)
+    if had := provisioning_rows(groups):
+        parts += ["", _plain_table("Provisioning", PROVISIONING_HEADS, had, width)]
+        told.append(PROVISIONING_NOTE)
     if lost := preemption_rows(groups):
         parts += ["", _row_table("Preempted tasks", PREEMPTION_HEADS, 2, lost, width)]
         told += [PREEMPTION_NOTE, *return_notes(groups)]

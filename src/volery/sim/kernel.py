@@ -94,6 +94,7 @@ class Kernel:
         self.network = network
         self.options = options
         self.records = Records(trace)
+        self.records.billing = deployment.billing
         keeps = deployment.keeps_progress or deployment.checkpoint_us > 0
         self.left_us = trace.duration_us[:] if keeps else trace.duration_us
         self.now: Time = 0

@@ -11,6 +11,7 @@ from volery.core.trace import Trace
 from volery.sim.copies import copy_port_class
 from volery.sim.execution import LabPort, Routes, port_class
 from volery.sim.flows import flow_port_class
+from volery.sim.power import power_port_class
 from volery.sim.vectors import vector_port_class
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ def role_port_class(kernel: Kernel, routes: Routes, cluster: Cluster) -> type[La
         made = port_class(kernel, routes, kernel.left_us)
     if cluster.resources:
         made = vector_port_class(made, cluster)
+    if kernel.records.billing is not None:
+        made = power_port_class(made, kernel.records.billing, cluster)
     if kernel.copies is not None:
         made = copy_port_class(made, kernel.copies)
     return made if kernel.flow is None else flow_port_class(made, kernel.flow)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import json
 import os
 import subprocess
@@ -33,8 +34,10 @@ from volery.policies.stages import (
     Eviction,
     JobRecord,
     Manager,
+    Offer,
     Policy,
     State,
+    Supply,
     Turn,
     View,
     Waiting,
@@ -49,7 +52,7 @@ USERS: Final = ("ann", "bob", "eve", "")
 HASH_SEEDS: Final = ("1", "2718")
 BUDGET_US: Final = 1_000
 """CPU time of a decision: at a thousandth of a second a scheduler places a thousand tasks per second."""
-PERIODIC: Final = {Stage.T12: 100}
+PERIODIC: Final = {Stage.T12: 100, Stage.R6: 100, Stage.R7: 100}
 """Stages that decide once a period for all machines: how many times the budget that may take."""
 TIMED_CALLS: Final = 200
 IMPURE_MODULES: Final = {
@@ -143,6 +146,26 @@ class Example:
         draw = Random(self._numbered)
         return [Manager(k, (64_000, 8192), (draw.randrange(-4000, 64_000), 512), k % 9, 10) for k in range(8)]
 
+    def supplies(self) -> list[Supply]:
+        """Some states of machines that come and go, from nothing on to everything."""
+        whole, every, boot = self.state.capacity[0], 60 * SECOND, 120 * SECOND
+        held = sum([used[0] for used in self.state.used.values()])
+        coming = ((self.state.now + boot // 2, 16_000),)
+        peaks = tuple([whole * (hour % 24) // 24 for hour in range(50)])
+        return [
+            Supply(0, (), whole, 0, 4000, every, boot),
+            Supply(whole - 16_000, coming, whole, held, 100_000, every, boot, self.state.now - 90 * SECOND, peaks),
+            Supply(whole, (), whole, held, 0, every, boot, 0, peaks[:3]),
+        ]
+
+    def offers(self) -> list[Offer]:
+        """Some machines to provision, or to release."""
+        capacities, speeds, now = self.state.capacities, self.state.cluster.speeds, self.state.now
+        return [
+            Offer(one, capacities[one][0], 0.5 + capacities[one][0] / 1000, speeds[one], now + one % 9 * SECOND * 20)
+            for one in range(0, MACHINES, 3)
+        ]
+
     def fingerprint(self) -> str:
         """All that a policy may read, as text."""
         state = self.state
@@ -193,6 +216,16 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
         moves = list(decide.moves(view))
         astray = [move for move in moves if move.task not in example.state.running]
         yield [decide.every_us(), moves], f"{astray[0]} moves what does not run" if astray else ""
+    elif stage is Stage.R7:
+        for supply in example.supplies():
+            units = decide.units(view, supply)
+            yield units, "" if isinstance(units, int) else f"{units!r} is no number of processors"
+    elif stage is Stage.R6:
+        yield from _machines_chosen(decide, example)
+    elif stage is Stage.R3:
+        waits = decide.waits_us()
+        times = waits is None or (len(waits) == 2 and all(isinstance(each, int) and each >= 0 for each in waits))
+        yield waits, "" if times else "waits are two times"
     elif stage is Stage.T11:
         period = decide.period_us()
         yield period, "" if period is None or (isinstance(period, int) and period >= 0) else "a period is a time"
@@ -217,6 +250,18 @@ def _selected(found: Any, machines: Candidates) -> tuple[Any, str]:
     machine = found.machine if isinstance(found, Choice) else found
     wrong = machine is not None and machine not in machines
     return found, f"machine {machine!r} was no candidate" if wrong else ""
+
+
+def _machines_chosen(decide: Any, example: Example) -> Iterator[tuple[Any, str]]:
+    for supply, most in itertools.product(example.supplies(), (1, 20_000)):
+        offers = example.offers()
+        yield _chosen(list(decide.provision(example.view, supply, offers, most)), offers)
+        yield _chosen(list(decide.release(example.view, supply, offers, most)), offers)
+
+
+def _chosen(found: list[Any], offers: list[Offer]) -> tuple[Any, str]:
+    wrong = set(found) - {offer.machine for offer in offers}
+    return found, f"machines {sorted(wrong)} were not offered" if wrong else ""
 
 
 def _truth(found: Any) -> tuple[Any, str]:

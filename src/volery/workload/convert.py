@@ -17,6 +17,7 @@ import volery
 from volery.core.errors import InputError
 from volery.workload.doctor import Examiner
 from volery.workload.formats import format_of, read_source
+from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Noticed, parquet_parts
 from volery.workload.repairs import LATEST, Mender, in_order, sample_of, shifted
 from volery.workload.rules import RULES
@@ -32,6 +33,7 @@ def convert(
     form: str | None = None,
     chosen: dict[str, str] | None = None,
     parents: bool = True,
+    far_permille: tuple[int, int] | None = None,
     force: bool = False,
 ) -> Manifest:
     """Write a trace as a canonical table, in bounded memory; the table is there whole or not at all.
@@ -42,6 +44,7 @@ def convert(
         form: name of the format; None: told by the content.
         chosen: rule of the doctor -> action.
         parents: whether to keep what tasks wait for; without, they are unknown.
+        far_permille: what distance from their input costs tasks, see `Manifest`; None: as the source says.
         force: replace the output if it exists.
 
     Raises:
@@ -50,6 +53,7 @@ def convert(
     found, noticed = format_of(source, form), Noticed()
     chosen = {rule: (chosen or {})[rule] for rule in RULES if rule in (chosen or {})}
     base = Manifest(VERSION, source.name, digest_of(source), found.name, f"volery {volery.__version__}", found.remarks)
+    base = msgspec.structs.replace(base, far_permille=far_permille or far_of(source, found))
     batches: Iterator[pa.RecordBatch] = read_source(source, found, noticed)
     if not parents:
         batches = map(_without_parents, batches)

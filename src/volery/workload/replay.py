@@ -20,9 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from volery.core.errors import InputError
+from volery.core.locality import with_replicas
 from volery.core.model import AMOUNT_MAX, Amounts
 from volery.core.trace import Trace, longs
 from volery.workload.formats import read_source
+from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.quirks import in_order
 from volery.workload.requests import with_requests
@@ -66,6 +68,7 @@ class _Row(NamedTuple):
     task: str | None
     parents: Sequence[str]
     number: int
+    replicas: Sequence[int]
 
 
 class _Links:
@@ -168,8 +171,11 @@ def _rows(
 
     asked = zip(*(amounts[name].to_pylist() for name in resources), strict=True) if resources else [()] * batch.num_rows
     names = ("job", "task", "submit_us", "runtime_us", "estimate_us", "instances", "status", "user")
-    columns = zip(asked, parents, zip(*(batch.column(name).to_pylist() for name in names), strict=True), strict=False)
-    for request, above, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
+    lies = batch.column("replicas")
+    held: Iterable[Sequence[int] | None] = lies.to_pylist() if lies.null_count < batch.num_rows else repeat(())
+    values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    columns = zip(asked, parents, held, values, strict=False)
+    for request, above, near, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
         links.rows += 1
         unknown = job is None or submit_us is None or runtime_us is None or instances is None or None in request
         if (
@@ -184,7 +190,8 @@ def _rows(
         units = tuple(
             max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(resources, request, strict=True)
         )  # nothing that runs takes no processor and no memory
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, above or (), links.rows)
+        place, around = links.rows, above or ()
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, around, place, near or ())
 
 
 def _in_order(path: Path, job: _Job, links: _Links, passed: Passed) -> tuple[list[_Row], list[list[int]]]:
@@ -206,6 +213,7 @@ def _trace(
 ) -> Trace:
     first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
     number: dict[Amounts, int] = {}
+    replicas: list[Sequence[int]] = []
     for job in jobs:
         rows, parents = _in_order(path, job, links, passed)
         if links.jobs:
@@ -213,6 +221,8 @@ def _trace(
         for row in rows:
             duration_us.extend(longs(row.instances, row.duration_us))
             places.extend(longs(row.instances, number.setdefault(row.request, len(number))))
+            if row.replicas:
+                replicas += [()] * (len(duration_us) - row.instances - len(replicas)) + [row.replicas] * row.instances
         first.append(len(duration_us))
         estimate_us.append(round(sum(row.estimate_us * row.instances for row in rows) / (first[-1] - first[-2])))
     if len(number) > REQUESTS_MAX:
@@ -228,4 +238,7 @@ def _trace(
         name, array("q", [job.arrival_us - begin for job in jobs]), first, duration_us, estimate_us,
         user=tuple(user or "" for user in users) if known else (), parent_first=parent_first, parents=flat,
     )  # fmt: skip
+    if replicas:
+        replicas += [()] * (trace.task_count - len(replicas))
+        trace = with_replicas(trace, replicas, far_of(path, form))
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from volery.core.errors import InputError
 from volery.workload.files import atomic_output
 
-VERSION: Final = 1
-"""Of the schema."""
+VERSION: Final = 2
+"""Of the schema; version 1, which has no replicas, is read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
 VERSION_KEY: Final = b"volery.trace_table"
@@ -48,9 +48,13 @@ SCHEMA: Final = pa.schema(
         pa.field("constraints", pa.list_(pa.string())),
         pa.field("status", pa.string()),
         pa.field("line", pa.int64()),
+        pa.field("replicas", pa.list_(pa.int32())),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
+BEFORE_REPLICAS: Final = pa.schema([field for field in SCHEMA if field.name != "replicas"])
+"""Version 1."""
+AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
 
 
@@ -70,6 +74,7 @@ class TaskRow(msgspec.Struct, gc=False):
         constraints: conditions on the machine, as the source writes them; empty: none.
         status: one of `STATUSES`.
         line: where the row stands in the source, from 1.
+        replicas: numbers of the machines that hold the input; empty: it has none.
     """
 
     job: str | None = None
@@ -92,6 +97,7 @@ class TaskRow(msgspec.Struct, gc=False):
     constraints: list[str] | None = None
     status: str | None = None
     line: int | None = None
+    replicas: list[int] | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -118,6 +124,7 @@ class Manifest(msgspec.Struct, frozen=True):
         found: rule of the doctor -> rows of the source that break it.
         repairs: what was done about it, in the order of the rules.
         left: rule -> rows of this table that break it.
+        far_permille: how long tasks last in a rack that holds their input, and elsewhere: thousandths of their runtime.
     """
 
     version: int
@@ -132,6 +139,7 @@ class Manifest(msgspec.Struct, frozen=True):
     found: dict[str, int] = {}
     repairs: tuple[Repair, ...] = ()
     left: dict[str, int] = {}
+    far_permille: tuple[int, int] = AS_NEAR
 
 
 def batches(rows: Iterable[TaskRow]) -> Iterator[pa.RecordBatch]:
@@ -192,8 +200,10 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
     """
     with _opened(path) as file:
         try:
-            for batch in file.iter_batches(BATCH_ROWS, columns=SCHEMA.names):
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=SCHEMA)
+            known = set(file.schema_arrow.names)
+            for batch in file.iter_batches(BATCH_ROWS, columns=[name for name in SCHEMA.names if name in known]):
+                missing = [pa.nulls(batch.num_rows, field.type) for field in SCHEMA if field.name not in known]
+                yield pa.RecordBatch.from_arrays([*batch.columns, *missing], schema=SCHEMA)
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
 
@@ -204,10 +214,22 @@ def read_manifest(path: Path) -> Manifest:
     Raises:
         InputError: as `read_table`, or the table has no readable manifest.
     """
+    found = manifest_of(path)
+    if not found.version:
+        raise InputError(str(path), "has no manifest; convert the source again")
+    return found
+
+
+def manifest_of(path: Path) -> Manifest:
+    """As `read_manifest`; of a table that was written without one, a manifest of version 0 that says nothing.
+
+    Raises:
+        InputError: the file is no table, or has a manifest that cannot be read.
+    """
     with _opened(path) as file:
         raw = (file.metadata.metadata or {}).get(MANIFEST_KEY)
     if raw is None:
-        raise InputError(str(path), "has no manifest; convert the source again")
+        return Manifest(0, path.name, "", "table", "")
     try:
         return msgspec.json.decode(raw, type=Manifest)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
@@ -226,10 +248,11 @@ def _opened(path: Path) -> Iterator[Any]:
     with file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(VERSION_KEY)
-        if version != str(VERSION).encode():
+        columns = {b"1": BEFORE_REPLICAS, str(VERSION).encode(): SCHEMA.remove_metadata()}.get(version or b"")
+        if columns is None:
             found = "is no trace table" if version is None else f"is a trace table of version {version.decode()}"
             raise InputError(str(path), f"{found}; make one of version {VERSION} with `volery trace convert`")
-        if not schema.remove_metadata().equals(SCHEMA.remove_metadata()):
+        if not schema.remove_metadata().equals(columns):
             raise InputError(str(path), "has other columns than its version; convert the source again")
         yield file
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from volery.architectures import configure, lookup
 from volery.core.component import Component
-from volery.core.events import Allotted, Preemption, Submit, Transaction
+from volery.core.events import Counted, Measured, Submit
 from volery.core.model import Address, Cluster, Job, Message, Task, Time
 from volery.core.streams import Streams
-from volery.core.why import Decision
 from volery.sim.recording import Launched, Observed, RecordingPort, Sent
 
 SUBMITTER = "submitter"
@@ -47,7 +46,7 @@ class Alone:
         return {
             fact.name: getattr(fact, "amount", getattr(fact, "value", 0))
             for fact in facts
-            if not isinstance(fact, Allotted | Decision | Preemption | Transaction)
+            if isinstance(fact, Counted | Measured)
         }
 
 

@@ -112,6 +112,27 @@ def test_a_reader_chooses_sorts_and_toggles(browser: Browser, tmp_path: Path) ->
     assert visit.complaints == []
 
 
+def test_tables_sort_by_value_and_rows_keep_their_architecture(browser: Browser, tmp_path: Path) -> None:
+    trace = "poisson:load=0.9,workers=20,fanout=5,mean=2,jobs=60"
+    compare("pigeon", "sparrow", trace=trace, workers=20, cutoff_s=2.0, folder=tmp_path)
+    visit = Visit(browser, f"file://{tmp_path}/report.html")
+    told = {row[0]: row[4:9] for row in visit.rows("[data-view=delays] > div:nth-of-type(4)")}
+    table = visit.page.locator("section", has=visit.page.get_by_role("heading", name="Delay", exact=True))
+    still = table.locator("table").first
+    still.get_by_role("button", name="p99").click()
+    script = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+    rows: list[list[str]] = still.locator("tbody tr").evaluate_all(script)
+    assert {len(row) for row in rows} == {9}
+    units = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+    values = [float(number) * units[unit] for number, unit in (row[7].split() for row in rows)]
+    assert values == sorted(values)
+    assert [row[0] for row in rows].count("sparrow") == 3
+    for row in rows:
+        if row[1] == "all":
+            assert told[row[0]] == [row[3], row[5], row[6], row[7], row[8]], "the same numbers in both tables"
+    assert visit.complaints == []
+
+
 def test_time_is_zoomed_pairs_are_chosen_and_a_task_is_explained(browser: Browser, tmp_path: Path) -> None:
     write_report(write_sample(tmp_path), WHY)
     visit = Visit(browser, f"file://{tmp_path}/report.html", 400, "dark")

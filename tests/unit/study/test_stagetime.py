@@ -15,10 +15,13 @@ from volery.study.runs import build, drive, execute, read_inputs
 from volery.study.spec import RunSpec
 from volery.study.stagetime import kept_stage_times, profile_run, roles
 
-PLANNERS = ("tetrisched", "alsched")
+PLANNERS = ("tetrisched", "alsched", "quincy", "firmament")
 """In a crowd of long jobs a plan takes the solver minutes; their own tests run all of their methods."""
 SOFT = {"phoenix": {"soft_constraints": tuple(range(21))}}
 """Without soft constraints there is nothing to negotiate."""
+
+DEADLINES = {"jockey": "recurring:4x3,workers=60,tasks=20"}
+"""Without deadlines there is nothing to guarantee."""
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +33,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def crowded(name: str, **parameters: object) -> RunSpec:
     """Short and long jobs, constraints, queues."""
     return RunSpec(
-        trace="mix:google,load=0.95,workers=60,jobs=60",
+        trace=DEADLINES.get(name, "mix:google,load=0.95,workers=60,jobs=60"),
         workers=60,
         architecture=name,
         parameters=SOFT.get(name, {}) | parameters,  # type: ignore[arg-type]  # values of several types

@@ -15,6 +15,7 @@ from volery.workload import load_trace, load_workload
 from volery.workload.convert import convert
 from volery.workload.formats import format_of
 from volery.workload.replay import NODE_CPU_MILLI, NODE_MEMORY_MB, Passed, read_tasks
+from volery.workload.table import TaskRow, batches, table_output
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 V2017 = """\
@@ -247,3 +248,40 @@ def test_what_half_of_the_tasks_ask_for_is_a_resource(tmp_path: Path) -> None:
     assert trace.resources == ("cpu_milli", "memory_mb", "gpu_milli")
     assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (1, 256, 0)]
     assert passed.rows == 1
+
+
+def placed_table(path: Path) -> Path:
+    """Two jobs, the later one first: a row of two equal tasks with input on machines 3 and 1, and tasks without any."""
+    rows = [
+        TaskRow(job="b", task="0", submit_us=5, runtime_us=7, instances=2, replicas=[3, 1]),
+        TaskRow(job="b", task="1", submit_us=5, runtime_us=7, replicas=[]),
+        TaskRow(job="a", task="0", submit_us=1, runtime_us=7),
+        TaskRow(job="a", task="1", submit_us=1, runtime_us=9, replicas=[0]),
+    ]
+    with table_output(path) as table:
+        for batch in batches(rows):
+            table.add(batch)
+    return path
+
+
+def test_a_table_may_say_where_input_lies(tmp_path: Path) -> None:
+    """And `volery trace convert --far` what distance from it costs; without, it costs nothing."""
+    bare = placed_table(tmp_path / "bare.parquet")
+    trace = load_trace(bare)
+    assert trace.replicas_of(range(5)) == ((), (0,), (3, 1), (3, 1), ())
+    assert trace.far_permille == (1000, 1000)
+    convert(bare, tmp_path / "far.parquet", far_permille=(1500, 2000))
+    far = load_trace(tmp_path / "far.parquet")
+    assert far.replicas_of(range(5)) == trace.replicas_of(range(5))
+    assert far.far_permille == (1500, 2000)
+    convert(tmp_path / "far.parquet", tmp_path / "again.parquet", chosen={"clock-origin": "shift", "unsorted": "sort"})
+    again = load_trace(tmp_path / "again.parquet")
+    assert again.digest() == far.digest(), "repairs keep where input lies"
+
+
+def test_a_table_without_input_has_no_replicas(tmp_path: Path) -> None:
+    path = tmp_path / "plain.parquet"
+    with table_output(path) as table:
+        for batch in batches([TaskRow(job="a", task="0", submit_us=1, runtime_us=7)]):
+            table.add(batch)
+    assert not load_trace(path).replicas

@@ -25,7 +25,7 @@ from volery.architectures.megha.fair_messages import (
     Yield,
 )
 from volery.architectures.megha.local_master import HEARTBEAT, CompletionNotice, Node, Updates
-from volery.architectures.megha.messages import Completed, Kill, Request, Withdraw
+from volery.architectures.megha.messages import Request, Withdraw
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active, Told, VectorLocalMaster
@@ -34,6 +34,7 @@ from volery.core.component import sent_to
 from volery.core.events import Counted, Drain, Preemption, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
+from volery.policies.nodes import Completed, Kill
 
 
 class Holder(NamedTuple):
@@ -377,9 +378,9 @@ class FairNode(Node):
         evicted = task in self._evicting
         self._evicting.discard(task)
         if evicted and event.outcome == "killed":
-            self._port.send(self._lm, Evicted(task, event.attempt))
+            self._port.send(self._master, Evicted(task, event.attempt))
         else:
-            self._port.send(self._lm, Completed(task))
+            self._port.send(self._master, Completed(task))
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         LaunchAttempt: on_launch_attempt,

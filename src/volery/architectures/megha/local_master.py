@@ -1,25 +1,17 @@
-"""Megha's Local Master and its nodes: the truth about one cluster, validation, launches and updates."""
+"""Megha's Local Master: the truth about one cluster, validation, launches and updates."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import (
-    Change,
-    Completed,
-    Inconsistency,
-    Kill,
-    Launch,
-    Notice,
-    Request,
-    Update,
-    Withdraw,
-)
+from volery.architectures.megha.messages import Change, Inconsistency, Notice, Request, Update, Withdraw
 from volery.core.component import Component, sent_to
-from volery.core.events import Counted, Drain, TaskFinished, TimerFired
+from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, TaskId, Time
+from volery.policies import nodes
 from volery.policies.match import vector_bytes
+from volery.policies.nodes import Completed, Kill, Launch
 
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]
@@ -225,28 +217,8 @@ class LocalMaster(Component):
     sends = sent_to("node", Launch, Kill) | sent_to("gm", Inconsistency, Notice, Update)
 
 
-class Node(Component):
-    """One worker machine: launches what it is told to, once, and reports the end."""
+class Node(nodes.Node):
+    """One worker machine, told and heard by its Local Master."""
 
-    __slots__ = ("_launched", "_lm")
-
-    def __init__(self, lm: Address) -> None:
-        self._lm = lm
-        self._launched = 0
-
-    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
-        """Start the task; a repeated or overtaken launch is ignored."""
-        if message.number > self._launched:
-            self._launched = message.number
-            self._port.launch(message.task, 0)
-
-    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
-        self._port.kill(message.task, 0)
-
-    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report to the Local Master."""
-        self._port.send(self._lm, Completed(event.task.id))
-
-    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    __slots__ = ()
     sends = sent_to("lm", Completed)

@@ -7,6 +7,7 @@ a repeated or stale message is recognised.
 from __future__ import annotations
 
 from volery.core.model import Message, Task, TaskId
+from volery.policies.nodes import PLAIN_NODE_MESSAGES
 
 
 class Request(Message, frozen=True):
@@ -22,25 +23,6 @@ class Withdraw(Message, frozen=True):
     """GM > LM: end these tasks, which are placed in its cluster; those that have ended already are no news."""
 
     tasks: tuple[TaskId, ...]
-
-
-class Launch(Message, frozen=True):
-    """LM > node: run the task."""
-
-    number: int
-    task: Task
-
-
-class Kill(Message, frozen=True):
-    """LM > node: end the task; Completed follows."""
-
-    task: TaskId
-
-
-class Completed(Message, frozen=True):
-    """Node > LM: the task has finished and its unit is free."""
-
-    task: TaskId
 
 
 class Notice(Message, frozen=True):
@@ -72,6 +54,4 @@ class Inconsistency(Message, frozen=True):
     update: Update
 
 
-MESSAGES: frozenset[type[Message]] = frozenset(
-    {Request, Withdraw, Launch, Kill, Completed, Notice, Change, Update, Inconsistency}
-)
+MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {Request, Withdraw, Notice, Change, Update, Inconsistency}

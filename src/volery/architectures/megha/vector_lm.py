@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, Updates
-from volery.architectures.megha.messages import Completed, Kill, Launch, Request, Withdraw
+from volery.architectures.megha.messages import Request, Withdraw
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.component import Component, sent_to
 from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import positions, vector_bytes
+from volery.policies.nodes import Completed, Kill, Launch
 
 
 class Told:

@@ -9,11 +9,12 @@ Deviates A transaction fetches what has changed and commits over the network (th
          1,000): attempts_max and fruitless_max do, and the submitter is told of those tasks as of ones that fit no
          machine. A gang is placed whole or not at all, also where there is room for a part (the public simulator
          commits that part); one that the same search does not fit into an empty cell is placed as it comes. Undone
-         claims give their sequence numbers back (restore_sequences; the simulator does not). No preemption. A task is
-         only sought among machines that were not found too full for tasks that ask for the same (the simulator: for
-         any task of the job). Elastic jobs get a decision for each task that they may run, where the paper's workers
-         take their next activity themselves. mesos: frameworks ask for offers while jobs wait; a framework's decisions
-         are taken one after the other on one offer; what is kept for a gang is given up after hoard_s. docs/papers.md.
+         claims give their sequence numbers back (restore_sequences; the simulator does not). Nobody is preempted,
+         unless `preemption` is set; who makes way then is our choice. A task is only sought among machines that were
+         not found too full for tasks that ask for the same (the simulator: for any task of the job). Elastic jobs get a
+         decision for each task that they may run, where the paper's workers take their next activity themselves. mesos:
+         frameworks ask for offers while jobs wait; a framework's decisions are taken one after the other on one offer;
+         what is kept for a gang is given up after hoard_s. docs/papers.md.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSA
 from volery.architectures.omega.node import Front, Node
 from volery.architectures.omega.offers import Allocator, Framework, Terms
 from volery.architectures.omega.placer import Setting
+from volery.architectures.omega.precedence import PrecedenceCell, PrecedenceScheduler
 from volery.architectures.omega.scheduler import MasterScheduler, Scheduler
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -98,6 +100,9 @@ class OmegaConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
     restore_sequences: Annotated[
         bool, msgspec.Meta(description="undone claims give sequence numbers back; false: the public simulator")
     ] = True
+    preemption: Annotated[
+        bool, msgspec.Meta(description="a job may claim what tasks of lower priority hold: they are ended (3.4)")
+    ] = False
 
 
 class MonolithicConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
@@ -138,11 +143,14 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
     schedulers = _addresses("scheduler", config.batch_schedulers, config.service_schedulers)
     components: dict[Address, Component] = {
         "front/0": Front(setting.rule, schedulers),
-        CELL: CellState(layout, config.conflicts, restore=config.restore_sequences),
+        CELL: (PrecedenceCell if config.preemption else CellState)(
+            layout, config.conflicts, restore=config.restore_sequences
+        ),
     }
+    role = PrecedenceScheduler if config.preemption else Scheduler
     for workload in WORKLOADS:
         for address in schedulers[workload]:
-            components[address] = Scheduler(layout, setting, CELL, streams.of(address))
+            components[address] = role(layout, setting, CELL, streams.of(address))
     return _wired(components, layout, config, {("front", "scheduler"): 0, ("scheduler", "front"): 0})
 
 
@@ -259,19 +267,22 @@ STAGES = {
     Stage.R5: Realisation("Scheduler.on_computed", "full", "randomised first fit"),
 }
 
+HEEDS = {"constraints": "", "users": "service=user or fill"}
+PREEMPTION = Realisation("PrecedenceCell.on_commit", "full", "lower priorities make way", "preemption=true")
+
 OMEGA = Architecture(
     name="omega",
     summary="shared state: schedulers place on private copies and commit optimistically",
     source="Schwarzkopf, Konwinski, Abd-El-Malek, Wilkes: Omega, EuroSys 2013, sections 3 to 6",
     defaults=OmegaConfig(),
     messages=MESSAGES | FORWARDED | LINK_MESSAGES,
-    stages=STAGES,
+    stages={**STAGES, Stage.T10: PREEMPTION},
     build=build,
     hops=6,
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
     vectors=True,
-    heeds={"constraints": "", "users": "service=user or fill"},
+    heeds={**HEEDS, "priorities": "preemption"},
     prompt={
         "batch_job_s": 0.0,
         "batch_task_s": 0.0,
@@ -287,6 +298,7 @@ MONOLITHIC = msgspec.structs.replace(
     summary="one scheduler for all jobs on the master copy of the cell state",
     source="Schwarzkopf et al.: Omega, EuroSys 2013, section 4.1 (the baseline)",
     defaults=MonolithicConfig(),
+    heeds=HEEDS,
     build=build_monolithic,
     hops=2,
     stages={
@@ -303,6 +315,7 @@ MESOS = msgspec.structs.replace(
     summary="two levels: an allocator offers what is free to one framework at a time, which places its jobs there",
     source="Hindman et al.: Mesos, NSDI 2011; as modelled in Omega, EuroSys 2013, section 4.2",
     defaults=MesosConfig(),
+    heeds=HEEDS,
     messages=OFFER_MESSAGES | FORWARDED | LINK_MESSAGES,
     build=build_mesos,
     prompt={**OMEGA.prompt, "offer_s": 0.0, "allocation_s": 0.0},

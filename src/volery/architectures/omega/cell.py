@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from volery.architectures.omega.layout import Layout
@@ -128,8 +129,13 @@ class CellState(Claims):
                 tuple(changed),
                 self._layout.encode([free[machine] for machine in changed]),
                 tuple([sequences[machine] for machine in changed]),
+                self._lower(changed),
             ),
         )
+
+    def _lower(self, machines: Sequence[int]) -> tuple[tuple[tuple[int, bytes], ...], ...]:
+        """Per machine, what tasks of each priority hold, where that is of use to anybody."""
+        return ()
 
     def on_commit(self, message: Commit, source: Address, now: Time) -> None:
         """Take the claims that are not in conflict; of a gang, all or none."""

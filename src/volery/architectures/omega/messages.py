@@ -17,12 +17,19 @@ class Refresh(Message, frozen=True):
 
 
 class Changes(Message, frozen=True):
-    """Cell > scheduler: the machines that have changed, what they have free and their sequence numbers."""
+    """Cell > scheduler: the machines that have changed, what they have free and their sequence numbers.
+
+    Args:
+        number: of the transaction.
+        machines, free, sequences: one entry each.
+        lower: with precedence also what tasks of each priority hold of each.
+    """
 
     number: int
     machines: tuple[int, ...]
     free: bytes
     sequences: tuple[int, ...]
+    lower: tuple[tuple[tuple[int, bytes], ...], ...] = ()
 
     @property
     def entries(self) -> int:
@@ -39,6 +46,7 @@ class Commit(Message, frozen=True):
         tasks: one claim each.
         machines: that are claimed.
         sequences: of these machines as the scheduler knew them at the claim, its own earlier claims counted in.
+        priority: of the job.
     """
 
     number: int
@@ -46,6 +54,7 @@ class Commit(Message, frozen=True):
     tasks: tuple[Task, ...]
     machines: tuple[int, ...]
     sequences: tuple[int, ...]
+    priority: int = 0
 
 
 class Verdict(Message, frozen=True):
@@ -73,18 +82,29 @@ class Launch(Message, frozen=True):
 
     number: int
     task: Task
+    attempt: int = 0
 
 
 class Kill(Message, frozen=True):
     """Cell > node: end the task; Completed follows."""
 
     task: TaskId
+    attempt: int = 0
 
 
 class Completed(Message, frozen=True):
-    """Node > cell: the task has finished."""
+    """Node > cell: the attempt has ended."""
 
     task: TaskId
+    attempt: int = 0
+    killed: bool = False
+
+
+class Preempted(Message, frozen=True):
+    """Cell > scheduler: the task had to make way for one of higher priority, and has to be placed again."""
+
+    task: Task
+    attempt: int
 
 
 class Demand(Message, frozen=True):
@@ -136,7 +156,7 @@ class Release(Message, frozen=True):
 
 
 MESSAGES: frozenset[type[Message]] = frozenset(
-    {Refresh, Changes, Commit, Verdict, Withdraw, Ended, Launch, Kill, Completed}
+    {Refresh, Changes, Commit, Verdict, Withdraw, Ended, Preempted, Launch, Kill, Completed}
 )
 OFFER_MESSAGES: frozenset[type[Message]] = frozenset(
     {Demand, Offer, Answer, Release, Withdraw, Ended, Launch, Kill, Completed}

@@ -29,15 +29,15 @@ class Node(Component):
         """Start the task; a repeated or overtaken launch is ignored."""
         if message.number > self._launched:
             self._launched = message.number
-            self._port.launch(message.task, 0)
+            self._port.launch(message.task, message.attempt)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, if it still runs."""
-        self._port.kill(message.task, 0)
+        self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end."""
-        self._port.send(self._cell, Completed(event.task.id))
+        self._port.send(self._cell, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
     sends = sent_to("cell", Completed)

@@ -56,14 +56,16 @@ class Waiting:
         attempts: how often it was tried without success for all that was tried.
         placed: whether any task was ever placed.
         gang: whether its tasks are placed together.
+        priority: of the job.
         queued: whether it is in the queue, or pauses before it comes there, or is being tried.
     """
 
-    __slots__ = ("attempts", "gang", "held", "id", "placed", "queued", "running", "tasks", "workload")
+    __slots__ = ("attempts", "gang", "held", "id", "placed", "priority", "queued", "running", "tasks", "workload")
 
     def __init__(self, job: Job, workload: Workload, gang: bool) -> None:
         self.id = job.id
         self.workload = workload
+        self.priority = job.priority
         self.tasks: list[Task] = []
         self.held: dict[Task, int] = {}
         self.running: set[TaskId] = set()

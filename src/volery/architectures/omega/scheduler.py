@@ -110,8 +110,9 @@ class Scheduler(Placer):
             before = claims.get(machine, 0)
             sequences.append(self._sequences[machine] + before)
             claims[machine] = before + 1
-        tasks, gang = tuple(attempt.claimed), attempt.work.gang
-        self._port.send(self._cell, Commit(self._number, gang, tasks, answer.machines, tuple(sequences)))
+        tasks, work = tuple(attempt.claimed), attempt.work
+        commit = Commit(self._number, work.gang, tasks, answer.machines, tuple(sequences), work.priority)
+        self._port.send(self._cell, commit)
 
     def on_verdict(self, message: Verdict, source: Address, now: Time) -> None:
         """The transaction has ended."""

@@ -13,25 +13,38 @@ Deviates Which policies there are, and what their parameters are, is ours where 
 
 from __future__ import annotations
 
+from random import Random
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from volery.architectures.pipeline.broker import ADDRESS as BROKER
 from volery.architectures.pipeline.broker import Outside
+from volery.architectures.pipeline.elastic import (
+    Elastic,
+    ElasticManager,
+    ElasticNode,
+    ElasticScheduler,
+    ManagedElasticNode,
+)
+from volery.architectures.pipeline.fleet import Rental
 from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.mortal import MortalNode
+from volery.architectures.pipeline.nearness import NearScheduler
 from volery.architectures.pipeline.node import Node
-from volery.architectures.pipeline.placing import Assembly, Place
+from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager, ManagedMortalNode, ManagedNode
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
+from volery.core.provisioning import Billing
 from volery.core.records import ATTEMPT_MAX
+from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.links import LINK_MESSAGES, linked
+from volery.policies.locality import ByTime
 from volery.policies.stages import Policy, parse
 from volery.policies.stages.ordering import PoorestUser
 from volery.policies.stages.preempting import ByFairness, NoPreemption
@@ -48,8 +61,11 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     J5: Annotated[str, msgspec.Meta(description="what a job needs before its tasks are queued")] = "none"
     T2: Annotated[str, msgspec.Meta(description="order of tasks")] = "by-job"
     T3: Annotated[
-        Literal["skip", "strict", "easy"],
-        msgspec.Meta(description="behind a task that does not fit: all are tried, none, or those that do not delay it"),
+        Literal["skip", "strict", "easy", "conservative"],
+        msgspec.Meta(
+            description="behind a task that does not fit: all are tried, none, those that do not delay it, or those "
+            "that delay nobody before them"
+        ),
     ] = "skip"
     T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
     T9: Annotated[str, msgspec.Meta(description="how many attempts of a task run at once")] = "none"
@@ -67,7 +83,22 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(description="where a task goes on whose attempt was ended on purpose: from zero, or where it was"),
     ] = "restart"
     R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
+    R3: Annotated[str, msgspec.Meta(description="how far from its input a task may run, beside constraints")] = "none"
     R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
+    R6: Annotated[str, msgspec.Meta(description="which machines are provisioned and released; needs R7")] = "first"
+    R7: Annotated[
+        str, msgspec.Meta(description="how many processors, or slots, are there; none: all machines are always on")
+    ] = "none"
+    boot_s: Annotated[float, msgspec.Meta(ge=0, description="until a provisioned machine is on; needs R7")] = 120.0
+    billing_s: Annotated[
+        float, msgspec.Meta(ge=0, description="a machine is paid for by whole intervals; 0: to the microsecond")
+    ] = 3600.0
+    machine_price: Annotated[float, msgspec.Meta(ge=0, description="of a machine for an hour, in any currency")] = 0.0
+    unit_price: Annotated[float, msgspec.Meta(ge=0, description="more for each of its processors, or slots")] = 1.0
+    scale_s: Annotated[float, msgspec.Meta(gt=0, description="time between two decisions of R7")] = 60.0
+    rest_s: Annotated[
+        float, msgspec.Meta(ge=0, description="after so long without news and jobs there is what was there at first")
+    ] = 3600.0
     M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
     M4: Annotated[str, msgspec.Meta(description="local resource managers that may be passed a task; needs lrms")] = (
         "all"
@@ -88,8 +119,11 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 POLICY_STAGES = (
     Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11, Stage.T12,
-    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R5,
+    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R3, Stage.R5, Stage.R6, Stage.R7,
 )  # fmt: skip
+
+
+BOTH = "T3=" + " or ".join(BACKFILLING)
 
 
 def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
@@ -103,16 +137,26 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     drawn = getattr(found[Stage.T2], "drawn", False)
     if hasattr(found[Stage.J3], "turns") and config.T2 != "by-job":
         raise InputError("pipeline:J3", f"{config.J3!r} decides anew before every task; it needs T2=by-job")
-    if config.T3 == "easy" and (turns or drawn or hasattr(found[Stage.J3], "turns")):
+    reserving = config.T3 in BACKFILLING
+    if reserving and (turns or drawn or hasattr(found[Stage.J3], "turns")):
         name = config.T2 if turns or drawn else config.J3
-        raise InputError("pipeline:T3", f"easy reserves for the first task, and {name!r} decides anew who that is")
+        raise InputError(
+            "pipeline:T3", f"{config.T3} reserves for the first task, and {name!r} decides anew who that is"
+        )
     _check_preemption(config, found)
-    if config.T9 != "none" and (config.T10 != "none" or config.T3 == "easy"):
-        raise InputError("pipeline:T9", "a task of several attempts goes neither with T10 nor with T3=easy")
+    if config.T9 != "none" and (config.T10 != "none" or reserving):
+        raise InputError("pipeline:T9", f"a task of several attempts goes neither with T10 nor with {BOTH}")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
         raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
-    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or config.T3 == "easy"):
-        raise InputError("pipeline:T12", "it goes neither with T9 or T11 nor with T3=easy")
+    others = config.T9 != "none" or config.T10 != "none" or config.T12 != "none" or config.R7 != "none" or reserving
+    if config.R3 != "none" and (others or config.lrms or config.broker_machines):
+        raise InputError("pipeline:R3", f"it goes neither with T9, T10, T12, R7 or {BOTH} nor with lrms or a broker")
+    if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or reserving):
+        raise InputError("pipeline:T12", f"it goes neither with T9 or T11 nor with {BOTH}")
+    if config.R7 == "none" and config.R6 != "first":
+        raise InputError("pipeline:R6", f"{config.R6!r} provisions machines that are always on without a policy R7")
+    if config.lrms and getattr(found[Stage.R7], "foresees", False):
+        raise InputError("pipeline:R7", f"{config.R7!r} looks into workflows, of which LRMs know nothing; take lrms=0")
     return found
 
 
@@ -120,8 +164,10 @@ def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> Non
     preempting = found[Stage.T10]
     if isinstance(preempting, NoPreemption):
         return
-    if config.T3 == "easy":
-        raise InputError("pipeline:T10", "easy reserves by what runs, and preemption ends it; take T3=skip or strict")
+    if config.T3 in BACKFILLING:
+        raise InputError(
+            "pipeline:T10", f"{config.T3} reserves by what runs, and preemption ends it; take T3=skip or strict"
+        )
     if isinstance(preempting, ByFairness):
         order = found[Stage.T2]
         if not isinstance(order, PoorestUser) or order.shares != preempting.shares:
@@ -165,6 +211,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     components: dict[Address, Component] = {}
     manager_of: dict[int, Address] = {}
     outside = None
+    rental = None if config.R7 == "none" else _rental(config, own, units_per_processor(cluster.resources))
     if config.broker_machines:
         place = _place(cluster, range(own, count))
         outside = Outside(place, parts.policies["M1"])
@@ -176,28 +223,64 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         managers = [f"lrm/{number}" for number in range(config.lrms)]
         components[entry] = GlobalScheduler(places, managers, parts, streams.of(entry), outside)
         for address, place in zip(managers, places, strict=True):
-            components[address] = LocalManager(place, parts, streams.of(address), entry)
+            components[address] = _manager(place, parts, streams.of(address), entry, rental)
             manager_of |= dict.fromkeys(place.numbers, address)
     else:
-        components[entry] = Scheduler(_place(cluster, range(own)), parts, streams.of(entry), outside)
+        components[entry] = _monolith(_place(cluster, range(own)), parts, streams.of(entry), outside, rental)
+    first = {one for role in components.values() if isinstance(role, Elastic) for one in role.first_machines}
+
+    def node(machine: int, life: int) -> Node:
+        manager = manager_of.get(machine, entry)
+        if rental is not None and machine < own:
+            made = ElasticNode if manager == entry else ManagedElasticNode
+            return made(manager, life, machine, on=not life and machine in first)
+        return _node(manager, life, config)
+
     machines = {node_address(machine): machine for machine in range(count)}
-    for address, machine in machines.items():
-        components[address] = _node(manager_of.get(machine, entry), 0, config)
+    components |= {address: node(machine, 0) for address, machine in machines.items()}
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
     copies = 1 if config.T9 == "none" else ATTEMPT_MAX
     keeps = config.progress == "keep" or config.T12 != "none"
-    whole = Deployment(components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies)
+    whole = Deployment(
+        components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies,
+        billing=rental.billing if rental else None,
+    )  # fmt: skip
     checkpoint_us = parts.policies["T11"].period_us()
     if checkpoint_us is not None:
         return msgspec.structs.replace(
             whole,
-            rebuild=lambda address, life: _node(manager_of.get(machines[address], entry), life, config),
+            rebuild=lambda address, life: node(machines[address], life),
             watches=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
             detection_us=round(config.detection_s * SECOND),
             checkpoint_us=checkpoint_us,
         )
     return linked(whole, MESSAGES) if config.reliable else whole
+
+
+def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
+    """How the first machines of a cluster, so many, are had; a processor may be counted as several units."""
+    boot_us, every_us, rest_us, interval_us = [
+        round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
+    ]
+    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, config.unit_price / per_processor)
+    return Rental(boot_us, max(every_us, 1), rest_us, billing)
+
+
+def _monolith(
+    place: Place, parts: Assembly, stream: Random, outside: Outside | None, rental: Rental | None
+) -> Scheduler:
+    if rental is not None:
+        return ElasticScheduler(place, parts, stream, outside, rental)
+    if waits_us := parts.policies["R3"].waits_us():
+        return NearScheduler(place, parts, stream, ByTime(*waits_us))
+    return Scheduler(place, parts, stream, outside)
+
+
+def _manager(place: Place, parts: Assembly, stream: Random, above: Address, rental: Rental | None) -> LocalManager:
+    if rental is None:
+        return LocalManager(place, parts, stream, above)
+    return ElasticManager(place, parts, stream, above, rental)
 
 
 def _node(manager: Address, life: int, config: PipelineConfig) -> Node:
@@ -230,8 +313,11 @@ def named(config: Any) -> dict[Stage, str]:
     """Per stage, the policy that a configuration names; those of stages that it leaves out are not named."""
     shown = {stage: str(getattr(config, stage)) for stage in (*POLICY_STAGES, Stage.T3)}
     absent = ([] if config.lrms else [Stage.M4, Stage.M5]) + ([] if config.broker_machines else [Stage.M1])
+    absent += [Stage.R6, Stage.R7] if config.R7 == "none" else []
     absent += [
-        stage for stage in (Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12) if getattr(config, stage) == "none"
+        stage
+        for stage in (Stage.R3, Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12)
+        if getattr(config, stage) == "none"
     ]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
 
@@ -246,7 +332,7 @@ STAGES = {
     Stage.J7: Realisation("Scheduler._settle", "partial", "records are forgotten; there are no files"),
     Stage.T1: Realisation("Scheduler._ready", "full", "dependencies finished"),
     Stage.T2: Realisation("Scheduler._next_task", "full", "by policy"),
-    Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict or easy backfilling"),
+    Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict, easy or conservative backfilling"),
     Stage.T4: Realisation("Scheduler._submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
     Stage.T9: Realisation("Scheduler._replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
@@ -263,9 +349,13 @@ STAGES = {
     Stage.M6: Realisation("GlobalScheduler._launch", "full", "passed to the LRM, which queues it", "lrms=4"),
     Stage.R1: Realisation("Scheduler._fitting", "full", "all machines that are online"),
     Stage.R2: Realisation("Scheduler._kind", "full", "by policy"),
-    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors"),
+    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors; by policy also distance from input"),
     Stage.R4: Realisation("Scheduler._fitting", "full", "slots, or enough of each resource, as asked for"),
     Stage.R5: Realisation("Scheduler._select", "full", "by policy"),
+    Stage.R6: Realisation(
+        "ElasticScheduler._provision", "full", "by policy: machines boot and are paid for", "R7=react"
+    ),
+    Stage.R7: Realisation("ElasticScheduler._wanted", "full", "by policy, periodic", "R7=react"),
 }
 
 PIPELINE = Architecture(
@@ -286,6 +376,7 @@ PIPELINE = Architecture(
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
         "priorities": "J3=priority|bands or T2=priority|bands",
         "deadlines": "J3=edf or T2=edf",
+        "locality": "R3=delay",
     },
     named=named,
 )

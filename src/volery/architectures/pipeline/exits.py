@@ -77,6 +77,10 @@ class Exits:
         self._held.setdefault(running.machine, []).append(running)
         return True
 
+    def at(self, machine: int) -> bool:
+        """Whether something is being ended there."""
+        return machine in self._counts
+
     def drop(self, running: Running) -> None:
         """A launch that waits is not wanted any more."""
         held = self._held.get(running.machine, [])

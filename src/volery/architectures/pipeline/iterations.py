@@ -36,7 +36,10 @@ class Iteration(Protocol):
         """A task has been given room on a machine."""
 
     def given_back(self, machine: int) -> None:
-        """A task has given its room on a machine back."""
+        """A task has given its room on a machine back, or the machine can be had from now on."""
+
+    def withdrawn(self, machine: int) -> None:
+        """A machine that nobody uses cannot be had any more."""
 
 
 class Skipping:
@@ -75,6 +78,9 @@ class Skipping:
     def given_back(self, machine: int) -> None:
         """What fits there is tried again."""
         self._queue.kinds.given_back(machine, self._state.index.free[machine])
+
+    def withdrawn(self, machine: int) -> None:
+        """What fitted only there is closed when it is tried."""
 
 
 class Strict(Skipping):
@@ -138,7 +144,7 @@ class Easy(Skipping):
     def joined(self, waiting: Waiting) -> None:
         """It may be short enough for the reserved machine, where others of its kind are not."""
         kind = waiting.kind
-        if self.head is not None and kind.suitable >> self.machine & 1 and self._fits(kind):
+        if self.machine >= 0 and kind.suitable >> self.machine & 1 and self._fits(kind):
             self._keyed.kinds.reopen(kind)
 
     def started(self, machine: int) -> None:
@@ -161,6 +167,12 @@ class Easy(Skipping):
             before, self.machine, self.at = self.machine, machine, at
             if before != machine:
                 super().given_back(before)
+
+    def withdrawn(self, machine: int) -> None:
+        """It is not reserved for anybody, either."""
+        self._outdate(machine)
+        if machine == self.machine:
+            self._lift()
 
     def _lift(self) -> None:
         machine, self.head, self.machine, self.at = self.machine, None, -1, FAR

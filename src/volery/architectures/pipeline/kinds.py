@@ -8,7 +8,7 @@ how many tasks wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -68,6 +68,10 @@ class Kinds:
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._counts)
+
+    def counts(self) -> Iterable[tuple[Kind, int]]:
+        """The kinds that wait, with how many of each."""
+        return self._counts.items()
 
     def joined(self, kind: Kind) -> None:
         """One more waits."""

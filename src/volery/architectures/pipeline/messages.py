@@ -49,6 +49,42 @@ class Risen(Message, frozen=True):
     life: int
 
 
+class SwitchOn(Message, frozen=True):
+    """Whoever launches there > node: boot the machine; Ready follows.
+
+    Args:
+        number: counts with that of launches.
+        boot_us: how long that takes.
+        life: of the node, for which this is meant.
+    """
+
+    number: int
+    boot_us: Time
+    life: int = 0
+
+
+class Ready(Message, frozen=True):
+    """Node > whoever launches there: the machine is on.
+
+    Args:
+        number: of the SwitchOn that asked for it.
+    """
+
+    number: int
+
+
+class SwitchOff(Message, frozen=True):
+    """Whoever launches there > node: nothing runs there; switch the machine off.
+
+    Args:
+        number: counts with that of launches.
+        life: of the node, for which this is meant.
+    """
+
+    number: int
+    life: int = 0
+
+
 class Pass(Message, frozen=True):
     """Scheduler > local resource manager, or broker: manage this task; Completed follows when it has ended.
 
@@ -69,4 +105,4 @@ class Pass(Message, frozen=True):
     rank_us: Time
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Risen, Pass})
+MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Risen, SwitchOn, Ready, SwitchOff, Pass})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,7 @@ from volery.architectures.pipeline.iterations import Easy, Iteration, Skipping, 
 from volery.architectures.pipeline.kinds import Kinds
 from volery.architectures.pipeline.messages import Completed, Kill, Launch, Risen
 from volery.architectures.pipeline.queues import KeyedQueue, Queue, RandomQueue, TurnsQueue
+from volery.architectures.pipeline.reserving import Conservative
 from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost, Preemption, TimerFired
 from volery.core.model import NEVER, SECOND, Address, Cluster, Task, TaskId, Time
@@ -21,6 +22,8 @@ from volery.policies.stages import Candidates, Choice, JobRecord, Kind, Running,
 from volery.policies.stages.policy import Preempting
 from volery.policies.stages.preempting import NoPreemption
 
+BACKFILLING: Final[dict[str, type[Easy | Conservative]]] = {"easy": Easy, "conservative": Conservative}
+"""Iterations that reserve: they need an order that is fixed when a task is queued, and estimates of what runs."""
 CYCLE = "cycle"
 DECIDED = "decided"
 
@@ -29,8 +32,8 @@ class Assembly(msgspec.Struct, frozen=True):
     """The policies that a scheduler is assembled from, and what its cycles cost.
 
     Args:
-        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2 and R5.
-        iteration: how stage T3 goes on where a task does not fit: skip, strict or easy.
+        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2, R5, R6 and R7.
+        iteration: how stage T3 goes on where a task does not fit: skip, strict, easy or conservative.
         cycle_us: the period of cycles; 0: whenever something has changed.
         decision_us: what a cycle costs.
         task_us: what it costs more for each task that is tried.
@@ -76,6 +79,7 @@ class Placing(Component):
     __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_deciding", "_doomed", "_draw", "_due",
                  "_exits", "_iteration", "_launches", "_lives", "_nodes", "_numbered", "_preempting",
                  "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
+    kinds_role: ClassVar[type[Kinds]] = Kinds
 
     def __init__(
         self, place: Place, assembly: Assembly, stream: Random, make_state: Callable[[Time], State] | None = None
@@ -105,7 +109,7 @@ class Placing(Component):
         self._due = self._busy = self._deciding = False
 
     def _make_queue(self, tasks: Any, jobs: Any) -> Queue:
-        kinds = Kinds(self._state.packing, self._state.cluster.constraints)
+        kinds = self.kinds_role(self._state.packing, self._state.cluster.constraints)
         if getattr(tasks, "drawn", False):
             return RandomQueue(self._draw, kinds)
         if hasattr(tasks, "turns"):
@@ -115,9 +119,9 @@ class Placing(Component):
         return KeyedQueue(self._view, tasks, jobs, kinds)
 
     def _make_iteration(self) -> Iteration:
-        if self._assembly.iteration == "easy":
+        if self._assembly.iteration in BACKFILLING:
             assert isinstance(self._queue, KeyedQueue), "other orders are refused"
-            return Easy(self._state, self._queue)
+            return BACKFILLING[self._assembly.iteration](self._state, self._queue)
         return (Strict if self._assembly.iteration == "strict" else Skipping)(self._state, self._queue)
 
     def _kind(self, task: Task, job: JobRecord) -> Kind:

@@ -87,6 +87,10 @@ class KeyedQueue:
         """The tasks of a kind that waits."""
         return self._lines[kind]
 
+    def ordered(self) -> list[Waiting]:
+        """All tasks that wait, in their order."""
+        return [entry[3] for entry in sorted(self._entries.values())]
+
     def begin(self) -> None:
         """Nothing changes with a cycle."""
 

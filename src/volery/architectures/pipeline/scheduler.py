@@ -46,7 +46,7 @@ class Scheduler(Tending):
         self._held: dict[Hashable, deque[JobRecord]] = {}
         self._unqueued: dict[JobId, list[tuple[Task, Kind]]] = {}
         self._staging: set[JobId] = set()
-        self._graphs: dict[JobId, Workflow] = {}
+        self._graphs = self._state.graphs
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs."""

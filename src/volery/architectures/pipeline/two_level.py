@@ -15,7 +15,7 @@ from volery.architectures.pipeline.exits import Then
 from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Risen
 from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.node import Node
-from volery.architectures.pipeline.placing import Assembly, Place, Placing
+from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place, Placing
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.tending import Tending
 from volery.core.component import sent_to
@@ -89,7 +89,7 @@ class GlobalScheduler(Scheduler):
         self._managed = [0] * len(places)
         self._usable = assembly.policies["M4"].usable
         self._select_manager = assembly.policies["M5"].select
-        iteration = "skip" if assembly.iteration == "easy" else assembly.iteration
+        iteration = "skip" if assembly.iteration in BACKFILLING else assembly.iteration
         policies = {**assembly.policies, "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
         whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies)
         super().__init__(

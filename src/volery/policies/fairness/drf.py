@@ -29,6 +29,12 @@ def _head(ranking: Ranking) -> tuple[int, int]:
     return ranking.entries()[0]
 
 
+def _checked(user: str, weight: int) -> int:
+    if weight < 1:
+        raise ValueError(f"the weight of {user!r} is {weight}; it has to be at least 1")
+    return weight
+
+
 class WeightedDrf:
     """Users by ascending dominant share over weight; see `order.FairOrder`.
 
@@ -58,9 +64,20 @@ class WeightedDrf:
         for user, weight in (weights or {}).items():
             self._join(user, weight)
 
+    def reweigh(self, user: str, weight: int) -> None:
+        """Give a user another weight from now on.
+
+        Raises:
+            ValueError: it is below 1.
+        """
+        number = self._number(user)
+        self._weights[number] = _checked(user, weight)
+        wanted = self._demand[number]
+        if wanted is not None:
+            self._rank(number, wanted)
+
     def _join(self, user: str, weight: int) -> int:
-        if weight < 1:
-            raise ValueError(f"the weight of {user!r} is {weight}; it has to be at least 1")
+        _checked(user, weight)
         number = self._numbers[user] = len(self._names)
         self._names.append(user)
         self._weights.append(weight)

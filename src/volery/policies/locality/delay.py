@@ -42,11 +42,20 @@ class DelayPolicy(ABC):
 
     def allowed(self, job: JobId) -> int:
         """How far from its input a task of the job may run now: `NODE`, `RACK` or `ANY`."""
+        return self._reached(job)[0]
+
+    def remaining(self, job: JobId) -> int:
+        """How much longer a job that is passed over waits before it may go farther; 0 where it may go anywhere."""
+        level, waited = self._reached(job)
+        return self._needed[level] - waited if level < ANY else 0
+
+    def _reached(self, job: JobId) -> tuple[int, int]:
+        """A level, and how long the job has waited there."""
         level, waited = self._levels.get(job, NODE), self._waited.get(job, 0)
         while level < ANY and waited >= self._needed[level]:
             waited -= self._needed[level]
             level += 1
-        return level
+        return level, waited
 
     def launched(self, job: JobId, level: int) -> None:
         """A task of the job has been launched so far from its input; the job waits anew, from that level on.

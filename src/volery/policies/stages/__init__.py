@@ -8,6 +8,7 @@ from volery.policies.stages.policy import METHODS, Choice, Eviction, Manager, Mo
 from volery.policies.stages.records import FAR, JobRecord, Kind, Running, Waiting
 from volery.policies.stages.registry import forget, names, parameters, parse, policies, summary
 from volery.policies.stages.state import State, vector_of
+from volery.policies.stages.supply import Offer, Supply
 from volery.policies.stages.view import Candidates, Machine, View
 
 __all__ = [
@@ -21,9 +22,11 @@ __all__ = [
     "Machine",
     "Manager",
     "Move",
+    "Offer",
     "Policy",
     "Running",
     "State",
+    "Supply",
     "Turn",
     "View",
     "Waiting",

@@ -15,6 +15,7 @@ import msgspec
 from volery.core.model import Amounts, TaskId, Time
 from volery.core.stages import Stage
 from volery.policies.stages.records import JobRecord, Kind, Running, Waiting
+from volery.policies.stages.supply import Offer, Supply
 from volery.policies.stages.view import Candidates, View
 
 
@@ -107,6 +108,13 @@ class Authorisation(Protocol):
 
     def machines(self, view: View, user: str) -> Iterable[int] | None:
         """The machines that a user may have, by their numbers in the whole cluster; None: all. Asked once per user."""
+
+
+class Nearness(Protocol):
+    """Stage R3, beyond constraints."""
+
+    def waits_us(self) -> tuple[Time, Time] | None:
+        """How long a job waits for machines that hold its input, then for racks that do; None: not at all."""
 
 
 class Selection(Protocol):
@@ -205,6 +213,37 @@ class Recovering(Protocol):
         """
 
 
+class Provisioning(Protocol):
+    """Stage R6."""
+
+    def provision(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
+        """The machines to boot, by their numbers.
+
+        Args:
+            view: of the state.
+            supply: what there is.
+            offers: machines that are off, at least one.
+            units: that they should have together, at least 1.
+        """
+
+    def release(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
+        """The machines to switch off now.
+
+        Args:
+            view: of the state.
+            supply: what there is.
+            offers: machines that are on and run nothing, at least one.
+            units: that they may have together at most, at least 1.
+        """
+
+
+class Scaling(Protocol):
+    """Stage R7."""
+
+    def units(self, view: View, supply: Supply) -> int:
+        """How many processors, or slots, machines shall have that are on; what cannot be had is not."""
+
+
 METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.J2: (("line", "eligible"),),
     Stage.J3: (("key",), ("line", "turns")),
@@ -219,7 +258,10 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.M4: (("usable",),),
     Stage.M5: (("select",),),
     Stage.R2: (("machines",),),
+    Stage.R3: (("waits_us",),),
     Stage.R5: (("select",),),
+    Stage.R6: (("provision", "release"),),
+    Stage.R7: (("units",),),
 }
 """Per stage that has policies, the methods that one must have: any of these sets."""
 
@@ -236,10 +278,13 @@ __all__ = [
     "ManagerSelection",
     "Migrating",
     "Move",
+    "Nearness",
     "Policy",
     "Preempting",
+    "Provisioning",
     "Recovering",
     "Replicating",
+    "Scaling",
     "Selection",
     "Setup",
     "TakingTurns",

@@ -21,12 +21,16 @@ from volery.core.stages import Stage
 from volery.policies.stages import (
     access,
     admission,
+    filtering,
+    foresight,
     managing,
     migrating,
     ordering,
     preempting,
+    provisioning,
     recovering,
     replicating,
+    scaling,
     selecting,
     staging,
 )
@@ -93,6 +97,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "random-fit": managing.AnyManager,
     },
     Stage.R2: {"all": access.Everybody, "acl": access.AccessList},
+    Stage.R3: {"none": filtering.AnyDistance, "delay": filtering.Delay},
     Stage.R5: {
         "first-fit": selecting.FirstFit,
         "best-fit": selecting.BestFit,
@@ -103,6 +108,20 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "kubernetes": selecting.Kubernetes,
         "borg": selecting.Borg,
         "ranked": selecting.Ranked,
+    },
+    Stage.R6: {
+        "first": provisioning.InOrder,
+        "cheapest": provisioning.Cheapest,
+        "biggest": provisioning.Biggest,
+    },
+    Stage.R7: {
+        "none": scaling.AllOn,
+        "static": scaling.Static,
+        "react": scaling.React,
+        "threshold": scaling.Threshold,
+        "hist": scaling.Hist,
+        "plan": foresight.Plan,
+        "token": foresight.Token,
     },
 }
 """Per stage, in the order in which users are shown them; the first is the simplest."""

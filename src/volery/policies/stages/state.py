@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
+from volery.core.resources import work_resource
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
+from volery.policies.readiness import Workflow
 from volery.policies.stages.records import JobRecord, Kind, Running, Runs, Waiting
 
 Table = npt.NDArray[np.int64]
@@ -55,6 +57,7 @@ class State:
         resume: where the last search for a machine said that the next one should begin.
         copies: per task of which several attempts run, those after the first.
         priorities: how many tasks of each priority run; None where nobody asks.
+        graphs: per job whose tasks wait for each other, what is known of that (stage T1).
     """
 
     def __init__(self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0) -> None:
@@ -69,8 +72,7 @@ class State:
         self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
         self.online = self.matches.every
         self.strata = _strata(cluster.constraints)
-        names = cluster.resources
-        self.work_resource = next((k for k, name in enumerate(names) if name.startswith(("cpu", "core"))), 0)
+        self.work_resource = work_resource(cluster.resources)
         self.now: Time = 0
         self.resume = 0
         self.jobs: dict[JobId, JobRecord] = {}
@@ -83,6 +85,7 @@ class State:
         self.half_life_us = half_life_us
         self.averages: dict[str, Average] = {}
         self.priorities: dict[int, int] | None = None
+        self.graphs: dict[JobId, Workflow] = {}
         self._allowed: list[int] = []
         self._kinds: dict[tuple[int, Amounts, int, Hashable], Kind] = {}
         self._free = np.array(self.capacities, dtype=np.int64)
@@ -122,7 +125,11 @@ class State:
 
     def work_us(self, task: Task) -> Time:
         """Estimated time of a task times the processors that it asks for."""
-        return task.estimate_us * (task.request[self.work_resource] if task.request else 1)
+        return task.estimate_us * self.units(task)
+
+    def units(self, task: Task) -> int:
+        """Processors that a task asks for; slots where there are no processors."""
+        return task.request[self.work_resource] if task.request else 1
 
     def launched(self, waiting: Waiting, machine: int, now: Time) -> Running:
         """A task that waited has been given a machine."""

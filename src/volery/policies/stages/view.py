@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from volery.core.model import Amounts, Cluster, JobId, Time
+from volery.core.model import Amounts, Cluster, JobId, Task, Time
 from volery.policies.match import positions
 from volery.policies.stages.records import JobRecord, Running, Waiting
 from volery.policies.stages.state import AVERAGE_MIN, State, Table
@@ -157,6 +157,15 @@ class View:
     def jobs(self) -> Mapping[JobId, JobRecord]:
         """Jobs that are not done."""
         return MappingProxyType(self._state.jobs)
+
+    def ahead(self, task: Task) -> Sequence[tuple[Task, int]]:
+        """The tasks of its workflow that wait for this one, each with how many it waits for in all."""
+        graph = self._state.graphs.get(task.job)
+        return graph.ahead(task.id) if graph is not None else ()
+
+    def units(self, task: Task) -> int:
+        """Processors that a task asks for, or slots."""
+        return self._state.units(task)
 
     def eligible_count(self, user: str) -> int:
         """How many jobs of a user are eligible (stage J2) and not done."""

@@ -114,7 +114,7 @@ views.delays = (mount) => {
   // The bins that are chosen for a label: (from, to].
   function chosen(total) {
     if (!state.range) return [-1, bins];
-    return state.by === "delay" ? [state.range[0] <= 0 && !zeros ? -1 : state.range[0] - 1, state.range[1]] : binsBetween(total, ...state.range);
+    return state.by === "delay" ? [state.range[0] - 1, state.range[1]] : binsBetween(total, ...state.range);
   }
 
   function tell() {
@@ -123,8 +123,9 @@ views.delays = (mount) => {
       const before = from < 0 ? 0 : total[from], inside = total[to] - before;
       const count = state.range && state.by === "percentile" ? Math.round((state.range[1] - state.range[0]) * all) : inside;
       const exact = content.counted[label][state.jobs].whole;
-      const values = state.range ? [0.5, 0.9, 0.95, 0.99, 1].map((share) => percentileIn(total, from, to, share))
-        : [exact.p50, exact.p90, exact.p95, exact.p99, exact.max];
+      const within = (share) => (state.by === "delay" ? percentileIn(total, from, to, share)
+        : boundOf(bisect(total, (state.range[0] + share * (state.range[1] - state.range[0])) * all - 1e-9)));
+      const values = state.range ? [0.5, 0.9, 0.95, 0.99, 1].map(within) : [exact.p50, exact.p90, exact.p95, exact.p99, exact.max];
       let read = NOTHING;
       if (state.cursor !== null) read = state.by === "delay" ? percent(total[state.cursor] / all) : duration(boundOf(bisect(total, state.cursor * all - 1e-9)));
       return [make("bdi", {}, labelName(label, state.setting.name)), whole(count), percent(count / all), read,
@@ -141,7 +142,7 @@ views.delays = (mount) => {
       return;
     }
     const [from, to] = state.range;
-    const range = state.by === "delay" ? `delays above ${from <= 0 ? "nothing" : duration(boundOf(from - 1))} up to ${duration(boundOf(to))}`
+    const range = state.by === "delay" ? `delays ${from <= 0 ? "" : `above ${duration(boundOf(from - 1))} `}up to ${duration(boundOf(to))}`
       : `percentiles ${(100 * from).toFixed(1)} to ${(100 * to).toFixed(1)} of each architecture`;
     const exact = state.by === "delay" ? "Counts are exact" : "The jobs listed are those of the bins that hold these percentiles";
     said.textContent = `${CLASS_NAMES[state.jobs]}${seeds}: ${range}. ${exact}; percentiles within the range are rounded up by at most ${(100 * (boundOf(2) / boundOf(1) - 1)).toFixed(1)} %.`;

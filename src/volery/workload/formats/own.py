@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import Format, Head, Noticed, microseconds, place
-from volery.workload.table import TaskRow, is_table, read_table
+from volery.workload.table import AS_NEAR, TaskRow, is_table, manifest_of, read_table
 
 JOB_FIELDS: Final = 3
 
@@ -63,4 +63,11 @@ TR: Final = Format(
     "tr", ".tr", fits_tr, rows=read_tr,
     remarks=("jobs have no id: they are numbered by line; the estimate is the mean as the row states it",),
 )  # fmt: skip
+
+
+def far_of(path: Path, form: Format) -> tuple[int, int]:
+    """What distance from their input costs the tasks of a file, in thousandths; a canonical table alone says so."""
+    return manifest_of(path).far_permille if form is TABLE else AS_NEAR
+
+
 TABLE: Final = Format("table", "canonical table", fits_table, batches=_read_table)

@@ -7,9 +7,10 @@ from typing import Any
 from tests.unit.architectures.megha.words import news, refusal, request
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
-from volery.architectures.megha.messages import Completed, Inconsistency, Launch, Notice, Update
+from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Cluster
+from volery.policies.nodes import Completed, Launch
 from volery.sim.recording import Observed, TimerSet
 
 A, B, C = tasks(0, 0, 0, 0)

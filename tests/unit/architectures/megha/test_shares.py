@@ -23,7 +23,7 @@ from volery.architectures.megha.fair_messages import (
     UserRequest,
     Yield,
 )
-from volery.architectures.megha.messages import Completed, Withdraw
+from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_messages import Ended, State, StateUpdate
 from volery.conformance.cases import trace_of
@@ -36,6 +36,7 @@ from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.building import Plan
 from volery.policies.match import vector_bytes
+from volery.policies.nodes import Completed
 from volery.sim import Options, simulate
 from volery.sim.recording import Observed, Sent, TimerSet
 

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 from tests.unit.architectures.parts import Alone, messages
 
-from volery.architectures.megha.messages import Completed, Launch, Request
+from volery.architectures.megha.messages import Request
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.events import Counted, JobDone, Submit, TimerFired
 from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.policies.match import vector_bytes
+from volery.policies.nodes import Completed, Launch
 from volery.sim.recording import Observed, TimerSet
 
 NAMES = ("cpu_milli", "memory_mb")

@@ -192,3 +192,17 @@ def test_a_fair_queue_of_vectors_takes_the_oldest_fitting_task_of_the_least_domi
     gone = queue.remove(lambda task: task.job == 1)
     assert sorted(task.id for task in gone) == [task.id for task in waiting if task.job == 1]
     queue.check()
+
+
+def test_a_user_that_gets_another_weight_has_another_turn_from_then_on() -> None:
+    order = WeightedDrf((8,), {"a": 1, "b": 1})
+    for user in ("a", "b"):
+        order.wants(user, (1,))
+        order.launched(user, (1,))
+    order.launched("a", (1,))
+    assert order.choose() == "b"
+    order.reweigh("a", 3)
+    order.check()
+    assert order.choose() == "a"
+    with pytest.raises(ValueError, match="at least 1"):
+        order.reweigh("a", 0)

@@ -125,3 +125,14 @@ def test_the_nearest_task_is_found_first_and_constraints_hold() -> None:
     placed.again(picky)
     placed.check()
     assert placed.find(0, ANY) == (picky, RACK)
+
+
+def test_what_remains_of_a_wait_is_known() -> None:
+    """Of W1 = 5, 3 are left after 2; of W2 = 4, 3 after 6; a job that may go anywhere has nothing to wait for."""
+    delay = ByTime(5, 4)
+    left = []
+    for at in (0, 2, 6, 9):
+        delay.opportunity(at)
+        left.append(delay.remaining(1))
+        delay.passed_over(1)
+    assert left == [5, 3, 3, 0]

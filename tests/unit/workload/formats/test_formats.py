@@ -21,6 +21,7 @@ from volery.workload.formats import FORMATS, format_of, read_source
 from volery.workload.formats.source import Noticed
 from volery.workload.table import (
     BATCH_ROWS,
+    VERSION_KEY,
     Manifest,
     TaskRow,
     batches,
@@ -290,11 +291,24 @@ def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path)
         format_of(tmp_path / "absent")
 
 
+def test_a_table_of_version_1_is_read_and_says_nothing_of_input(tmp_path: Path) -> None:
+    path = tmp_path / "old.parquet"
+    [batch] = batches([TaskRow(job="1", task="a", submit_us=0, runtime_us=5, line=1)])
+    old = pa.Table.from_batches([batch]).drop_columns(["replicas"]).replace_schema_metadata({VERSION_KEY: b"1"})
+    pq.write_table(old, path)
+    assert is_table(path)
+    [row] = [row for part in read_table(path) for row in rows_of(part)]
+    assert (row.task, row.line, row.replicas) == ("a", 1, None)
+    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"2"}), path)
+    with pytest.raises(InputError, match="other columns than its version"):
+        next(read_table(path))
+
+
 def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     assert not is_table(path)
-    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 1"):
+    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 2"):
         next(read_table(path))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"t\.parquet: is no parquet file that can be read"):

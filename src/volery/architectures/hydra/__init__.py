@@ -1,0 +1,266 @@
+"""Hydra: a federation of YARN sub-clusters (Curino et al., NSDI 2019; Apache Hadoop's YARN Federation).
+
+Roles    Router (several), StateStore, PolicyGenerator (GPG), Proxy (AM-RM proxies with the application masters beside
+         them, several per sub-cluster), ResourceManager (one per sub-cluster), Node (one per machine).
+Flow     Submit > Locate > Located > Hosted > Ask > (machine's heartbeat, master's heartbeat) Grant > Start > Completed
+         and, in the machine's heartbeat, Vacated. Out of band: Load > Directory; News > Read > Standing > Policy >
+         Entitle.
+Deviates No text of the paper was at hand but abstract and summaries: policies and periods are those of Hadoop's
+         documentation and code, and the method by which queues get their capacities is ours (docs/reference/hydra.md).
+         Slots only. Application masters take no container and no time to start: they stand beside proxies, which are a
+         few per sub-cluster instead of one per machine and do not fail. Heartbeats that have nothing to tell are not
+         sent. Asks are not moved once they are placed, unless a sub-cluster is lost or back; locality is of
+         sub-clusters, not of machines and racks. home: a job whose home cannot run a task asks the others. The state
+         store does not fail. docs/papers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated
+
+import msgspec
+
+from volery.architectures.hydra.generator import Generating, PolicyGenerator
+from volery.architectures.hydra.layout import GPG, STORE, Layout, rm_of
+from volery.architectures.hydra.manager import ResourceManager, Setting
+from volery.architectures.hydra.messages import MESSAGES
+from volery.architectures.hydra.node import MortalNode, Node
+from volery.architectures.hydra.proxy import Proxy
+from volery.architectures.hydra.router import Router, Routing
+from volery.architectures.hydra.splitting import Split, Splitter, View
+from volery.architectures.hydra.store import StateStore
+from volery.architectures.hydra.surviving import MortalManager
+from volery.core.component import Architecture, Component, Deployment, role_of
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster, Time
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.fairness import parse_shares_text
+from volery.policies.heartbeats import Heartbeats
+from volery.policies.links import LINK_MESSAGES, Linking
+
+
+class HydraConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of Hydra."""
+
+    subclusters: Annotated[int, msgspec.Meta(ge=1, description="sub-clusters, each under a resource manager")] = 4
+    routers: Annotated[int, msgspec.Meta(ge=1, description="routers, where jobs come in")] = 2
+    proxies: Annotated[int, msgspec.Meta(ge=1, description="AM-RM proxies of each sub-cluster")] = 2
+    routing: Annotated[
+        Routing, msgspec.Meta(description="which sub-cluster becomes a job's home; hash: by its user; load: most free")
+    ] = "uniform"
+    split: Annotated[
+        Split,
+        msgspec.Meta(description="what is asked where: all of each, of the home, by headroom and weight, near input"),
+    ] = "weighted"
+    alpha: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="weighted, locality: what headroom counts against weights")
+    ] = 1.0
+    node_heartbeat_s: Annotated[
+        float,
+        msgspec.Meta(ge=0, description="between two heartbeats of a machine, seconds; 0: told and served at once"),
+    ] = 1.0
+    am_heartbeat_s: Annotated[
+        float, msgspec.Meta(ge=0, description="between two of an application master, seconds; 0: told at once")
+    ] = 1.0
+    decision_ms: Annotated[
+        float, msgspec.Meta(ge=0, description="modelled time of a resource manager per container, in the lab alone")
+    ] = 0.0
+    queues: Annotated[
+        str, msgspec.Meta(description="queues by user with weights, as web:1+dev:2; others join; empty: one for all")
+    ] = ""
+    report_s: Annotated[
+        float, msgspec.Meta(gt=0, description="between two reports of a resource manager to the store, seconds")
+    ] = 5.0
+    gpg: Annotated[
+        Generating, msgspec.Meta(description="what the policy generator sets: weights of sub-clusters, queues, both")
+    ] = "both"
+    gpg_s: Annotated[float, msgspec.Meta(gt=0, description="from one look of the generator to the next, seconds")] = (
+        10.0
+    )
+    pending_low: Annotated[
+        int, msgspec.Meta(ge=0, description="waiting jobs up to which a sub-cluster keeps its weight")
+    ] = 100
+    pending_high: Annotated[int, msgspec.Meta(ge=1, description="waiting jobs from which its weight is 0")] = 1000
+    reliable: Annotated[
+        bool, msgspec.Meta(description="bear faults: reliable messages, registrations, expiry of machines")
+    ] = False
+    detection_s: Annotated[
+        float,
+        msgspec.Meta(gt=0, description="a resource manager or machine that is lost is missed within this, seconds"),
+    ] = 1.0
+    node_expiry_s: Annotated[
+        float, msgspec.Meta(gt=0, description="a machine that was missed for so long is given up, seconds")
+    ] = 600.0
+
+
+def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: more sub-clusters than machines, queues that are none, heartbeats that cannot be told apart.
+    """
+    parts = Parts(cluster, config, streams)
+    layout = parts.layout
+    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+    resource_managers = [rm_of(sub.number) for sub in layout.subclusters]
+    addresses = [*layout.routers, STORE, GPG, *layout.proxies, *resource_managers, *machines]
+    entries = layout.routers
+    if not config.reliable:
+        components = {address: parts.component(address, 0) for address in addresses}
+        return Deployment(components, machines, lambda job: entries[job % len(entries)])
+    linking = Linking(MESSAGES)
+
+    def linked(address: Address, incarnation: int) -> Component:
+        return linking.around(parts.component(address, incarnation), incarnation)
+
+    watches = [(STORE, address) for address in resource_managers]
+    watches += [(rm_of(layout.sub_of[machine]), node) for node, machine in machines.items()]
+    return Deployment(
+        {address: linked(address, 0) for address in addresses},
+        machines,
+        lambda job: entries[job % len(entries)],
+        rebuild=linked,
+        watches=tuple(watches),
+        detection_us=_us(config.detection_s),
+    )
+
+
+class Parts:
+    """Makes the components of one build.
+
+    Args:
+        cluster, config, streams: of the build.
+    """
+
+    def __init__(self, cluster: Cluster, config: HydraConfig, streams: Streams) -> None:
+        self._config = config
+        self._streams = streams
+        self.layout = Layout(
+            cluster, config.subclusters, config.routers, config.proxies, streams.of("hydra/heartbeats")
+        )
+        if config.pending_high <= config.pending_low:
+            problem = f"{config.pending_high} is not more than pending_low, {config.pending_low}"
+            raise InputError("hydra:pending_high", problem)
+        self._queues = _queues(config)
+        sizes = [len(sub.machines) for sub in self.layout.subclusters]
+        beats = _beats("node_heartbeat_s", config.node_heartbeat_s, sizes)
+        am_beats = _beats("am_heartbeat_s", config.am_heartbeat_s, [len(self.layout.proxies)])
+        self._setting = Setting(
+            self._queues,
+            beats,
+            am_beats[0] if am_beats else None,
+            self.layout.proxies,
+            round(config.decision_ms * 1000),
+            _us(config.report_s),
+            _us(config.node_expiry_s + 2 * config.detection_s),
+        )
+
+    def component(self, address: Address, incarnation: int) -> Component:
+        """The one at an address."""
+        config, layout, setting = self._config, self.layout, self._setting
+        role, *numbers = address.split("/")
+        stream = self._streams.of(address, incarnation) if role in ("router", "rm") else None
+        number = int(numbers[0])
+        if role == "node":
+            return self._node(number, incarnation)
+        if stream is not None and role == "router":
+            return Router(layout, config.routing, stream)
+        if stream is not None:
+            sub = layout.subclusters[number]
+            if config.reliable:
+                return MortalManager(sub, setting, stream, incarnation)
+            return ResourceManager(sub, setting, stream)
+        if role == "proxy":
+            view = View(len(layout.subclusters))
+            alpha = Fraction(config.alpha).limit_denominator(1000)
+            return Proxy(number, layout, view, Splitter(layout, view, config.split, alpha))
+        if role == role_of(GPG):
+            return PolicyGenerator(
+                config.gpg, _us(config.gpg_s), config.pending_low, config.pending_high, self._queues, incarnation
+            )
+        return StateStore(layout)
+
+    def _node(self, machine: int, incarnation: int) -> Node:
+        config, setting = self._config, self._setting
+        sub = self.layout.subclusters[self.layout.sub_of[machine]]
+        seat, beats = sub.seat_of[machine], setting.beats[sub.number] if setting.beats else None
+        if not config.reliable:
+            return Node(rm_of(sub.number), seat, beats)
+        return MortalNode(rm_of(sub.number), seat, beats, self.layout.proxies, _us(config.node_expiry_s), incarnation)
+
+
+def _us(seconds: float) -> Time:
+    return round(seconds * SECOND)
+
+
+def _beats(name: str, interval_s: float, sizes: list[int]) -> list[Heartbeats] | None:
+    try:
+        return [Heartbeats(_us(interval_s), size) for size in sizes] if interval_s else None
+    except ValueError as error:
+        raise InputError(f"hydra:{name}", str(error)) from None
+
+
+def _queues(config: HydraConfig) -> Mapping[str, int] | None:
+    if not config.queues:
+        return None
+    tree = parse_shares_text(config.queues, "hydra:queues")
+    if any(member.members for member in tree.members):
+        raise InputError("hydra:queues", f"{config.queues!r} is a tree; write QUEUE:WEIGHT+QUEUE:WEIGHT")
+    return {member.name: member.weight for member in tree.members}
+
+
+STAGES = {
+    Stage.J1: Realisation("Router.on_submit"),
+    Stage.J3: Realisation("ResourceManager._serve", "full", "queues by use over capacity, first come in each"),
+    Stage.J4: Realisation("Proxy.on_hosted", "full", "application masters in parallel"),
+    Stage.J5: Realisation("Proxy.on_hosted", "partial", "an application master, without staging"),
+    Stage.J6: Realisation("Proxy.on_completed", "full", "JobDone after the last result"),
+    Stage.T2: Realisation("Proxy._bind", "full", "first come first served per constraint set, near its input first"),
+    Stage.T3: Realisation("ResourceManager._serve", "full", "container by container"),
+    Stage.T4: Realisation("Proxy._bind", "full", "a task is bound to a container that was granted"),
+    Stage.T5: Realisation("Node.on_start", "partial", "launch without staging"),
+    Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats tell what has ended, no progress"),
+    Stage.T7: Realisation("Proxy.on_completed"),
+    Stage.T11: Realisation("Proxy.on_renewed", "full", "another attempt, anywhere", "reliable=true"),
+    Stage.M2: Realisation("Proxy._want", "full", "proxies over resource managers"),
+    Stage.M3: Realisation("StateStore.on_load", "full", "membership and load of all sub-clusters"),
+    Stage.M4: Realisation("Proxy.on_directory", "full", "active sub-clusters with a weight that have such machines"),
+    Stage.M5: Realisation("Proxy._want", "full", "broadcast, home, headroom and weights, or locality"),
+    Stage.M6: Realisation("ResourceManager.on_ask"),
+    Stage.R1: Realisation("ResourceManager.on_vacated", "full", "the machines of the sub-cluster, by heartbeat"),
+    Stage.R3: Realisation("ResourceManager._serve", "full", "constraint bit vectors"),
+    Stage.R4: Realisation("ResourceManager._serve", "full", "free slots of the machine"),
+    Stage.R5: Realisation("ResourceManager._serve", "full", "the machine whose heartbeat comes"),
+}
+
+HYDRA = Architecture(
+    name="hydra",
+    summary="federation of YARN sub-clusters: routers, proxies that span sub-clusters, out-of-band policies",
+    source="Curino, Krishnan, Karanasos, Rao et al.: Hydra, NSDI 2019; Apache Hadoop 3: YARN Federation",
+    defaults=HydraConfig(),
+    messages=MESSAGES | LINK_MESSAGES,
+    stages=STAGES,
+    build=build,
+    hops=8,
+    tolerates=frozenset(
+        {"loss", "duplication", "delay", "partition", "crash:rm", "crash:node", "crash:router", "crash:gpg"}
+    ),
+    bearing={"reliable": True, "subclusters": 3, "node_expiry_s": 3.0, "node_heartbeat_s": 0.1, "am_heartbeat_s": 0.1},
+    varies={
+        "split": ("weighted", "weighted", "broadcast", "home"),
+        "node_heartbeat_s": (0.1, 0.0),
+        "am_heartbeat_s": (0.1, 0.0),
+        "routing": ("uniform", "load"),
+        "node_expiry_s": (3.0, 600.0),
+        "alpha": (1.0, 0.5),
+    },
+    heeds={
+        "constraints": "",
+        "users": "queues or routing=hash",
+        "locality": "split=locality or routing=locality",
+    },
+    prompt={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
+)

@@ -1,0 +1,103 @@
+"""How the cluster is cut into sub-clusters, and what each of them could ever run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from volery.core.errors import InputError
+from volery.core.model import Address, Cluster, split_evenly
+from volery.policies.match import Anchors, Matches
+
+REACH_MAX = 1 << 14
+"""Constraint sets whose supply is remembered."""
+
+
+class SubCluster:
+    """The machines of one resource manager, in the order of their heartbeats; a machine's place in it is its seat.
+
+    Args:
+        number: of the sub-cluster.
+        machines: numbers, in that order.
+        cluster: all machines.
+        anchors: of the cluster.
+        count: of sub-clusters.
+
+    Attributes:
+        constraints, slots: per seat.
+        seat_of: machine -> seat.
+        matches: constraint set -> vector of seats.
+    """
+
+    def __init__(self, number: int, machines: Sequence[int], cluster: Cluster, anchors: Anchors, count: int) -> None:
+        self.number = number
+        self.machines = list(machines)
+        self.constraints = [cluster.constraints[machine] for machine in machines]
+        self.slots = [cluster.slots[machine] for machine in machines]
+        self.seat_of = {machine: seat for seat, machine in enumerate(machines)}
+        self.matches = Matches(self.constraints, anchors, count)
+
+
+class Layout:
+    """A pure function of the cluster and a stream, shared inside one build.
+
+    Args:
+        cluster: the machines.
+        count: of sub-clusters.
+        routers: how many.
+        proxies: of each sub-cluster.
+        stream: of the order of heartbeats.
+
+    Attributes:
+        sub_of: per machine.
+        proxies: all addresses, those of the first sub-cluster first.
+
+    Raises:
+        InputError: more sub-clusters than machines.
+    """
+
+    def __init__(self, cluster: Cluster, count: int, routers: int, proxies: int, stream: Random) -> None:
+        machine_count = len(cluster.constraints)
+        if count > machine_count:
+            problem = f"{count} sub-clusters are more than {machine_count} workers; lower subclusters or add workers"
+            raise InputError("hydra:subclusters", problem)
+        anchors = Anchors(cluster.constraints)
+        self.subclusters: list[SubCluster] = []
+        self.sub_of = [0] * machine_count
+        for number, members in enumerate(split_evenly(machine_count, count)):
+            order = list(members)
+            stream.shuffle(order)
+            self.subclusters.append(SubCluster(number, order, cluster, anchors, count))
+            for machine in members:
+                self.sub_of[machine] = number
+        self.routers = [f"router/{number}" for number in range(routers)]
+        self.proxies_each = proxies
+        self.proxies = [f"proxy/{number}/{k}" for number in range(count) for k in range(proxies)]
+        self._reach: dict[int, tuple[int, ...]] = {}
+
+    def host(self, job: int, home: int) -> Address:
+        """The proxy beside which the application master of a job stands."""
+        return f"proxy/{home}/{job % self.proxies_each}"
+
+    def reach(self, mask: int) -> tuple[int, ...]:
+        """The sub-clusters that have machines which satisfy a constraint set."""
+        found = self._reach.get(mask)
+        if found is None:
+            found = tuple([sub.number for sub in self.subclusters if sub.matches[mask]])
+            if len(self._reach) < REACH_MAX:
+                self._reach[mask] = found
+        return found
+
+
+def rm_of(number: int) -> Address:
+    """The resource manager of a sub-cluster."""
+    return f"rm/{number}"
+
+
+def sub_of_rm(address: Address) -> int:
+    """The sub-cluster of a resource manager."""
+    return int(address.split("/")[1])
+
+
+STORE: Address = "store/0"
+GPG: Address = "gpg/0"

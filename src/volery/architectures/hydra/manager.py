@@ -1,0 +1,415 @@
+"""The resource manager of one sub-cluster: queues with capacity, served when machines send their heartbeats.
+
+Heartbeats that have nothing to tell are not sent: the manager knows when those of machines with free slots are due, and
+serves the queues then, the one that uses least of its capacity first. What is granted is told in the heartbeats of the
+application masters, which stand beside their proxies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+from volery.architectures.hydra.layout import STORE, SubCluster
+from volery.architectures.hydra.messages import (
+    Ask,
+    Container,
+    Entitle,
+    Grant,
+    Held,
+    Load,
+    Release,
+    Vacated,
+)
+from volery.core.component import Component, sent_to
+from volery.core.events import Computed, TimerFired
+from volery.core.model import NEVER, Address, JobId, Task, Time
+from volery.core.port import Problem
+from volery.policies.fairness import FairQueue, WeightedDrf
+from volery.policies.heartbeats import Heartbeats
+
+SERVE: Final = "serve"
+TELL: Final = "tell"
+REPORT: Final = "report"
+DECIDED: Final = "decided"
+IDS: Final = 1 << 40
+"""Containers that one incarnation can grant."""
+EVERYBODY: Final = "default"
+"""The queue of all jobs where there are no queues."""
+
+
+class Setting:
+    """What resource managers of one build share.
+
+    Args:
+        queues: weights of queues; None: one queue for all.
+        beats: of machines, per sub-cluster; None: they tell at once, and are offered at once.
+        am_beats: of application masters, one after the other by proxy; None: they hear at once.
+        proxies: addresses, in the order of these heartbeats.
+        decision_us: of a container.
+        report_us: from one report to the store to the next.
+        lease_us: a machine that was lost for so long has ended all that ran there.
+    """
+
+    __slots__ = ("am_beats", "beats", "decision_us", "lease_us", "proxies", "queues", "report_us")
+
+    def __init__(
+        self,
+        queues: Mapping[str, int] | None,
+        beats: Sequence[Heartbeats] | None,
+        am_beats: Heartbeats | None,
+        proxies: Sequence[Address],
+        decision_us: Time,
+        report_us: Time,
+        lease_us: Time,
+    ) -> None:
+        self.queues = queues
+        self.beats = beats
+        self.am_beats = am_beats
+        self.proxies = proxies
+        self.decision_us = decision_us
+        self.report_us = report_us
+        self.lease_us = lease_us
+
+
+class Application:
+    """What is kept of a job that asks for containers here.
+
+    Attributes:
+        wanted: per constraint set, how many more.
+    """
+
+    __slots__ = ("proxy", "queue", "wanted")
+
+    def __init__(self, proxy: Address, queue: str) -> None:
+        self.proxy = proxy
+        self.queue = queue
+        self.wanted: dict[int, int] = {}
+
+
+def _count(counts: dict[str, int], queue: str, by: int) -> None:
+    """Queues that have nothing are left out."""
+    counts[queue] = counts.get(queue, 0) + by
+    if not counts[queue]:
+        del counts[queue]
+
+
+class ResourceManager(Component):
+    """Grants containers on its machines.
+
+    Args:
+        sub: its machines.
+        setting: what all of them share.
+        stream: of random choices between machines.
+    """
+
+    def __init__(self, sub: SubCluster, setting: Setting, stream: Random) -> None:
+        self._sub = sub
+        self._setting = setting
+        self._stream = stream
+        self._beats = setting.beats[sub.number] if setting.beats is not None else None
+        self._proxy_seat = {proxy: seat for seat, proxy in enumerate(setting.proxies)}
+        self._nodes = [f"node/{machine}" for machine in sub.machines]
+        self._idle = list(sub.slots)
+        self._slot_count = self._idle_count = sum(sub.slots)
+        self._free = sub.matches.every
+        self._usable = sub.matches.every
+        self._terms = [0] * len(sub.machines)
+        self._containers: dict[int, Held] = {}
+        self._last_id = 0
+        self._queue = self._empty_queue()
+        self._applications: dict[JobId, Application] = {}
+        self._jobs_running: dict[JobId, int] = {}
+        self._masks: dict[int, int] = {}
+        self._wanted = 0
+        self._heard: dict[Address, int] = {}
+        self._used: dict[str, int] = {}
+        self._wanted_by: dict[str, int] = {}
+        self._waiting = 0
+        self._granted: dict[Address, list[Container]] = {}
+        self._granted_seats = 0
+        self._telling_at: Time = NEVER
+        self._told: dict[Address, int] = {}
+        self._deciding = False
+        self._armed: tuple[int, Time] | None = None
+        self._reporting = False
+        self._reports = 0
+        self._entitled = 0
+
+    def _empty_queue(self) -> FairQueue:
+        """Every queue with its part of the slots; until the policy generator says something else."""
+        weights = self._setting.queues if self._setting.queues is not None else {EVERYBODY: 1}
+        self._part = max(1, self._slot_count // max(1, sum(weights.values())))
+        self._known = set(weights)
+        self._order = WeightedDrf((self._slot_count,), {queue: n * self._part for queue, n in weights.items()})
+        return FairQueue(self._order)
+
+    def _queue_of(self, user: str) -> str:
+        """Whoever is not named has a queue of weight 1."""
+        if self._setting.queues is None:
+            return EVERYBODY
+        if user not in self._known:
+            self._known.add(user)
+            self._order.reweigh(user, self._part)
+        return user
+
+    def on_ask(self, message: Ask, source: Address, now: Time) -> None:
+        """Queue what is wanted, and forget what is not wanted any more."""
+        if message.number <= self._heard.get(source, 0):
+            return
+        self._heard[source] = message.number
+        application = self._applications.get(message.job)
+        if application is None:
+            queue = self._queue_of(message.user)
+            application = self._applications[message.job] = Application(source, queue)
+            self._queue.belongs(message.job, queue)
+        for mask, count in zip(message.masks, message.counts, strict=True):
+            self._want(application, message.job, mask, count)
+        if self._beats is None:
+            self._serve_free(message.masks, now)
+        self._forget(message.job)
+        self._settle(now)
+
+    def _want(self, application: Application, job: JobId, mask: int, count: int) -> None:
+        """More, or fewer; of what is not wanted any more, the places in the queue stay until they are reached."""
+        before, waited = application.wanted.get(mask, 0), bool(application.wanted)
+        after = max(0, before + count)
+        application.wanted[mask] = after
+        if not after:
+            del application.wanted[mask]
+        self._waiting += bool(application.wanted) - waited
+        _count(self._wanted_by, application.queue, after - before)
+        for _ in range(after - before):
+            self._queue.push(Task(0, job, mask))
+        self._wanted += after - before
+        self._masks[mask] = self._masks.get(mask, 0) + after - before
+        if not self._masks[mask]:
+            del self._masks[mask]
+        if not self._wanted and self._queue.length:
+            self._queue.remove(lambda _: True)
+
+    def _forget(self, job: JobId) -> None:
+        """A job that wants nothing and has nothing here is none of ours."""
+        application = self._applications.get(job)
+        if application is not None and not application.wanted and job not in self._jobs_running:
+            del self._applications[job]
+
+    def _serve_free(self, masks: Sequence[int], now: Time) -> None:
+        """Without heartbeats: machines that are free and suit what was just asked for, in random order."""
+        for mask in masks:
+            while self._masks.get(mask) and not self._deciding:
+                candidates = self._free & self._usable & self._sub.matches[mask]
+                if not candidates:
+                    break
+                self._serve(self._sub.matches.pick(mask, candidates, self._stream.random), now)
+
+    def _serve(self, seat: int, now: Time) -> None:
+        """Grant what the machine has free, to the queues in turn."""
+        granted = 0
+        while self._idle[seat] and self._wanted:
+            wanted = self._queue.pop_fitting(self._sub.constraints[seat])
+            if wanted is None:
+                break
+            application = self._applications.get(wanted.job)
+            if application is None or not application.wanted.get(wanted.constraints):
+                continue  # it is not wanted any more
+            self._want(application, wanted.job, wanted.constraints, -1)
+            self._grant(application, wanted, seat)
+            granted += 1
+        if granted and self._setting.decision_us:
+            self._deciding = True
+            self._port.compute(DECIDED, Problem(int, granted, granted * self._setting.decision_us))
+
+    def _grant(self, application: Application, wanted: Task, seat: int) -> None:
+        self._last_id += 1
+        container = Container(
+            self._last_id, self._sub.machines[seat], self._terms[seat], wanted.job, wanted.constraints
+        )
+        self._take(Held(container, application.proxy, application.queue), seat)
+        self._granted.setdefault(application.proxy, []).append(container)
+        self._granted_seats |= 1 << self._proxy_seat[application.proxy]
+
+    def _take(self, held: Held, seat: int) -> None:
+        job = held.container.job
+        self._containers[held.container.id] = held
+        self._jobs_running[job] = self._jobs_running.get(job, 0) + 1
+        self._order.launched(held.user, (1,))
+        _count(self._used, held.user, 1)
+        self._idle[seat] -= 1
+        self._idle_count -= 1
+        if not self._idle[seat]:
+            self._free &= ~(1 << seat)
+
+    def _give_back(self, number: int) -> int:
+        """A container has ended; returns the seat, or -1 where it is not known."""
+        held = self._containers.pop(number, None)
+        if held is None:
+            return -1
+        job, seat = held.container.job, self._sub.seat_of[held.container.machine]
+        self._jobs_running[job] -= 1
+        if not self._jobs_running[job]:
+            del self._jobs_running[job]
+            self._forget(job)
+        self._order.ended(held.user, (1,))
+        _count(self._used, held.user, -1)
+        self._idle[seat] += 1
+        self._idle_count += 1
+        self._free |= 1 << seat
+        return seat
+
+    def on_vacated(self, message: Vacated, source: Address, now: Time) -> None:
+        """A heartbeat: use what has come free there."""
+        seat = -1
+        for container in message.containers:
+            seat = max(seat, self._give_back(container))
+        if seat >= 0 and self._usable >> seat & 1 and not self._deciding:
+            self._serve(seat, now)
+        self._settle(now)
+
+    def on_release(self, message: Release, source: Address, now: Time) -> None:
+        """Containers that came too late."""
+        for container in message.containers:
+            seat = self._give_back(container)
+            if seat >= 0 and self._beats is None and self._usable >> seat & 1 and not self._deciding:
+                self._serve(seat, now)
+        self._settle(now)
+
+    def on_entitle(self, message: Entitle, source: Address, now: Time) -> None:
+        """New capacities of queues."""
+        if message.number > self._entitled and self._setting.queues is not None:
+            self._entitled = message.number
+            for queue, slots in zip(message.queues, message.slots, strict=True):
+                self._order.reweigh(queue, max(1, slots))
+
+    def on_computed(self, event: Computed, source: Address, now: Time) -> None:
+        """Decided: the grants may be told, and the next machine may be served."""
+        self._deciding = False
+        if self._beats is None:
+            self._serve_free(tuple(self._masks), now)
+        self._settle(now)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """A machine's heartbeat, an application master's, or that of this manager to the store."""
+        if event.key == REPORT:
+            self._reporting = False
+            self._report()
+        elif event.key == TELL:
+            self._telling_at = NEVER
+            self._tell(now)
+        else:
+            assert self._armed is not None, "a heartbeat that nobody waits for"
+            seat, self._armed = self._armed[0], None
+            self._serve(seat, now)
+            self._settle(now)
+
+    def _settle(self, now: Time) -> None:
+        """After every change: grants are told, the next heartbeat is waited for, a report is due."""
+        if self._granted and not self._deciding:
+            am_beats = self._setting.am_beats
+            if am_beats is None:
+                self._tell(now)
+            else:
+                self._tell_at(am_beats.next_of(self._granted_seats, now - 1)[1])
+        if self._beats is not None:
+            self._arm(self._beats, now)
+        if not self._reporting:
+            self._reporting = True
+            self._port.set_timer(REPORT, (now // self._setting.report_us + 1) * self._setting.report_us)
+
+    def _tell_at(self, at: Time) -> None:
+        if at != self._telling_at:
+            self._telling_at = at
+            self._port.set_timer(TELL, at)
+
+    def _tell(self, now: Time) -> None:
+        """Tell every application master whose heartbeat it is."""
+        am_beats, headroom = self._setting.am_beats, self._headroom()
+        for proxy in list(self._granted):
+            seat = self._proxy_seat[proxy]
+            if am_beats is not None and am_beats.after(seat, now - 1) != now:
+                continue
+            self._granted_seats &= ~(1 << seat)
+            number = self._told[proxy] = self._told.get(proxy, 0) + 1
+            self._port.send(proxy, Grant(number, tuple(self._granted.pop(proxy)), headroom))
+        if self._granted and am_beats is not None:
+            self._tell_at(am_beats.next_of(self._granted_seats, now)[1])
+
+    def _headroom(self) -> int:
+        """Slots that are free on machines in use."""
+        if self._usable == self._sub.matches.every:
+            return self._idle_count
+        return sum(count for seat, count in enumerate(self._idle) if self._usable >> seat & 1)
+
+    def _arm(self, beats: Heartbeats, now: Time) -> None:
+        """Wait for the next heartbeat of a machine that could run something that is wanted."""
+        candidates = 0
+        if self._wanted and not self._deciding and (free := self._free & self._usable):
+            for mask in self._masks:
+                candidates |= self._sub.matches[mask] & free
+                if candidates == free:
+                    break
+        due = beats.next_of(candidates, now) if candidates else None
+        if due == self._armed:
+            return
+        self._armed = due
+        if due is None:
+            self._port.cancel_timer(SERVE)
+        else:
+            self._port.set_timer(SERVE, due[1])
+
+    def _report(self) -> None:
+        """The heartbeat to the state store."""
+        used, wanted = self._used, self._wanted_by
+        queues = tuple(sorted(used.keys() | wanted.keys()))
+        self._reports += 1
+        self._port.send(
+            STORE,
+            Load(
+                self._reports,
+                self._slot_count,
+                self._headroom(),
+                self._waiting,
+                queues,
+                tuple([used.get(queue, 0) for queue in queues]),
+                tuple([wanted.get(queue, 0) for queue in queues]),
+            ),
+        )
+
+    def check(self) -> None:
+        """Slots are free or in a container; what is wanted stands in the queue; no free slot is forgotten."""
+        idle, free = list(self._sub.slots), 0
+        for held in self._containers.values():
+            idle[self._sub.seat_of[held.container.machine]] -= 1
+        for seat, count in enumerate(idle):
+            free |= (count > 0) << seat
+        assert sum(idle) == self._idle_count, "the count of free slots"
+        assert (idle, free) == (self._idle, self._free), "slots neither free nor in a container"
+        wanted = sum(sum(application.wanted.values()) for application in self._applications.values())
+        assert wanted == self._wanted == sum(self._masks.values()), "containers that are wanted"
+        waiting = [application for application in self._applications.values() if application.wanted]
+        assert self._waiting == len(waiting), "applications that wait"
+        assert sum(self._used.values()) == len(self._containers), "containers of queues"
+        assert sum(self._wanted_by.values()) == wanted, "what queues want"
+        assert self._queue.length >= wanted, "something wanted has no place in the queue"
+        self._queue.check()
+        usable = self._free & self._usable
+        fits = any(usable & self._sub.matches[mask] for mask in self._masks)
+        assert not fits or self._deciding or (self._beats is not None and self._armed is not None), "idle and wanted"
+
+    def check_rest(self) -> None:
+        """Everything is free, and nobody wants anything."""
+        assert self._idle == self._sub.slots, "containers are left"
+        assert not self._applications, "applications are left"
+        assert not self._granted, "grants are left"
+        assert self._usable == self._sub.matches.every, "machines are not in use"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Ask: on_ask,
+        Vacated: on_vacated,
+        Release: on_release,
+        Entitle: on_entitle,
+        Computed: on_computed,
+        TimerFired: on_timer,
+    }
+    sends = sent_to("proxy", Grant) | sent_to("store", Load)

@@ -1,0 +1,220 @@
+"""What routers, the state store, the policy generator, proxies, resource managers and nodes say to each other.
+
+Numbers count what one sender says to one receiver, so that what is repeated or stale is recognised. A container is the
+right to run one task on a machine, given by a resource manager; its `term` says under which registration of the
+machine.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks
+from volery.core.model import Job, JobId, Message, Task, TaskId
+
+
+class Locate(Message, frozen=True):
+    """Router > store: the home of this job, which is to be `candidate` if it has none yet."""
+
+    job: JobId
+    candidate: int
+
+
+class Located(Message, frozen=True):
+    """Store > router: the job's home sub-cluster."""
+
+    job: JobId
+    home: int
+
+
+class Hosted(Message, frozen=True):
+    """Router > proxy of the home sub-cluster: host this job's application master."""
+
+    job: Job
+
+
+class Ask(Message, frozen=True):
+    """Proxy > resource manager: so many containers more, or fewer, for a job.
+
+    Args:
+        number: of the link.
+        job, user: for whom, and on whose account.
+        masks: constraint sets that the machines have to satisfy.
+        counts: of each; below zero: so many are not wanted any more.
+    """
+
+    number: int
+    job: JobId
+    user: str
+    masks: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+class Container(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A container: on which machine, under which registration of it, and what it was asked for."""
+
+    id: int
+    machine: int
+    term: int
+    job: JobId
+    mask: int
+
+
+class Grant(Message, frozen=True):
+    """Resource manager > proxy: these containers are yours; so many slots are free here besides."""
+
+    number: int
+    containers: tuple[Container, ...]
+    headroom: int
+
+
+class Release(Message, frozen=True):
+    """Proxy > resource manager: these containers are not wanted, and nothing was started in them."""
+
+    containers: tuple[int, ...]
+
+
+class Start(Message, frozen=True):
+    """Proxy > node: run this attempt in the container; the user is told to a new resource manager."""
+
+    number: int
+    container: Container
+    user: str
+    task: Task
+    attempt: int
+
+
+class Kill(Message, frozen=True):
+    """Proxy > node: end the attempt, or do not begin it; Completed follows."""
+
+    task: TaskId
+    attempt: int
+
+
+class Completed(Message, frozen=True):
+    """Node > proxy: the attempt has ended; `killed`: before it was finished."""
+
+    job: JobId
+    task: TaskId
+    attempt: int
+    killed: bool
+
+
+class Refused(Message, frozen=True):
+    """Node > proxy: the container was given under a registration that is over; nothing was started."""
+
+    job: JobId
+    task: TaskId
+    attempt: int
+
+
+class Vacated(Message, frozen=True):
+    """Node > its resource manager, in a heartbeat: these containers have ended."""
+
+    containers: tuple[int, ...]
+
+
+class Held(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A container that something runs in, as its node tells a resource manager."""
+
+    container: Container
+    proxy: str
+    user: str
+
+
+class Register(Message, frozen=True):
+    """Node > its resource manager: this is all that runs here; what was given before and not begun is void."""
+
+    number: int
+    running: tuple[Held, ...]
+
+
+class Welcome(Message, frozen=True):
+    """Resource manager > node: registration `number` is taken note of; containers of this term are good."""
+
+    number: int
+    term: int
+
+
+class Reborn(Message, frozen=True):
+    """Restarted resource manager or node > all that deal with it: I have begun anew (the link tells them the rest)."""
+
+
+class NodeDead(Message, frozen=True):
+    """Resource manager > proxies: what ran on this machine has ended, and it will not tell."""
+
+    machine: int
+
+
+class Load(Message, frozen=True):
+    """Resource manager > store, in its heartbeat there.
+
+    Args:
+        number: of the link.
+        slots, free: all, and those that are free.
+        applications: that wait for containers.
+        queues: names of those that use or want something.
+        used, wanted: containers of each.
+    """
+
+    number: int
+    slots: int
+    free: int
+    applications: int
+    queues: tuple[str, ...]
+    used: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+
+class Directory(Message, frozen=True):
+    """Store > routers and proxies, per sub-cluster: is it active, its weight in permille, free slots (-1: unknown)."""
+
+    number: int
+    active: tuple[bool, ...]
+    weights: tuple[int, ...]
+    free: tuple[int, ...]
+
+
+class Entitle(Message, frozen=True):
+    """Store > resource manager: the guaranteed capacities of queues here, in slots."""
+
+    number: int
+    queues: tuple[str, ...]
+    slots: tuple[int, ...]
+
+
+class News(Message, frozen=True):
+    """Store > policy generator: something has changed since you last read."""
+
+
+class Read(Message, frozen=True):
+    """Policy generator > store: tell me the loads."""
+
+
+class Standing(Message, frozen=True):
+    """Store > policy generator: the last load of every sub-cluster, and which of them are active."""
+
+    loads: tuple[Load, ...]
+    active: tuple[bool, ...]
+
+
+class Guarantee(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The guaranteed capacity of a queue in every sub-cluster, in slots."""
+
+    queue: str
+    slots: tuple[int, ...]
+
+
+class Policy(Message, frozen=True):
+    """Policy generator > store: new weights of sub-clusters, in permille, and new guaranteed capacities."""
+
+    weights: tuple[int, ...]
+    guarantees: tuple[Guarantee, ...]
+
+
+MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Locate, Located, Hosted, Ask, Grant, Release, Start, Kill, Completed, Refused, Vacated, Register, Welcome, Reborn,
+     NodeDead, Load, Directory, Entitle, News, Read, Standing, Policy, MoreTasks, Cancel, JobAccepted, JobDone}
+)  # fmt: skip

@@ -1,0 +1,408 @@
+"""Application masters beside their AM-RM proxy, which spreads what they ask for over the sub-clusters.
+
+A job's tasks are bound to containers when these come. A proxy asks each sub-cluster for a part, often one container too
+many, never for more than still wait, and releases what comes in vain. When a sub-cluster is lost, what was asked of it
+is asked of others, and when its resource manager begins anew it is asked again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from volery.architectures.hydra.layout import Layout, rm_of, sub_of_rm
+from volery.architectures.hydra.messages import (
+    Ask,
+    Completed,
+    Container,
+    Directory,
+    Grant,
+    Hosted,
+    Kill,
+    NodeDead,
+    Reborn,
+    Refused,
+    Release,
+    Start,
+)
+from volery.architectures.hydra.splitting import Splitter, View
+from volery.core.component import Component, role_of, sent_to
+from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
+from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.policies.jobs import JobLedger
+from volery.policies.links import Renewed
+
+
+class Running(NamedTuple):
+    """An attempt that was started somewhere."""
+
+    task: Task
+    attempt: int
+    machine: int
+
+
+NOWHERE: Final = -1
+"""Where the input of a task lies that has none, or may run anywhere."""
+
+
+class Line:
+    """Tasks of one job and constraint set that wait, by the sub-cluster that holds their input.
+
+    Attributes:
+        length: how many.
+    """
+
+    __slots__ = ("_by_sub", "length")
+
+    def __init__(self) -> None:
+        self._by_sub: dict[int, deque[Task]] = {}
+        self.length = 0
+
+    def push(self, task: Task, near: int) -> None:
+        """Join at the tail."""
+        self._by_sub.setdefault(near, deque()).append(task)
+        self.length += 1
+
+    def pop(self, sub: int) -> Task:
+        """The first one for a container in a sub-cluster: with input there, with none anywhere, or any."""
+        near = sub if sub in self._by_sub else NOWHERE if NOWHERE in self._by_sub else next(iter(self._by_sub))
+        tasks = self._by_sub[near]
+        self.length -= 1
+        task = tasks.popleft()
+        if not tasks:
+            del self._by_sub[near]
+        return task
+
+
+class Application:
+    """What an application master keeps of its job.
+
+    Attributes:
+        user: whose it is.
+        waiting: constraint set -> tasks without a container; never empty.
+        asked: (sub-cluster, constraint set) -> containers asked for there that have not come.
+        running: attempts by task.
+        attempts: of tasks that have to begin again, the next one.
+        near: where the input of tasks lies, where that is asked for.
+    """
+
+    __slots__ = ("asked", "attempts", "near", "running", "user", "waiting")
+
+    def __init__(self, user: str) -> None:
+        self.user = user
+        self.waiting: dict[int, Line] = {}
+        self.asked: dict[tuple[int, int], int] = {}
+        self.running: dict[TaskId, Running] = {}
+        self.attempts: dict[TaskId, int] = {}
+        self.near: dict[TaskId, int] = {}
+
+    def wait_count(self, mask: int) -> int:
+        """How many tasks of a constraint set wait."""
+        line = self.waiting.get(mask)
+        return line.length if line is not None else 0
+
+
+class Proxy(Component):
+    """Hosts the application masters of some jobs of its sub-cluster.
+
+    Args:
+        home: its sub-cluster.
+        layout: of the federation.
+        view: what it knows of the sub-clusters.
+        splitter: of whom it asks; it reads the view.
+    """
+
+    def __init__(self, home: int, layout: Layout, view: View, splitter: Splitter) -> None:
+        self._home = home
+        self._layout = layout
+        self._view = view
+        self._splitter = splitter
+        self._applications: dict[JobId, Application] = {}
+        self._numbers: dict[Address, int] = {}
+        self._granted: dict[int, int] = {}
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_hosted(self, message: Hosted, source: Address, now: Time) -> None:
+        """Start an application master, which asks for containers at once.
+
+        A router that has begun anew hands over all that may run by now, and what it lost may be among it.
+        """
+        job, known = message.job, message.job.id in self._applications
+        tasks = self._jobs.admit(Submit(job), source, 0)
+        if known:
+            first = self._jobs.received(job.id)
+            if 0 <= first < len(job.tasks):
+                self.on_more_tasks(MoreTasks(job.id, first, job.tasks[first:], (), job.replicas[first:]), source, now)
+        elif self._jobs.is_open(job.id):
+            self._applications[job.id] = Application(job.user)
+            self._add(job.id, tasks, job.replicas)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Take a further chunk."""
+        if tasks := self._jobs.more(message):
+            self._add(message.job, tasks, message.replicas)
+
+    def _add(self, job: JobId, tasks: tuple[Task, ...], replicas: tuple[tuple[int, ...], ...]) -> None:
+        application = self._applications[job]
+        taken = []
+        for place, task in enumerate(tasks):
+            if not self._layout.reach(task.constraints):
+                self._jobs.unsatisfiable(job)
+                continue
+            if replicas and self._splitter.by_locality:
+                application.near[task.id] = self._nearest(task, replicas[place])
+            taken.append(task)
+        self._want(job, application, taken)
+        self._close_if_done(job)
+
+    def _nearest(self, task: Task, replicas: tuple[int, ...]) -> int:
+        """Of the sub-clusters that could run the task, the one that holds most of its input."""
+        reach = self._layout.reach(task.constraints)
+        held = [sub for sub in (self._layout.sub_of[machine] for machine in replicas) if sub in reach]
+        return max(held, key=lambda sub: (held.count(sub), -sub), default=NOWHERE)
+
+    def _want(self, job: JobId, application: Application, tasks: list[Task]) -> None:
+        """Let tasks wait, and ask for containers for them."""
+        kinds: dict[tuple[int, int], int] = {}
+        for task in tasks:
+            mask, near = task.constraints, application.near.get(task.id, NOWHERE)
+            waiting = application.waiting.get(mask)
+            if waiting is None:
+                waiting = application.waiting[mask] = Line()
+            waiting.push(task, near)
+            kind = (mask, near)
+            kinds[kind] = kinds.get(kind, 0) + 1
+        changes: dict[int, dict[int, int]] = {}
+        for (mask, near), count in kinds.items():
+            for sub, part in self._splitter.split(mask, count, self._home, near).items():
+                self._change(application, changes, sub, mask, part)
+        self._send(job, application, changes)
+
+    def _change(
+        self, application: Application, changes: dict[int, dict[int, int]], sub: int, mask: int, by: int
+    ) -> None:
+        """Ask a sub-cluster for more, or fewer."""
+        asked = application.asked.get((sub, mask), 0) + by
+        if asked:
+            application.asked[sub, mask] = asked
+        else:
+            application.asked.pop((sub, mask), None)
+        of_sub = changes.setdefault(sub, {})
+        of_sub[mask] = of_sub.get(mask, 0) + by
+
+    def _send(self, job: JobId, application: Application, changes: dict[int, dict[int, int]]) -> None:
+        for sub, of_sub in changes.items():
+            masks = tuple([mask for mask, by in of_sub.items() if by])
+            counts = tuple([of_sub[mask] for mask in masks])
+            if masks:
+                address = rm_of(sub)
+                self._port.send(address, Ask(self._next(address), job, application.user, masks, counts))
+
+    def _next(self, address: Address) -> int:
+        number = self._numbers[address] = self._numbers.get(address, 0) + 1
+        return number
+
+    def on_grant(self, message: Grant, source: Address, now: Time) -> None:
+        """Bind tasks to containers; release what nobody waits for, and what was asked for in excess."""
+        sub = sub_of_rm(source)
+        if message.number <= self._granted.get(sub, 0):
+            return
+        self._granted[sub] = message.number
+        self._view.headroom[sub] = message.headroom
+        vain: list[int] = []
+        touched: dict[tuple[JobId, int], None] = {}
+        for container in message.containers:
+            application = self._applications.get(container.job)
+            if application is None or not self._bind(application, container, sub):
+                vain.append(container.id)
+            if application is not None:
+                touched[container.job, container.mask] = None
+        if vain:
+            self._port.observe(Counted("containers_released", len(vain)))
+            self._port.send(source, Release(tuple(vain)))
+        self._want_fewer(touched)
+
+    def _bind(self, application: Application, container: Container, sub: int) -> bool:
+        """Start a task in the container; False when none waits for such a one."""
+        mask = container.mask
+        asked = application.asked.get((sub, mask), 0)
+        if asked > 1:
+            application.asked[sub, mask] = asked - 1
+        elif asked:
+            del application.asked[sub, mask]
+        waiting = application.waiting.get(mask)
+        if waiting is None:
+            return False
+        task = waiting.pop(sub)
+        if not waiting.length:
+            del application.waiting[mask]
+        attempt = application.attempts.get(task.id, 0)
+        application.running[task.id] = Running(task, attempt, container.machine)
+        node = f"node/{container.machine}"
+        self._port.send(node, Start(self._next(node), container, application.user, task, attempt))
+        return True
+
+    def _want_fewer(self, touched: dict[tuple[JobId, int], None]) -> None:
+        """No sub-cluster is asked for more containers than tasks wait."""
+        changes: dict[JobId, dict[int, dict[int, int]]] = {}
+        for job, mask in touched:
+            application = self._applications[job]
+            left = application.wait_count(mask)
+            for sub in self._layout.reach(mask):
+                excess = application.asked.get((sub, mask), 0) - left
+                if excess > 0:
+                    self._change(application, changes.setdefault(job, {}), sub, mask, -excess)
+        for job, of_job in changes.items():
+            self._send(job, self._applications[job], of_job)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Count the result; what was ended by its machine, not by its user, begins again."""
+        job = message.job
+        if not self._runs(job, message.task, message.attempt):
+            return
+        if message.killed and job not in self._jobs.cancelled:
+            self._again(job, [message.task])
+        else:
+            del self._applications[job].running[message.task]
+            self._jobs.finished(job)
+            self._close_if_done(job)
+
+    def on_refused(self, message: Refused, source: Address, now: Time) -> None:
+        """The container was void: the task waits again."""
+        if self._runs(message.job, message.task, message.attempt):
+            self._port.observe(Counted("containers_void"))
+            self._again(message.job, [message.task])
+
+    def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
+        """Whether this attempt runs, as far as is known."""
+        application = self._applications.get(job)
+        running = application.running.get(task) if application is not None else None
+        return running is not None and running.attempt == attempt
+
+    def _again(self, job: JobId, tasks: list[TaskId]) -> None:
+        """These attempts are over; the tasks of a cancelled job are, too."""
+        application = self._applications[job]
+        ended = [application.running.pop(task) for task in tasks]
+        if job in self._jobs.cancelled:
+            self._jobs.finished(job, len(ended))
+            self._close_if_done(job)
+            return
+        for running in ended:
+            application.attempts[running.task.id] = running.attempt + 1
+        self._want(job, application, [running.task for running in ended])
+
+    def _all_again(self, machine: int) -> None:
+        """What ran on a machine has ended without a word."""
+        for job in list(self._applications):
+            application = self._applications[job]
+            tasks = [task for task, running in application.running.items() if running.machine == machine]
+            if tasks:
+                self._again(job, tasks)
+
+    def on_node_dead(self, message: NodeDead, source: Address, now: Time) -> None:
+        """Its resource manager has given the machine up."""
+        self._all_again(message.machine)
+
+    def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
+        """The link has told it already."""
+
+    def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
+        """A machine has begun anew and runs nothing; a resource manager has, and knows of no ask."""
+        role = role_of(message.peer)
+        if role == "node":
+            self._all_again(int(message.peer.split("/")[1]))
+        elif role == "rm":
+            sub = sub_of_rm(message.peer)
+            self._granted[sub] = 0
+            self._ask_again(sub, known=False)
+
+    def on_directory(self, message: Directory, source: Address, now: Time) -> None:
+        """News of the sub-clusters: what was asked of a lost one is asked of others; one that is back is asked, too."""
+        lost, back = self._view.hear(message)
+        for sub in lost:
+            self._ask_again(sub, known=True)
+        for sub in back:
+            self._ask_also(sub)
+
+    def _ask_also(self, sub: int) -> None:
+        """Ask a sub-cluster for its part of what waits, although others have been asked for that already."""
+        for job, application in self._applications.items():
+            changes: dict[int, dict[int, int]] = {}
+            for mask in application.waiting:
+                left = application.wait_count(mask)
+                part = self._splitter.split(mask, left, self._home).get(sub, 0)
+                more = min(part, left - application.asked.get((sub, mask), 0))
+                if more > 0:
+                    self._change(application, changes, sub, mask, more)
+            self._send(job, application, changes)
+
+    def _ask_again(self, sub: int, *, known: bool) -> None:
+        """Split anew what was asked of a sub-cluster, which may know of it still and has to forget it then."""
+        for job, application in self._applications.items():
+            changes: dict[int, dict[int, int]] = {}
+            for of, mask in [key for key in application.asked if key[0] == sub]:
+                count = application.asked[of, mask]
+                if known:
+                    self._change(application, changes, sub, mask, -count)
+                else:
+                    del application.asked[of, mask]
+                lacking = application.wait_count(mask) - self._asked(application, mask)
+                if lacking > 0:
+                    for other, part in self._splitter.split(mask, lacking, self._home).items():
+                        self._change(application, changes, other, mask, part)
+            self._send(job, application, changes)
+
+    def _asked(self, application: Application, mask: int) -> int:
+        return sum(application.asked.get((sub, mask), 0) for sub in self._layout.reach(mask))
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Want nothing more for the job, and kill what runs."""
+        job = message.job
+        application = self._applications.get(job)
+        if not self._jobs.cancel(message, source) or application is None:
+            self._close_if_done(job)
+            return
+        for running in application.running.values():
+            self._port.send(f"node/{running.machine}", Kill(running.task.id, running.attempt))
+        dropped = sum(waiting.length for waiting in application.waiting.values())
+        application.waiting.clear()
+        if dropped:
+            self._jobs.finished(job, dropped)
+        self._want_fewer({(job, mask): None for _, mask in application.asked})
+        self._close_if_done(job)
+
+    def _close_if_done(self, job: JobId) -> None:
+        application = self._applications.get(job)
+        if application is not None and not self._jobs.is_open(job):
+            self._want_fewer({(job, mask): None for _, mask in application.asked})
+            del self._applications[job]
+
+    def check(self) -> None:
+        """For every task that waits a container is asked for; no sub-cluster is asked for more than wait."""
+        for job, application in self._applications.items():
+            for mask, waiting in application.waiting.items():
+                assert self._asked(application, mask) >= waiting.length > 0, f"job {job} waits for what nobody asks for"
+            for (sub, mask), count in application.asked.items():
+                assert 0 < count <= application.wait_count(mask), f"job {job} asks too much of {sub}"
+
+    def check_rest(self) -> None:
+        """Every result has come."""
+        assert not self._applications, "jobs are left"
+        assert not len(self._jobs), "jobs are open"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Hosted: on_hosted,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Grant: on_grant,
+        Completed: on_completed,
+        Refused: on_refused,
+        NodeDead: on_node_dead,
+        Directory: on_directory,
+        Reborn: on_reborn,
+        Renewed: on_renewed,
+    }
+    sends = sent_to("router", JobAccepted, JobDone) | sent_to("rm", Ask, Release) | sent_to("node", Start, Kill)

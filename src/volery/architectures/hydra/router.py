@@ -1,0 +1,127 @@
+"""Routers: where jobs come in, and which sub-cluster becomes the home of each. What they keep is elsewhere, too."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Literal
+
+from volery.architectures.hydra.layout import STORE, Layout
+from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
+from volery.architectures.hydra.splitting import View
+from volery.architectures.hydra.weighing import by_hash, draw_weighted
+from volery.core.component import Component, sent_to
+from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
+from volery.core.model import SUBMITTER, Address, Job, JobId, Message, Time
+from volery.policies.jobs import ANSWERS
+
+Routing = Literal["uniform", "weighted", "priority", "load", "hash", "locality"]
+
+
+class Router(Component):
+    """Chooses the home of every job, has the choice written down, and hands answers back.
+
+    Args:
+        layout: of the federation.
+        routing: how it chooses.
+        stream: of random choices.
+    """
+
+    def __init__(self, layout: Layout, routing: Routing, stream: Random) -> None:
+        self._layout = layout
+        self._routing = routing
+        self._stream = stream
+        self._view = View(len(layout.subclusters))
+        self._host: dict[JobId, Address] = {}
+        self._unlocated: dict[JobId, list[Message]] = {}
+        self._done: dict[JobId, JobDone] = {}
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Find the job's home; a job that is done is answered at once."""
+        job = message.job
+        done = self._done.get(job.id)
+        if done is not None:
+            self._port.send(SUBMITTER, JobAccepted(job.id))
+            self._port.send(SUBMITTER, done)
+        elif job.id in self._host:
+            self._port.send(self._host[job.id], Hosted(job))
+        else:
+            if job.id not in self._unlocated:
+                self._unlocated[job.id] = []
+                self._port.send(STORE, Locate(job.id, self._choose(job)))
+            self._unlocated[job.id].append(Hosted(job))
+
+    def _choose(self, job: Job) -> int:
+        """A home, among the active sub-clusters."""
+        view, routing = self._view, self._routing
+        every = range(len(self._layout.subclusters))
+        candidates = [sub for sub in every if view.active[sub]] or list(every)
+        if routing == "hash":
+            return by_hash(candidates, job.user)
+        if routing == "priority":
+            return max(candidates, key=lambda sub: (view.weights[sub], -sub))
+        if routing == "load" and view.headroom:
+            usable = view.usable(candidates)
+            return max(usable, key=lambda sub: (view.headroom.get(sub, 0), -sub))
+        if routing == "locality":
+            held = [self._layout.sub_of[machine] for machines in job.replicas for machine in machines]
+            near = [sub for sub in held if view.active[sub]]
+            if near:
+                return max(near, key=lambda sub: (near.count(sub), -sub))
+        weights = [1] * len(every) if routing == "uniform" else view.weights
+        return draw_weighted(candidates, weights, self._stream)
+
+    def on_located(self, message: Located, source: Address, now: Time) -> None:
+        """The home is written down, perhaps by an earlier router: hand over what has come for the job."""
+        waiting = self._unlocated.pop(message.job, None)
+        if waiting is not None:
+            host = self._host[message.job] = self._layout.host(message.job, message.home)
+            for one in waiting:
+                self._port.send(host, one)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """To where the job is."""
+        self._pass(message.job, message)
+
+    def _pass(self, job: JobId, message: Message) -> bool:
+        if job in self._host:
+            self._port.send(self._host[job], message)
+        elif job in self._unlocated:
+            self._unlocated[job].append(message)
+        else:
+            return False
+        return True
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """To where the job is; one that is done, or not known, is told done and never runs."""
+        if not self._pass(message.job, message):
+            self._port.send(SUBMITTER, self._done.setdefault(message.job, JobDone(message.job)))
+
+    def on_job_accepted(self, message: JobAccepted, source: Address, now: Time) -> None:
+        """Hand it back."""
+        self._port.send(SUBMITTER, message)
+
+    def on_job_done(self, message: JobDone, source: Address, now: Time) -> None:
+        """Hand it back, and remember it."""
+        if self._host.pop(message.job, None) is not None:
+            self._done[message.job] = message
+            self._port.send(SUBMITTER, message)
+
+    def on_directory(self, message: Directory, source: Address, now: Time) -> None:
+        """News of the sub-clusters."""
+        self._view.hear(message)
+
+    def check_rest(self) -> None:
+        """Every job has been told done."""
+        assert not self._host, "jobs are left"
+        assert not self._unlocated, "jobs without a home are left"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Located: on_located,
+        JobAccepted: on_job_accepted,
+        JobDone: on_job_done,
+        Directory: on_directory,
+    }
+    sends = ANSWERS | sent_to("store", Locate) | sent_to("proxy", Hosted, MoreTasks, Cancel)

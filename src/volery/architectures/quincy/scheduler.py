@@ -1,0 +1,305 @@
+"""The scheduler: what has changed is drawn as a network, its cheapest flow says who runs where, waits, or stops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from volery.architectures.quincy.machines import Machines
+from volery.architectures.quincy.messages import Ended, Kill, Launch
+from volery.core.component import Component, sent_to
+from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
+from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
+from volery.core.port import Problem
+from volery.policies.flow.bounds import fair_floors
+from volery.policies.flow.costs import CostModel
+from volery.policies.flow.graph import Answer, Graph, Question, Solver
+from volery.policies.flow.items import Item, Waiting
+from volery.policies.flow.network import Bounds, Drawn, Wish
+from volery.policies.flow.solving import solve
+from volery.policies.jobs import ANSWERS, JobLedger
+
+CYCLE = "cycle"
+FLOW = "flow"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What the configuration means.
+
+    Args:
+        cycle_us: from one flow to the next at least; 0: whenever something has changed.
+        preemption: whether running tasks are in the network.
+        fairness: whether jobs have a share of the slots that comes before costs.
+        job_max: tasks of one job that run at once at most; 0: as many as there are.
+        solver: of the flow.
+        warm: begin with the prices of the flow before.
+        decision_us, arc_us: modelled time of a decision, and more per arc of its network.
+    """
+
+    cycle_us: Time
+    preemption: bool
+    fairness: bool
+    job_max: int
+    solver: Solver
+    warm: bool
+    decision_us: Time
+    arc_us: float
+
+
+class Scheduler(Component):
+    """Draws, asks, and does what the flow says.
+
+    Args:
+        cluster: the machines.
+        model: what things cost.
+        setting: see there.
+    """
+
+    __slots__ = (
+        "_changed", "_drawn", "_graph", "_jobs", "_launches", "_machines", "_model", "_prices", "_setting",
+        "_solved_us", "_waiting",
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, model: CostModel, setting: Setting) -> None:
+        self._model = model
+        self._setting = setting
+        self._machines = Machines(cluster, lambda item: model.request_mbps(item.task, item.holders))
+        self._waiting = Waiting()
+        self._prices: dict[object, int] = {}
+        self._drawn: Drawn | None = None
+        self._graph: Graph | None = None
+        self._solved_us: Time = NEVER
+        self._changed = False
+        self._launches = 0
+
+    def start(self, now: Time) -> None:
+        """Open the ledger of jobs."""
+        self._jobs = JobLedger(self._port.send)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """A job waits from now on."""
+        job = message.job
+        self._port.observe(Measured("queued_tasks", len(self._waiting)))
+        self._arrive(job.id, self._jobs.admit(message, source, len(self._waiting)), job.replicas, now)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """More of a job waits."""
+        self._arrive(message.job, self._jobs.more(message), message.replicas, now)
+
+    def _arrive(self, job: JobId, tasks: Sequence[Task], replicas: Sequence[tuple[int, ...]], now: Time) -> None:
+        came = False
+        for place, task in enumerate(tasks):
+            if self._model.matches[task.constraints]:
+                holders = replicas[place] if replicas else ()
+                self._waiting.add(Item(task, self._model.entries(task, holders), holders, now))
+                came = True
+            else:
+                self._jobs.unsatisfiable(job)
+        self._close_if_done(job)
+        if came:
+            self._change(now)
+
+    def _close_if_done(self, job: JobId) -> None:
+        if not self._jobs.is_open(job):
+            self._waiting.forget(job)
+
+    def _change(self, now: Time) -> None:
+        """Something has changed: solve again as soon as the cycle allows."""
+        self._changed = True
+        if self._drawn is not None:
+            return
+        if self._setting.cycle_us:
+            self._look_at(now, now)  # also if that is now: what happens in one instant is solved together
+        else:
+            self._solve(now)
+
+    def _look_at(self, at: Time, now: Time) -> None:
+        earliest = now if self._solved_us == NEVER else max(now, self._solved_us + self._setting.cycle_us)
+        self._port.set_timer(CYCLE, max(at, earliest))
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """The next cycle begins, or waiting has grown dearer than a free slot."""
+        if self._drawn is None:
+            self._solve(now)
+
+    def _solve(self, now: Time) -> None:
+        """Ask for the cheapest flow, if there is a slot that somebody could have."""
+        setting, self._changed = self._setting, False
+        if not self._waiting and not setting.preemption:
+            return
+        movable = self._machines.movable() if setting.preemption else []
+        room = self._machines.open_room(movable)
+        drawn = Drawn(self._model, room)
+        most = min(sum(room.free), setting.job_max or sum(room.free))
+        first = self._waiting.first(lambda place: drawn.place(place) is not None, most)
+        if not first and (not movable or not any(self._machines.free)):
+            return
+        wishes = [Wish(item, self._model.unscheduled(now - item.since)) for item in first]
+        wishes += [
+            Wish(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
+            for item in movable
+        ]
+        graph = drawn.draw_tasks(wishes, self._bounds(wishes, sum(room.free)))
+        prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
+        self._drawn, self._graph, self._solved_us = drawn, graph, now
+        decision_us = setting.decision_us + round(setting.arc_us * len(graph.tails))
+        self._port.compute(FLOW, Problem(solve, Question(graph, prices, setting.solver), decision_us))
+
+    def _bounds(self, wishes: Sequence[Wish], slots: int) -> dict[JobId, Bounds]:
+        """Of the jobs in the network: least and most of its tasks there that are to run."""
+        setting = self._setting
+        if not setting.fairness and not setting.job_max:
+            return {}
+        running, waiting = self._machines.counts(), self._waiting.counts
+        most = setting.job_max or slots + sum(running.values())
+        fixed = dict(running)  # those that are not in the network keep what they have
+        for wish in wishes:
+            if wish.stay is not None:
+                fixed[wish.item.task.job] -= 1
+        wanted = {
+            job: min(waiting.get(job, 0) + running.get(job, 0), max(most, running.get(job, 0)))
+            for job in sorted(waiting.keys() | running.keys())
+        }
+        floors = fair_floors(wanted, fixed, slots + sum(fixed.values())) if setting.fairness else {}
+        return {
+            job: Bounds(max(0, floors.get(job, 0) - fixed.get(job, 0)), max(0, most - fixed.get(job, 0)))
+            for job in dict.fromkeys([wish.item.task.job for wish in wishes])
+        }
+
+    def on_computed(self, event: Computed, source: Address, now: Time) -> None:
+        """Stop, move and launch as the flow says, where that still holds."""
+        answer: Answer = event.answer
+        drawn, graph = self._drawn, self._graph
+        assert drawn is not None, "an answer that nobody asked for"
+        assert graph is not None, "an answer about nothing"
+        self._drawn = self._graph = None
+        self._prices = {
+            name: price for name, price in zip(drawn.names, answer.prices, strict=True) if isinstance(name, tuple)
+        }
+        self._tell(drawn.wishes, graph, answer)
+        self._follow(drawn.wishes, drawn.machines(graph, answer.flows), now)
+        if self._changed:
+            self._change(now)
+        elif any(self._machines.free):
+            self._wait_for(drawn, now)
+
+    def _follow(self, wishes: Sequence[Wish], places: Sequence[int | None], now: Time) -> None:
+        """Let tasks have their places; who runs elsewhere is told to stop first."""
+        leaving: list[Item] = []
+        coming: dict[int, list[Item]] = {}
+        for wish, machine in zip(wishes, places, strict=True):
+            item = wish.item
+            if wish.stay is None:
+                if item.task.id in self._waiting.items and machine is not None:
+                    self._waiting.take(item)
+                    coming.setdefault(machine, []).append(item)
+            elif item.task.id in self._machines.running and machine != item.machine:
+                leaving.append(item)
+                if machine is not None:
+                    coming.setdefault(machine, []).append(item)
+        heirs = {machine: list(items) for machine, items in coming.items()}
+        for item in leaving:
+            after = heirs.get(item.machine)
+            self._machines.stop(item, (after.pop() if after else item).task.id)
+            self._port.send(f"node/{item.machine}", Kill(item.task.id, item.attempt))
+        for machine, items in coming.items():
+            for item in items:
+                self._machines.place(item, machine)
+            self._launch(machine, now)
+
+    def _launch(self, machine: int, now: Time) -> None:
+        for item in self._machines.start(machine, now):
+            self._launches += 1
+            self._port.send(f"node/{machine}", Launch(self._launches, item.task, item.attempt))
+
+    def _wait_for(self, drawn: Drawn, now: Time) -> None:
+        """Look again when the first of those that prefer to wait will rather have one of the slots that are left."""
+        dues = [
+            wish.item.since + patience_us
+            for wish in drawn.wishes
+            if wish.item.task.id in self._waiting.items
+            for place, cost in wish.item.entries
+            if drawn.place(place) is not None and (patience_us := self._model.patience_us(cost)) is not None
+        ]
+        due = min((at for at in dues if at > now), default=NEVER)
+        if due != NEVER:
+            self._look_at(due, now)
+
+    def _tell(self, wishes: Sequence[Wish], graph: Graph, answer: Answer) -> None:
+        """Arcs are the variables of a linear program, nodes its rows; a flow is exact."""
+        observe, jobs, tasks = self._port.observe, len({wish.item.task.job for wish in wishes}), len(wishes)
+        observe(Measured("plan_jobs", jobs))
+        observe(Measured("plan_tasks", tasks))
+        observe(Measured("plan_variables", len(graph.tails)))
+        observe(Measured("plan_rows", len(graph.supplies)))
+        observe(Measured("plan_gap_per_mille", 0))
+        observe(Measured("flow_paths", answer.paths))
+        observe(Measured("flow_scanned", answer.scanned))
+
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+        """A slot is idle again: for who was promised it, or for the next flow."""
+        item = self._machines.running.get(message.task)
+        if item is None or item.attempt != message.attempt:
+            return
+        beneficiary = self._machines.stopping.get(message.task)
+        machine, job = self._machines.end(message.task), item.task.job
+        if message.finished or job in self._jobs.cancelled:
+            self._machines.let_go(item)
+            self._jobs.finished(job)
+            self._close_if_done(job)
+        else:
+            assert beneficiary is not None, "a task was killed that nobody wanted to stop"
+            self._port.observe(Preemption(now, message.task, message.attempt, beneficiary))
+            item.attempt += 1
+            item.since = now - item.waited_us
+            if item.machine >= 0:
+                self._port.observe(Counted("moved"))
+                self._launch(item.machine, now)
+            else:
+                self._waiting.add(item)
+        self._launch(machine, now)
+        if beneficiary is None or message.finished or self._machines.free[machine]:
+            self._change(now)  # otherwise all is as the last flow has it
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the job's waiting tasks and kill the others."""
+        job = message.job
+        if not self._jobs.cancel(message, source):
+            self._close_if_done(job)
+            return
+        for item in self._machines.running.values():
+            if item.task.job == job:
+                self._port.send(f"node/{item.machine}", Kill(item.task.id, item.attempt))
+        dropped = self._waiting.of_job(job)
+        for item in dropped:
+            self._waiting.take(item)
+        promised = self._machines.promised_to(job)
+        for item in promised:
+            self._machines.let_go(item)
+        if dropped or promised:
+            self._jobs.finished(job, len(dropped) + len(promised))
+        self._close_if_done(job)
+        self._change(now)
+
+    def check(self) -> None:
+        """Slots have one owner; what waits is of open jobs."""
+        self._machines.check()
+        for item in self._waiting.items.values():
+            assert self._jobs.is_open(item.task.job), f"job {item.task.job} waits and is not open"
+
+    def check_rest(self) -> None:
+        """Nothing waits, runs, or is decided."""
+        assert not self._waiting, f"{len(self._waiting)} tasks wait for ever"
+        assert not self._machines.running, "tasks run for ever"
+        assert self._drawn is None, "an answer never comes"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Ended: on_ended,
+        TimerFired: on_timer,
+        Computed: on_computed,
+    }
+    sends = ANSWERS | sent_to("node", Launch, Kill)

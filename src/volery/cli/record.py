@@ -1,0 +1,75 @@
+"""`volery record export`: what a federation has done, as JSON lines for other programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from volery.cli.jobs import Api, connected
+from volery.cli.options import AsJson
+from volery.cli.output import print_json
+
+if TYPE_CHECKING:
+    from volery.live.client import Client
+    from volery.live.status import JobStatus
+
+PAGE: Final = 1_000
+SECONDS: Final = 1_000_000
+HOUR_S: Final = 3600
+
+record_app = typer.Typer(help="What a federation has done, for other programs.", no_args_is_help=True)
+
+
+@record_app.callback()
+def record() -> None:
+    """What a federation has done, for other programs."""
+
+
+@record_app.command("export")
+def export(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.jsonl", help="The file to write.")],
+    user: Annotated[str | None, typer.Option(help="Only this user's jobs.", show_default=False)] = None,
+    state: Annotated[str | None, typer.Option(help="Only jobs in this state.", show_default=False)] = None,
+    since: Annotated[
+        float | None, typer.Option(metavar="HOURS", min=0, help="Only of the last hours.", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write jobs and their tasks, one JSON object a line: each job, the newest first, then its tasks in order."""
+    from volery.workload.files import atomic_output
+
+    since_us = None if since is None else round((time.time() - since * HOUR_S) * SECONDS)
+    jobs = tasks = 0
+    with connected(api, as_json) as client, atomic_output(output, force=force) as file:
+        for job in _jobs(client, state, user, since_us):
+            jobs += 1
+            file.write(_line("job", job))
+            for task in client.tasks(job.id):
+                tasks += 1
+                file.write(_line("task", task))
+    if as_json:
+        print_json({"file": str(output), "jobs": jobs, "tasks": tasks})
+    else:
+        typer.echo(f"{output}: {jobs:,} jobs, {tasks:,} tasks")
+
+
+def _jobs(client: Client, state: str | None, user: str | None, since_us: int | None) -> Iterator[JobStatus]:
+    """All of them, page by page; what is submitted meanwhile is not among them."""
+    before: int | None = None
+    while True:
+        page = client.jobs(state, user, before, PAGE, since_us=since_us)
+        yield from page
+        if len(page) < PAGE:
+            return
+        before = page[-1].id
+
+
+def _line(record: str, content: Any) -> bytes:
+    return msgspec.json.encode({"record": record} | msgspec.to_builtins(content)) + b"\n"

@@ -1,0 +1,41 @@
+"""What machines cost that are provisioned and released while a run lasts (stages R6 and R7)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from volery.core.model import SECOND, Time
+
+HOUR: Final[Time] = 3600 * SECOND
+
+
+class Billing(msgspec.Struct, frozen=True):
+    """Machines that come and go, and their prices.
+
+    Args:
+        machines: their numbers; each is off until somebody says that it is on (`Switched`).
+        interval_us: from the beginning of its boot a machine is paid for by whole intervals; 0: to the microsecond.
+        machine_price: of a machine for an hour, in any currency.
+        unit_price: what comes to it for each unit of the resource that counts processors, or each slot.
+    """
+
+    machines: frozenset[int]
+    interval_us: Time = 0
+    machine_price: float = 0.0
+    unit_price: float = 1.0
+
+    def paid_us(self, span_us: Time) -> Time:
+        """For how long a machine is paid for that was provisioned for so long: every interval that has begun."""
+        return -(-span_us // self.interval_us) * self.interval_us if self.interval_us else span_us
+
+    def paid_until_us(self, since_us: Time, now: Time) -> Time:
+        """Until when a machine is paid for that was provisioned then: the end of the interval that lasts."""
+        if not self.interval_us:
+            return now
+        return since_us + ((now - since_us) // self.interval_us + 1) * self.interval_us
+
+    def price(self, units: int) -> float:
+        """Of a machine with so many units for an hour."""
+        return self.machine_price + self.unit_price * units
