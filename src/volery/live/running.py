@@ -125,13 +125,10 @@ async def running(
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
     journal = _journal(federation, name, incarnation, scheduling, path) if file.journal and scheduling else None
-    watches = None
-    if survives(federation.plan.architecture, deployment):
-        watches = Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
     host = make_host(
         name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
         transport=_transport(federation) if name != ALL else None, where=where, journal=journal,
-        incarnation=incarnation, recorder=recorder, clock=clock, watches=watches,
+        incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
     )  # fmt: skip
     host.explains = file.reports
 
@@ -194,6 +191,15 @@ def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: 
         if any(address in deployment.machines for address in addresses):
             where[reporter_of(host)] = host
     return where
+
+
+def _watches(
+    federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
+) -> Watches | None:  # fmt: skip
+    """Whom this host watches; None where nobody would know what to do with the news."""
+    if not survives(federation.plan.architecture, deployment):
+        return None
+    return Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
 
 
 def _journal(
