@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from volery.architectures import REGISTRY
+from volery.cli.main import app
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
@@ -56,6 +59,16 @@ def test_every_page_is_listed() -> None:
     rooms = ("tutorial", "how-to", "reference")
     unlisted = [path.name for room in rooms for path in (DOCS / room).glob("*.md") if path.resolve() not in listed]
     assert not unlisted
+
+
+def test_the_readme_names_every_architecture_and_every_command() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    designs, rest = readme.split("| architecture |")[1].split("\n\n", 1)
+    commands = rest.split("## Commands")[1].split("## ")[0]
+    assert [name for name in REGISTRY if f"`{name}`" not in designs] == []
+    words = set(re.findall(r"[a-z-]+", " ".join(CODE.findall(commands))))
+    named = {command.name for command in (*app.registered_commands, *app.registered_groups)} - {"demo"}
+    assert named - words == set(), "the README does not name these commands"
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

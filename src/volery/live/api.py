@@ -338,7 +338,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _demand_safe(host: str, gate: Gate, tls: Mapping[str, str] | None) -> None:
+def demand_safe(host: str, gate: Gate, tls: Mapping[str, str] | None) -> None:
     """Strangers must neither get in nor hear a token.
 
     Raises:
@@ -373,7 +373,7 @@ class ApiServer:
     ) -> None:  # fmt: skip
         gate = gate or Gate(None)
         self.open_to_all = gate.open
-        _demand_safe(host, gate, tls)
+        demand_safe(host, gate, tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:

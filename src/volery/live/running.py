@@ -17,6 +17,7 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
+from volery.live.accounts import Accounts
 from volery.live.building import recovery, survives
 from volery.live.codec import Codec
 from volery.live.executor import Executor
@@ -103,7 +104,7 @@ async def running(
     folder, file = federation.folder, federation.file
     incarnation = coming_life(folder, name)
     deployment = federation.plan.build(incarnation)
-    layout = _layout(federation, name, deployment)
+    layout = _layout(federation, name, deployment, served=front is None, acting=executor is None)
     begin_life(folder, name, incarnation)
     log.info("host %s, life %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
@@ -155,13 +156,38 @@ async def running(
             await made.close()
 
 
-def _layout(federation: Federation, name: HostName, deployment: Deployment) -> dict[HostName, tuple[Address, ...]]:
-    if name == ALL:
-        return {ALL: (*deployment.components, SUBMITTER)}
-    layout = federation.layout(deployment.components)
+def _layout(
+    federation: Federation, name: HostName, deployment: Deployment, *, served: bool, acting: bool
+) -> dict[HostName, tuple[Address, ...]]:  # fmt: skip
+    """What stands where; refuses before anything is opened.
+
+    Raises:
+        InputError: there is no such host, strangers could use its API, or it cannot run tasks.
+    """
+    layout = {ALL: (*deployment.components, SUBMITTER)} if name == ALL else federation.layout(deployment.components)
     if name not in layout:
         raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    nodes_here = any(here in deployment.machines for here in layout[name])
+    if acting and federation.file.executor == "agent" and nodes_here:
+        Accounts(federation.file.run_as)
+    if served and SUBMITTER in layout[name]:
+        _demand_safe_api(federation)
     return layout
+
+
+def _demand_safe_api(federation: Federation) -> None:
+    """Refuse before anything is opened.
+
+    Raises:
+        InputError: strangers could use the API, or overhear tokens.
+    """
+    from volery.live.api import demand_safe
+    from volery.live.tls import server_files
+    from volery.live.tokens import Gate, TokenFile
+
+    tls = federation.file.tls
+    files = server_files(tls, federation.base) if tls is not None else None
+    demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), files)
 
 
 def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
