@@ -58,6 +58,7 @@ class Case(NamedTuple):
     durability: str = "flush"
     executor: str = "instant"
     http: bool = False
+    reliable: bool = False
     token: bool = False
     jobs_share: float = 1.0
     tasks_per_s_min: float = 0
@@ -80,6 +81,17 @@ CASES = (
     Case("megha nats", "megha", broker=True, tasks_per_s_min=15_000),
     Case("pigeon nats", "pigeon", broker=True, tasks_per_s_min=15_000),
     Case("megha nats idle", "megha", broker=True, under_way=1, size=1, jobs_share=0.1, p50_ms_max=2),
+    Case("megha reliable nats", "megha", broker=True, reliable=True, jobs_share=0.3),
+    Case("megha reliable nats idle", "megha", broker=True, reliable=True, under_way=1, size=1, jobs_share=0.05),
+    Case(
+        "megha reliable processes",
+        "megha",
+        executor="agent",
+        reports=True,
+        reliable=True,
+        jobs_share=0.05,
+        tasks_per_s_min=500,
+    ),
     Case("pigeon nats idle", "pigeon", broker=True, under_way=1, size=1, jobs_share=0.1, p50_ms_max=2),
 )
 
@@ -260,6 +272,7 @@ def _content(case: Case, url: str, workers: int) -> str:
         f'durability = "{case.durability}"',
         "[parameters]",
         *(f"{name} = {value}" for name, value in sizes.items()),
+        *(["reliable = true"] if case.reliable else []),
         "[[machines]]",
         f"count = {workers}",
         *(["[hosts]", _hosts(case)] if case.broker else []),
@@ -269,7 +282,9 @@ def _content(case: Case, url: str, workers: int) -> str:
 
 def _hosts(case: Case) -> str:
     if case.architecture == "megha":
-        return 'gm = ["gm/*"]\nlm-0 = ["lm/0"]\nlm-1 = ["lm/1"]\nnode = ["node/*"]\n'
+        standby = ['"lm/1/standby"', '"lm/0/standby"'] if case.reliable else []
+        masters = [", ".join([f'"lm/{lm}"', *standby[lm : lm + 1]]) for lm in range(2)]
+        return f'gm = ["gm/*"]\nlm-0 = [{masters[0]}]\nlm-1 = [{masters[1]}]\nnode = ["node/*"]\n'
     return 'distributor = ["distributor/*"]\nmaster-0 = ["master/0"]\nmaster-1 = ["master/1"]\nnode = ["node/*"]\n'
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.conformance.mutation import HOP, assemble, mutant
 
-from volery.architectures.oracle import ORACLE, Completed, Launch, Node, OracleConfig, Scheduler
+from volery.architectures.oracle import ORACLE, Node, OracleConfig, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.streams import Streams
 from volery.policies.jobs import JobLedger
+from volery.policies.nodes import Completed, Launch
 
 
 class TrustsOrder(Scheduler):

@@ -7,12 +7,13 @@ from typing import Any
 from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures import oracle
-from volery.architectures.oracle import ORACLE, Completed, Launch, Node, OracleConfig, Scheduler
+from volery.architectures.oracle import ORACLE, Node, OracleConfig, Scheduler
 from volery.core.component import Component, Deployment, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.nodes import Completed, Launch
 
 
 class Changeable(Message, frozen=True):

@@ -73,11 +73,15 @@ def mortal_broker() -> Iterator[Server]:
     server.kill()
 
 
+def program() -> str | None:
+    return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/bin")
+
+
 def _program() -> str:
-    program = shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/bin")
-    if program is None:
+    found = program()
+    if found is None:
         pytest.skip("nats-server is not installed (Debian package nats-server)")
-    return program
+    return found
 
 
 def _await_port(port: int, server: subprocess.Popen[bytes]) -> None:

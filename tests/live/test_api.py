@@ -167,3 +167,11 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
                     ApiServer(it.desk, tmp_path, port=port)
 
     asyncio.run(run())
+
+
+def test_a_key_that_means_another_job_is_a_conflict(http: httpx2.Client) -> None:
+    first = submit(http, command="true", key="k")
+    again = http.post("/jobs", json={"command": "true", "key": "k"}).json()
+    assert (again["id"], again["known"]) == (first, True)
+    refused = http.post("/jobs", json={"command": "false", "key": "k"})
+    assert (refused.status_code, refused.json()["error"]["place"]) == (409, "job.key")

@@ -12,6 +12,7 @@ from tests.live.bench import written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
+from volery.live.desk import ConflictError, UnwrittenError
 from volery.live.jobs import job_from_table
 from volery.live.listing import JobQuery
 from volery.live.status import JobStatus
@@ -149,3 +150,39 @@ def test_a_job_that_a_changed_fleet_cannot_read_fails_with_the_reason(
     unlabelled = [msgspec.structs.replace(machine, labels={}) for machine in MACHINES]
     monkeypatch.setattr("tests.live.loopback.MACHINES", unlabelled)
     play(tmp_path, after)
+
+
+def test_a_key_means_one_job_and_no_other(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        first = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        again = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        assert (again.id, again.known, first.known) == (first.id, True, False)
+        with pytest.raises(ConflictError, match="the key of job 0"):
+            await it.desk.submit(job_from_table({"command": "false", "key": "k"}, "job"))
+
+    play(tmp_path, scenario)
+
+
+def test_submissions_share_commits_and_a_full_disk_takes_none_and_loses_nothing(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        commits = 0
+        commit = it.store.commit
+
+        def counting() -> None:
+            nonlocal commits
+            commits += 1
+            commit()
+
+        it.store.commit = counting  # type: ignore[method-assign]  # it counts
+        await asyncio.gather(*(submit(it, command="sleep 0.2") for _ in range(50)))
+        assert commits < 10
+        pages = it.store._sql.execute("PRAGMA page_count").fetchone()[0]
+        it.store._sql.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(UnwrittenError, match="full"):
+            await submit(it, command="true", stdin="x" * 100_000)
+        assert it.desk.job(50) is None
+        it.store._sql.execute("PRAGMA max_page_count = 1000000")
+        assert (await ended(it, await submit(it, command="true"))).state == "done"
+        assert [(await ended(it, number)).state for number in range(50)] == ["done"] * 50
+
+    play(tmp_path, scenario)

@@ -191,7 +191,7 @@ class Spies:
     def append(self, now: Time, entries: list[Entry]) -> None:
         self.done.append("commit")
 
-    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
         self.done.append("launch")
         on_end(task, attempt, "finished")
 
@@ -239,15 +239,18 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
         host.start()
         order(host, Order("launch", at=1), Order("launch", at=2))
         await puppet.until(lambda: puppet.words.count("finished") == 2)
-        assert spies.done == ["commit", "commit", "launch", "launch", "send", "commit"]
-        for number in (1, 2, 5):
+        assert spies.done == ["commit", "send", "commit", "launch", "launch", "send", "commit"]
+        for number in (1, 5, 2, 1):
             transport.on_frame(
                 "elsewhere", codec.encode(Frame(1, number, [("puppet/0", "elsewhere/0", Order("none"))]))
             )
-        await puppet.until(lambda: puppet.words.count("none") == 3)
-        assert "2 frames of host elsewhere were lost" in caplog.text
+        await puppet.until(lambda: puppet.words.count("none") == 2)
+        frame = Frame(1, 6, [("puppet/0", "elsewhere/0", Order("none"))], oldest=5)
+        transport.on_frame("elsewhere", codec.encode(frame))
+        await puppet.until(lambda: puppet.words.count("none") == 4)
+        assert "2 frames of host elsewhere are lost for good" in caplog.text
         transport.on_frame("elsewhere", b"\x00")
-        transport.on_frame("elsewhere", codec.encode(Frame(1, 6, [("gm/9", "elsewhere/0", Order("none"))])))
+        transport.on_frame("elsewhere", codec.encode(Frame(1, 7, [("gm/9", "elsewhere/0", Order("none"))])))
         assert host.refused == 2
         assert "gm/9" in caplog.text
         await host.close()

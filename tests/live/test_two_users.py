@@ -85,6 +85,7 @@ def test_a_job_of_one_user_does_not_exist_for_another(door: Door) -> None:
     assert [job["name"] for job in door.ada.get("/jobs").json()] == ["secret"]
     assert submit(door.bob, command="true", key="k") != number, "a key of one user is nothing to another"
     assert door.ada.post("/jobs", json=mine_is).json()["id"] == number
+    assert door.ada.post("/jobs", json={**mine_is, "name": "other"}).status_code == 409
     assert door.ada.post(f"/jobs/{number}/cancel", json={}).status_code == 202
 
 

@@ -11,17 +11,18 @@ Deviates No published system; the "central FIFO" and "ideal" of the papers' comp
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from volery.core.component import Architecture, Component, Deployment, sent_to
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Counted, Event, Measured, MoreTasks, Submit, TaskFinished
-from volery.core.model import SECOND, Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.events import Cancel, Counted, Event, Measured, MoreTasks, Submit
+from volery.core.model import SECOND, Address, Amounts, Cluster, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies import nodes
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.fairness import (
     DrfTurns,
@@ -38,27 +39,11 @@ from volery.policies.fairness import (
 )
 from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
+from volery.policies.nodes import PLAIN_NODE_MESSAGES, Completed, Kill, Launch
 from volery.policies.queueing import ConstraintQueue
 from volery.policies.vectorqueue import VectorQueue
 
-
-class Launch(Message, frozen=True):
-    """Scheduler > node: run the task."""
-
-    number: int
-    task: Task
-
-
-class Completed(Message, frozen=True):
-    """Node > scheduler: the task has finished."""
-
-    task: TaskId
-
-
-class Kill(Message, frozen=True):
-    """Scheduler > node: end the task; Completed follows."""
-
-    task: TaskId
+ADDRESS: Final[Address] = "oracle/0"
 
 
 class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -371,29 +356,14 @@ class PatientScheduler(FairVectorScheduler):
             assert (task.constraints, task.request) in self._patient.kinds(), f"task {task.id} does not wait"
 
 
-class Node(Component):
+class Node(nodes.Node):
     """One worker machine."""
 
-    __slots__ = ("_launched",)
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._launched = 0
+        super().__init__(ADDRESS)
 
-    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
-        """Start the task; a repeated or overtaken launch is ignored."""
-        if message.number > self._launched:
-            self._launched = message.number
-            self._port.launch(message.task, 0)
-
-    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
-        self._port.kill(message.task, 0)
-
-    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report the end."""
-        self._port.send("oracle/0", Completed(event.task.id))
-
-    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
     sends = sent_to("oracle", Completed)
 
 
@@ -436,11 +406,11 @@ def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deploymen
         InputError: when the shares are not a list of weights, or not one that the order knows how to use, or patience
             is asked of an order without turns.
     """
-    components: dict[Address, Component] = {"oracle/0": _scheduler(cluster, config)}
+    components: dict[Address, Component] = {ADDRESS: _scheduler(cluster, config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node()
-    return Deployment(components, machines, lambda _: "oracle/0", {("oracle", "node"): 0, ("node", "oracle"): 0})
+    return Deployment(components, machines, lambda _: ADDRESS, {("oracle", "node"): 0, ("node", "oracle"): 0})
 
 
 ORACLE = Architecture(
@@ -448,7 +418,7 @@ ORACLE = Architecture(
     summary="omniscient central scheduler without delay: the yardstick",
     source="none; the ideal that papers compare with",
     defaults=OracleConfig(),
-    messages=frozenset({Launch, Kill, Completed}),
+    messages=PLAIN_NODE_MESSAGES,
     stages={
         Stage.J1: Realisation("Scheduler.on_submit"),
         Stage.J4: Realisation("Scheduler.on_submit", "full", "one job at a time"),

@@ -100,7 +100,7 @@ class WatchedPort:
         """Pass on."""
         self.inner.cancel_timer(key)
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Tell the watch."""
         self.watch.launched(self.inner, task, attempt, waited_us)
 

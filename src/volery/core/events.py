@@ -111,6 +111,17 @@ class Computed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     answer: Any
 
 
+class Adopted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
+    """An attempt of an earlier life of the component still runs here, or has ended unheard; TaskFinished follows.
+
+    It comes before `start`, and only to components that launch with a note (`Port.launch`).
+    """
+
+    task: Task
+    attempt: int
+    note: bytes
+
+
 class PeerLost(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """The driver has detected that a peer no longer answers."""
 
@@ -123,9 +134,9 @@ class PeerBack(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True)
     peer: Address
 
 
-Event = Message | TimerFired | TaskFinished | Computed | PeerLost | PeerBack
+Event = Message | TimerFired | TaskFinished | Computed | Adopted | PeerLost | PeerBack
 
-DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, PeerLost, PeerBack})
+DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, Adopted, PeerLost, PeerBack})
 """What a driver tells a component of its own accord; encoded like messages, because journals hold them too."""
 
 SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset(

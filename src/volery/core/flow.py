@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, Deployment, Sends, role_of
-from volery.core.events import DRIVER_EVENTS, Cancel, MoreTasks, Submit, TaskFinished
+from volery.core.events import DRIVER_EVENTS, Cancel, Drain, MoreTasks, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Message
 
 TASK: Final = "task"
@@ -22,7 +22,7 @@ TASK: Final = "task"
 LAUNCH: Final = "launch"
 SUBMISSIONS: Final[frozenset[type]] = frozenset({Submit, MoreTasks, Cancel})
 """What the submitter says."""
-FIRST: Final = ("Submit", "MoreTasks", "Cancel", "JobAccepted", "JobRejected", "JobDone")
+FIRST: Final = ("Submit", "MoreTasks", "Cancel", "Drain", "JobAccepted", "JobRejected", "JobDone")
 """The submitter's protocol in its own order; other messages between two roles are listed by name."""
 
 
@@ -97,6 +97,12 @@ def entry_roles(deployment: Deployment) -> frozenset[str]:
     return frozenset({role_of(deployment.entry(0)), *map(role_of, deployment.entry_of_user.values())})
 
 
+def draining_roles(deployment: Deployment) -> frozenset[str]:
+    """The roles that are told which nodes are drained."""
+    in_charge = deployment.in_charge
+    return frozenset({role_of(one) for node in deployment.machines for one in in_charge(node)} if in_charge else ())
+
+
 def flow_of(deployment: Deployment) -> Flow:
     """What is said in a deployment, as far as its components declare it."""
     takes, says = tables(deployment)
@@ -109,6 +115,7 @@ def flow_of(deployment: Deployment) -> Flow:
     workers = {role_of(address) for address in deployment.machines}
     found += [(TASK, TaskFinished, role) for role in workers]
     ranks = _ranks(takes, ((source, to) for source, _, to in found if source != TASK))
+    found += [(SUBMITTER, Drain, role) for role in draining_roles(deployment)]
     roles = [_role(name, deployment, takes[name]) for name in takes]
     roles.sort(key=lambda role: (role.on_machines, ranks[role.name], role.name))
     hops = [Hop(source, kind.__name__, to, _meaning(kind)) for source, kind, to in found]

@@ -39,8 +39,15 @@ class Port(Protocol):
     def cancel_timer(self, key: Key) -> None:
         """A cancelled or replaced timer never fires, not even from an inbox."""
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
-        """Start a task here; answered by TaskFinished. `waited_us`: time spent in this worker's own queue."""
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
+        """Start a task here; answered by TaskFinished.
+
+        Args:
+            task, attempt: what is started.
+            waited_us: time spent in this worker's own queue.
+            note: kept beside the attempt as long as it runs; `Adopted` brings it back where processes outlive the
+                component that has launched them, which they never do in the lab.
+        """
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """End a running attempt; answered by TaskFinished with outcome "killed"."""

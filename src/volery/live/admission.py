@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
+from volery.live.desk import ConflictError, UnwrittenError
 from volery.live.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.tokens import Principal
 from volery.live.window.session import Sessions, is_foreign
@@ -78,8 +79,12 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
         began = time.perf_counter()
         try:
             response = await answer(request)
+        except ConflictError as error:
+            response = refusal(error.place, error.problem, 409)
         except InputError as error:
             response = refusal(error.place, error.problem, 422)
+        except UnwrittenError as error:
+            response = refusal("jobs", f"{error}; nothing was changed, ask again", 503)
         except NotAllowedError as error:
             response = refusal(error.place, error.problem, 403)
         except NotThereError as error:

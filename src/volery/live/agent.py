@@ -49,7 +49,7 @@ class NodeAgent:
         self._calls = CallExecutor(folders, self._ledger, workers, report, accounts)
         self._closed = False
 
-    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
         """Start an attempt; what carries nothing that can be run fails with a reason."""
         executor = self._calls if _is_call(task) else self._processes
         executor.start(node, task, attempt, on_end)
@@ -58,6 +58,11 @@ class NodeAgent:
         """End a running attempt and all that it has started."""
         self._processes.kill(task, attempt)
         self._calls.kill(task, attempt)
+
+    def end_all(self) -> None:
+        """End everything that runs at once, without any grace, and report it as killed."""
+        self._processes.end_all()
+        self._calls.end_all()
 
     async def close(self) -> None:
         """End everything that runs here, and give the state folder up."""

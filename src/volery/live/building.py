@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
 
-from volery.core.component import Architecture, Deployment
+from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
-from volery.core.model import Address, Cluster
+from volery.core.model import SECOND, Address, Cluster
 from volery.core.streams import Streams
 
 
@@ -23,6 +24,29 @@ class IncarnationStreams(Streams):
     def of(self, name: Address, incarnation: int = 0) -> Random:
         """A fresh generator at the start of the named stream."""
         return super().of(name, incarnation or self._incarnation)
+
+
+def survives(architecture: Architecture, deployment: Deployment) -> bool:
+    """Whether hosts of this deployment may die and begin anew.
+
+    That takes components that can be built again and messages that can be lost, so that nothing of an earlier life is
+    taken for the present one's. A design that in the lab bears the crash of its machines alone has no fence live.
+    """
+    return deployment.rebuild is not None and "loss" in architecture.tolerates
+
+
+def recovery(architecture: Architecture, deployment: Deployment) -> str:
+    """What a federation of this deployment recovers from when its hosts die, in words."""
+    if survives(architecture, deployment):
+        roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if ":" in fault))
+        seconds = deployment.detection_us / SECOND
+        given_up = f"a host that does not answer is given up within {seconds:g} s"
+        return f"{architecture.name} bears the death of any host of {roles}; {given_up}"
+    bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
+    given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
+    instead = f"; with {given} it would bear that" if bears else ", and has no parameters with which it would"
+    problem = "recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted"
+    return f"{architecture.name} {problem}{instead}"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -51,6 +75,23 @@ class Plan(msgspec.Struct, frozen=True):
             problem = "preempted tasks cannot keep their progress here: real work starts anew; give preempted=restart"
             raise InputError(self.architecture.name, problem)
         return deployment
+
+    def components(
+        self, deployment: Deployment, addresses: Iterable[Address], incarnation: int
+    ) -> dict[Address, Component]:
+        """The components of one life of a host.
+
+        Designs that bear crashes rebuild them, even for the first: nobody knows whether the others have run before.
+
+        Args:
+            deployment: what `build` made for this incarnation.
+            addresses: on the host.
+            incarnation: of the host, from 1.
+        """
+        rebuild = deployment.rebuild
+        if rebuild is None or not survives(self.architecture, deployment):
+            return {address: deployment.components[address] for address in addresses}
+        return {address: rebuild(address, incarnation) for address in addresses}
 
     @property
     def configuration(self) -> str:

@@ -94,6 +94,11 @@ class CallExecutor:
         else:
             _kill(found.worker)
 
+    def end_all(self) -> None:
+        """Kill every call."""
+        for task, attempt in [*self._attempts]:
+            self.kill(task, attempt)
+
     async def close(self) -> None:
         """Kill all workers."""
         self._closed = True

@@ -15,10 +15,11 @@ import msgspec
 
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
-from volery.live.executor import TaskReport
+from volery.live.executor import Received, TaskReport
 from volery.live.explaining import Explained
+from volery.live.watching import Beat
 
-VERSION: Final = 1
+VERSION: Final = 2
 _VERSION_BYTE: Final = bytes([VERSION])
 
 Parcel = tuple[Address, Address, Message]
@@ -34,31 +35,38 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Args:
         incarnation: of the sender, so that a restart is seen.
-        number: of this sender's frames for this receiver, from 1, so that a loss is seen.
+        number: of this sender's frames for this receiver, from 1, so that a loss is seen; 0: never sent again.
         parcels: in the order of sending.
+        to: the incarnation of the receiver that is meant; 0: the sender does not know it yet.
+        heard: all the receiver's frames up to this number have come.
+        oldest: number of the oldest frame that the sender can still send again.
     """
 
     incarnation: int
     number: int
     parcels: Sequence[Parcel]
+    to: int = 0
+    heard: int = 0
+    oldest: int = 0
 
 
 class Codec:
     """Encodes and decodes frames.
 
     Args:
-        messages: what the architecture declares; the submitter's protocol and reports are added.
+        messages: what the architecture declares; what hosts say to each other is added.
 
     Raises:
         TypeError: two messages have the same name.
     """
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
-        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, TaskReport, Explained}, key=_name)
+        said = (TaskReport, Received, Beat, Explained)
+        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
         self._names = [kind.__name__ for kind in known]
         carried = union(known)
         self._decoder = msgspec.msgpack.Decoder(
-            tuple[int, int, list[tuple[Address, Address, carried]]]  # type: ignore[valid-type] # made at run time
+            tuple[int, int, list[tuple[Address, Address, carried]], int, int, int]  # type: ignore[valid-type] # made at run time
         )
         self._encoder = msgspec.msgpack.Encoder()
 

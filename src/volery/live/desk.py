@@ -11,16 +11,16 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from volery.core.component import Component
+from volery.core.component import Component, role_of
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
-from volery.live.executor import TaskReport
+from volery.live.executor import AGENT, Received, TaskReport
 from volery.live.explaining import DecisionBook, Explained
 from volery.live.fleet import Fleet
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
@@ -30,6 +30,10 @@ from volery.live.store import JobStore, News, OpenJob
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
+KEPT_REPORTS_LATE_S: Final = 120.0
+"""Where they are kept until they are received, they come as late as whatever keeps them away lasts."""
+AGAIN_S: Final = 0.5
+"""Between two tries at a store that could not be written."""
 WARNINGS_MAX: Final = 5
 REPEAT_S: Final = 5.0
 """How long a component that has begun anew may place something on a drained node."""
@@ -41,8 +45,16 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+class ConflictError(InputError):
+    """A key stands for another job already."""
+
+
+class UnwrittenError(Exception):
+    """The store could not be written just now; nothing has happened, and the same may be asked again."""
+
+
 class Outgoing(Message, frozen=True):
-    """What the API wants sent: handed to the desk by its host, so that it is sent in a turn; it leaves no host."""
+    """What the desk wants sent, handed to it by its host, so that it is sent in a turn; it leaves no host."""
 
     to: Address
     messages: tuple[Message, ...]
@@ -59,6 +71,7 @@ class Desk(Questions, Component):
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
         due: share of each user that has one; see `Deployment`.
+        reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
         told: what nodes have said of attempts, by state: how often.
@@ -66,15 +79,15 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_news", "_nodes", "_numbers",
-        "_post", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s",
-        "commits", "told",
+        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
+        "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer",
+        "_writes", "commit_s", "commits", "told",
     )  # fmt: skip
 
     def __init__(
         self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
-        due: Mapping[str, Fraction] = {},
+        due: Mapping[str, Fraction] = {}, reports_late_s: float = REPORTS_LATE_S,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
@@ -83,6 +96,7 @@ class Desk(Questions, Component):
         self._post = post
         self._in_charge = in_charge
         self._due = due
+        self._late_s = reports_late_s
         self._drained = store.drained()
         self._book = DecisionBook()
         self.told: dict[str, int] = {}
@@ -94,6 +108,7 @@ class Desk(Questions, Component):
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._news: list[News] = []
+        self._received: dict[Address, list[tuple[TaskId, int]]] = {}
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -110,6 +125,8 @@ class Desk(Questions, Component):
         """Note what has become of a job or a task."""
         self._news.append(event)
         self._wake.set()
+        if isinstance(event, TaskReport) and event.state != "running" and role_of(source) == AGENT:
+            self._received.setdefault(source, []).append((event.task, event.attempt))
         match event:
             case TaskReport(state="running"):
                 self.told["running"] = self.told.get("running", 0) + 1
@@ -156,6 +173,13 @@ class Desk(Questions, Component):
         self._repeat_drains()
         for job in self._store.open_jobs():
             await self._resubmit(job)
+
+    async def resubmit(self, entries: Collection[Address]) -> None:
+        """Submit what has not ended to entries that have begun anew: they know no job any more."""
+        for job in self._store.open_jobs():
+            if self._entry(job.id, job.description.user) in entries:
+                await self._resubmit(job)
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Write down what has been heard, and close the store."""
@@ -260,6 +284,9 @@ class Desk(Questions, Component):
 
     def _admit(self, number: JobId, first: TaskId, description: JobDescription, planned: list[PlannedTask]) -> Receipt:
         if description.key and (known := self._store.job_with_key(description.user, description.key)):
+            if not self._store.describes(known[0], description):
+                problem = f"{description.key!r} is the key of job {known[0]}, which says something else; take another"
+                raise ConflictError("job.key", problem)
             return Receipt(id=known[0], tasks=known[1], known=True)
         obstacles = [(place, obstacle) for place, (_, obstacle) in enumerate(planned) if obstacle]
         self._store.insert(number, first, description, len(planned), obstacles, _now_us())
@@ -294,13 +321,29 @@ class Desk(Questions, Component):
             await self._wake.wait()
             self._wake.clear()
             (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
+            received, self._received = self._received, {}
             try:
                 await self._write_batch(news, writes)
+            except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
+                log.error("the store of jobs could not be written, and is tried again: %s", error)
+                self._store.roll_back()
+                self._news[:0] = news
+                for agent, attempts in received.items():
+                    self._received.setdefault(agent, []).extend(attempts)
+                for write in writes:
+                    write.fail(UnwrittenError(f"the store of jobs cannot be written: {error}"))
+                if self._closed:
+                    return
+                await asyncio.sleep(AGAIN_S)
+                self._wake.set()
             except sqlite3.Error as error:
                 log.critical("the store of jobs cannot be written, and takes nothing more: %s", error)
                 self._closed = True
                 for write in (*writes, *self._writes):
                     write.fail(error)
+            else:
+                for agent, attempts in received.items():
+                    self._post(Outgoing(agent, (Received(tuple(attempts)),)))
             self._told.set()
             self._told = asyncio.Event()
 
@@ -322,7 +365,7 @@ class Desk(Questions, Component):
         for write in writes:
             write.tell()
         for number in late:
-            loop.call_later(REPORTS_LATE_S, self._give_up_waiting, number)
+            loop.call_later(self._late_s, self._give_up_waiting, number)
 
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:
@@ -346,6 +389,8 @@ class _Write:
         """Write."""
         try:
             self._given = self._write()
+        except sqlite3.Error:  # it may have ended the whole batch
+            raise
         except Exception as error:
             self._error = error
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from volery.core.events import Outcome
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+
+AGENT: Final = "agent"
+"""The role of a host's reporter; see `reporting`."""
 
 OnEnd = Callable[[Task, int, Outcome], None]
 """Called with task, attempt and outcome on the event loop's thread, exactly once per start.
@@ -51,6 +54,12 @@ class TaskReport(Message, frozen=True):
     result: bytes = b""
 
 
+class Received(Message, frozen=True):
+    """Submitter > agent: the ends of these attempts (task, attempt) are written down; nobody else need keep them."""
+
+    attempts: tuple[tuple[TaskId, int], ...]
+
+
 def report_now(
     node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
     folder: str = "", result: bytes = b"",
@@ -67,8 +76,11 @@ Report = Callable[[TaskReport], None]
 class Executor(Protocol):
     """Runs tasks on this host, for any number of its nodes; all calls come from the event loop's thread."""
 
-    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
-        """Start an attempt. What cannot be started ends with outcome "failed"; nothing is raised."""
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
+        """Start an attempt. What cannot be started ends with outcome "failed"; nothing is raised.
+
+        The note is kept with it where attempts can outlive this program.
+        """
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """End a running attempt with outcome "killed", all that it has started included; unknown ones are ignored."""

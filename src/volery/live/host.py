@@ -15,28 +15,31 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any, Final
 
-from volery.core.component import Component
-from volery.core.events import Computed, Event, Outcome, TaskFinished, TimerFired
+from volery.core.component import Component, role_of
+from volery.core.events import Adopted, Computed, Event, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
 from volery.live import port as effect_kinds
-from volery.live.codec import Codec, CodecError, Frame, Parcel
-from volery.live.executor import Executor, TaskReport
+from volery.live.codec import Codec, CodecError, Parcel
+from volery.live.delivery import Delivery, Superseded
+from volery.live.doors import Alarm, Door
+from volery.live.executor import AGENT, Executor, OnEnd, TaskReport
 from volery.live.explaining import Explained
 from volery.live.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.port import Effect, LivePort, checksum
 from volery.live.records import Recorder
 from volery.live.transport import HostName, Transport
+from volery.live.watching import Beat, Watch, Watches
 
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
 
 Clock = Callable[[], Time]
-Handle = Callable[[Event, Address, Time], None]
 
 log = logging.getLogger(__name__)
 
@@ -45,37 +48,6 @@ def clock_from_now() -> Clock:
     """Microseconds since this call."""
     origin, read = time.monotonic_ns(), time.monotonic_ns
     return lambda: (read() - origin) // 1000
-
-
-class _Alarm:
-    """A timer; it fires only while it is the one of its key, wherever it is on its way."""
-
-    __slots__ = ("handle", "key")
-
-    def __init__(self, key: Key) -> None:
-        self.key = key
-        self.handle: asyncio.TimerHandle | None = None
-
-
-class _Door:
-    """The way into one component, and its timers."""
-
-    __slots__ = ("address", "handle", "host", "journalled", "timers")
-
-    def __init__(self, host: Host, address: Address, component: Component, journalled: bool) -> None:
-        self.host = host
-        self.address = address
-        self.handle: Handle = component.handle
-        self.journalled = journalled
-        self.timers: dict[Key, _Alarm] = {}
-
-    def ended(self, task: Task, attempt: int, outcome: Outcome) -> None:
-        """What executors call when an attempt has ended."""
-        host = self.host
-        if host.recorder is not None:
-            host.recorder.ended(self.address, task, attempt, outcome, host.now())
-        host.inbox.append((self, TaskFinished(task, attempt, outcome), self.address))
-        host.wake()
 
 
 class Host:
@@ -92,6 +64,7 @@ class Host:
         incarnation: of this host.
         recorder: hears of every attempt on this host.
         clock: microseconds since the run began.
+        watches: who is told when another no longer answers.
 
     Attributes:
         facts: what the components have reported.
@@ -115,6 +88,7 @@ class Host:
         incarnation: int = 1,
         recorder: Recorder | None = None,
         clock: Clock | None = None,
+        watches: Watches | None = None,
     ) -> None:
         self.name = name
         self.now: Clock = clock or clock_from_now()
@@ -123,7 +97,7 @@ class Host:
         self.refused = 0
         self.explains = False
         self.turn_us: Time = 0
-        self.inbox: deque[tuple[_Door, Any, Address]] = deque()
+        self.inbox: deque[tuple[Door, Any, Address]] = deque()
         self.recorder = recorder
         self._components = components
         self._executor = executor
@@ -135,29 +109,48 @@ class Host:
         self._effects: list[Effect] = []
         self._entries: list[Entry] = []
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self._held: list[tuple[_Door, Event, Address]] = []
+        self._held: list[tuple[Door, Event, Address]] = []
         self._outgoing: dict[HostName, list[Parcel]] = {}
-        self._sent: dict[HostName, int] = {}
-        self._heard: dict[HostName, tuple[int, int]] = {}
+        self._delivery: Delivery | None = None
+        self._watches = watches
+        self._watch: Watch | None = None
+        self._beating: asyncio.TimerHandle | None = None
+        self._on_new_life: list[Callable[[HostName], None]] = []
         self._pool: Pool | None = None
         self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
-        self._doors: dict[Address, _Door] = {}
+        self._doors: dict[Address, Door] = {}
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
-            self._doors[address] = _Door(self, address, component, address != SUBMITTER)
+            self._doors[address] = Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
 
     async def open(self) -> None:
         """Connect to the others and wait until they are there; nothing is handled before `start`."""
         self._loop = asyncio.get_running_loop()
         if self._transport is not None:
+            assert self._codec is not None
+            self._delivery = Delivery(
+                self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
+            )
             await self._transport.open(self.name, self._arrived)
-            await self._transport.meet(set(self._where.values()) - {self.name})
+            # Where hosts are expected to fail, one that comes back cannot wait for another that is away.
+            limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._transport.meet(set(self._where.values()) - {self.name})
 
-    def start(self) -> None:
-        """Start the components."""
+    def start(self, adopted: Iterable[tuple[Address, Adopted]] = ()) -> None:
+        """Start the components.
+
+        Args:
+            adopted: what still runs of an earlier life, and on which node.
+        """
         self._loop = asyncio.get_running_loop()
         now = self.now()
+        for address, event in adopted:
+            self._components[address].handle(event, address, now)
+            self._entries.append((address, address, event, checksum(self._effects)))
+            self._effects.clear()
         for address, component in self._components.items():
             component.start(now)
             door = self._doors[address]
@@ -167,6 +160,21 @@ class Host:
         self._awake = False
         self._commit(now)
         self.wake()
+        if self._delivery is not None:
+            for peer in sorted({*self._where.values()} - {self.name}):
+                self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
+        watches = self._watches
+        if watches is not None and watches.pairs and self._delivery is not None:
+            self._watch = Watch(watches, now, self._say_beat)
+            self._beat()
+
+    def on_new_life(self, hook: Callable[[HostName], None]) -> None:
+        """Have a function told of each host that has begun anew."""
+        self._on_new_life.append(hook)
+
+    def ended(self, address: Address) -> OnEnd:
+        """What an executor calls when an attempt on a node of this host has ended."""
+        return self._doors[address].ended
 
     async def run(self) -> None:
         """Wait until the host is closed.
@@ -180,8 +188,12 @@ class Host:
 
     async def close(self) -> None:
         """End what runs here, hand over what has been sent, and close the journal."""
+        if self._beating is not None:
+            self._beating.cancel()
         if self._executor is not None:
             await self._executor.close()
+        if self._delivery is not None:
+            self._delivery.close()
         if self._transport is not None:
             await self._transport.close()
         if self._pool is not None:
@@ -195,7 +207,8 @@ class Host:
 
     def _stop(self) -> None:
         if self._journal is not None:
-            self._journal.close()
+            with suppress(OSError):  # what cannot be written was not promised
+                self._journal.close()
             self._journal = None
         self._stopped.set()
 
@@ -215,10 +228,10 @@ class Host:
             self._outgoing.setdefault(self._where[to], []).append((to, source, event))
         self.wake()
 
-    def report(self, report: TaskReport) -> None:
+    def report(self, report: TaskReport, source: Address = "") -> None:
         """Tell the submitter about an attempt; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
-            self.post(SUBMITTER, report, report.node)
+            self.post(SUBMITTER, report, source or report.node)
 
     def _explain(self, scheduler: Address, decision: Decision) -> None:
         """Tell the submitter what a scheduler has decided, as `report` does of attempts; no effect of an event."""
@@ -226,23 +239,51 @@ class Host:
             self.post(SUBMITTER, Explained(scheduler, time.time_ns() // 1000, decision), scheduler)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
-        assert self._codec is not None
+        assert self._delivery is not None
+        if self._stopped.is_set():
+            return
         try:
-            frame = self._codec.decode(encoded)
-            doors = self._doors
-            self.inbox.extend([(doors[to], message, source) for to, source, message in frame.parcels])
+            self._delivery.arrived(sender, encoded)
         except (CodecError, KeyError) as error:
             self.refused += 1
             problem = f"{error} is not on this host" if isinstance(error, KeyError) else error
             log.error("host %s refuses a frame of host %s: %s", self.name, sender, problem)
-            return
-        incarnation, number = self._heard.get(sender, (frame.incarnation, 0))
-        if frame.incarnation != incarnation:
-            log.warning("host %s has restarted (incarnation %d)", sender, frame.incarnation)
-        elif frame.number != number + 1:
-            log.error("host %s: %d frames of host %s were lost", self.name, frame.number - number - 1, sender)
-        self._heard[sender] = (frame.incarnation, frame.number)
+        except Superseded as error:
+            self.stop(error)
+
+    def _take(self, parcels: Iterable[Parcel]) -> None:
+        doors = self._doors
+        self.inbox.extend([(doors[to], message, source) for to, source, message in parcels])
         self.wake()
+
+    def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
+        for _, _, message in parcels:
+            if self._watch is not None and isinstance(message, Beat):
+                self._watch.heard(sender, message, self.now())
+                if self._watch.news:
+                    self.wake()
+
+    def _meet(self, peer: HostName, known: bool) -> None:
+        if self._watch is not None:
+            self._watch.met(peer, known, self.now())
+            self.wake()
+        if known:
+            log.warning("host %s has begun anew", peer)
+            for hook in self._on_new_life:
+                hook(peer)
+
+    def _beat(self) -> None:
+        assert self._watch is not None
+        if self._stopped.is_set():
+            return
+        self._watch.beat(self.now())
+        self._beating = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
+        if self._watch.news:
+            self.wake()
+
+    def _say_beat(self, peer: HostName, beat: Beat) -> None:
+        assert self._delivery is not None
+        self._delivery.aside(peer, [("", "", beat)])
 
     def wake(self) -> None:
         """Have a turn soon."""
@@ -257,13 +298,18 @@ class Host:
         if self._stopped.is_set():
             return
         inbox, effects = self.inbox, self._effects
-        now = self.turn_us = self.now()
+        now = self.now()
+        if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
+            self._tell_news(self._watch, now)
+            if self._stopped.is_set():
+                return
+        self.turn_us = now
         pop, journalling, entries = inbox.popleft, self._journal is not None, self._entries
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
                 break
             door, event, source = pop()
-            if type(event) is _Alarm:
+            if type(event) is Alarm:
                 if door.timers.get(event.key) is not event:
                     continue
                 del door.timers[event.key]
@@ -279,7 +325,31 @@ class Host:
                 self._apply(door, now)
         self._commit(now)
 
-    def _apply(self, door: _Door, now: Time) -> None:
+    def _tell_news(self, watch: Watch, now: Time) -> None:
+        """Tell who is lost and who is back, before anything else: a host that was stopped has slept through its leases.
+
+        Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.
+        """
+        watch.look(now)
+        news, watch.news = watch.news, []
+        waiting = list(self.inbox)
+        self.inbox.clear()
+        for to, event, at in news:
+            door, then = self._doors[to], max(self.turn_us, at)
+            if then > self.turn_us:
+                self._commit(self.turn_us)
+                self.turn_us = then
+            try:
+                door.handle(event, to, then)
+            except BaseException as error:  # whatever it is, it ends the host
+                self._fail(door, event, to, then, error)
+                return
+            self._entries.append((to, to, event, checksum(self._effects)))
+            self._apply(door, now)
+        self._commit(self.turn_us)
+        self.inbox.extend(waiting)
+
+    def _apply(self, door: Door, now: Time) -> None:
         """What stays here happens now, what leaves is held until the commit."""
         doors, source = self._doors, door.address
         for effect in self._effects:
@@ -300,7 +370,7 @@ class Host:
                 self._held.append((to, effect[1], source))
         self._effects.clear()
 
-    def _request(self, door: _Door, effect: Effect, now: Time) -> None:
+    def _request(self, door: Door, effect: Effect, now: Time) -> None:
         kind = effect[0]
         if kind == effect_kinds.LAUNCH:
             self._actions.append((self._launch, (door, *effect[1:])))
@@ -319,10 +389,14 @@ class Host:
             self._actions.append((self._compute, (door, *effect[1:])))
 
     def _commit(self, now: Time) -> None:
-        """Write the turn down, then let its effects go."""
+        """Write the turn down, then let its effects go; without the one there is no other."""
         if self._entries:
             if self._journal is not None:
-                self._journal.append(now, self._entries)
+                try:
+                    self._journal.append(now, self._entries)
+                except OSError as error:
+                    self.stop(error)
+                    return
             self._entries.clear()
         if self._actions:
             actions, self._actions = self._actions, []
@@ -333,18 +407,19 @@ class Host:
             self._held.clear()
         if self._outgoing:
             outgoing, self._outgoing = self._outgoing, {}
+            assert self._delivery is not None
             for to, parcels in outgoing.items():
-                self._send(to, parcels)
+                self._delivery.send(to, parcels)
         if self.inbox:
             self.wake()
 
-    def _send(self, to: HostName, parcels: list[Parcel]) -> None:
-        assert self._codec is not None
-        assert self._transport is not None
-        number = self._sent[to] = self._sent.get(to, 0) + 1
-        self._transport.send(to, self._codec.encode(Frame(self._incarnation, number, parcels)))
+    def stop(self, error: Exception) -> None:
+        """Handle nothing more, because of this; `run` raises it."""
+        self.failed = error
+        log.critical("host %s stops: %s", self.name, error)
+        self._stop()
 
-    def _fail(self, door: _Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
+    def _fail(self, door: Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
         """Stop: what a component does after it has raised is nobody's promise. The journal says how it came to this."""
         self.failed = error
         log.critical("host %s stops: %s raised %r", self.name, door.address, error)
@@ -356,24 +431,27 @@ class Host:
 
     # What components ask for.
 
-    def _launch(self, door: _Door, task: Task, attempt: int, waited_us: Time) -> None:
+    def _launch(self, door: Door, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
         assert self._executor is not None, f"{door.address} launches a task on a host without an executor"
         if self.recorder is not None:
             self.recorder.started(door.address, task, attempt, waited_us, self.now())
-        self._executor.start(door.address, task, attempt, door.ended)
+        if note:
+            self._executor.start(door.address, task, attempt, door.ended, note)
+        else:
+            self._executor.start(door.address, task, attempt, door.ended)
 
-    def _set_timer(self, door: _Door, key: Key, at: Time, now: Time) -> None:
+    def _set_timer(self, door: Door, key: Key, at: Time, now: Time) -> None:
         self._drop_timer(door, key)
-        alarm = door.timers[key] = _Alarm(key)
+        alarm = door.timers[key] = Alarm(key)
         if at <= now:
             self.inbox.append((door, alarm, door.address))
         else:
             self._arm(door, alarm, at, now)
 
-    def _arm(self, door: _Door, alarm: _Alarm, at: Time, now: Time) -> None:
+    def _arm(self, door: Door, alarm: Alarm, at: Time, now: Time) -> None:
         alarm.handle = self._loop.call_later((at - now) / SECOND, self._due, door, alarm, at)
 
-    def _due(self, door: _Door, alarm: _Alarm, at: Time) -> None:
+    def _due(self, door: Door, alarm: Alarm, at: Time) -> None:
         now = self.now()
         if now < at:
             self._arm(door, alarm, at, now)  # the loop's clock is coarser than ours
@@ -382,18 +460,18 @@ class Host:
         self.inbox.append((door, alarm, door.address))
         self.wake()
 
-    def _drop_timer(self, door: _Door, key: Key) -> None:
+    def _drop_timer(self, door: Door, key: Key) -> None:
         alarm = door.timers.pop(key, None)
         if alarm is not None and alarm.handle is not None:
             alarm.handle.cancel()
 
-    def _compute(self, door: _Door, key: Key, problem: Any) -> None:
+    def _compute(self, door: Door, key: Key, problem: Any) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         future = self._pool.submit(problem.solve, problem.argument)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, door, key, done))
 
-    def _computed(self, door: _Door, key: Key, done: Future[Any]) -> None:
+    def _computed(self, door: Door, key: Key, done: Future[Any]) -> None:
         if done.cancelled() or self._stopped.is_set():
             return
         error = done.exception()

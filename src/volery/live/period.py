@@ -113,9 +113,9 @@ class _Observed:
         reader = JournalReader(path)
         header = reader.header
         plan = plan_of(header, lookup, str(path))
-        built = plan.build(header.incarnation).components
+        deployment = plan.build(header.incarnation)
         here = set(header.addresses)
-        player = Player({address: built[address] for address in header.addresses})
+        player = Player(plan.components(deployment, header.addresses, header.incarnation))
         clock = time.perf_counter_ns
         for now, entries in reader.turns(plan.architecture.messages):
             at = header.origin_unix_us + now

@@ -53,9 +53,9 @@ class LivePort:
         """Collect that a timer is not wanted any more."""
         self._add((CANCEL_TIMER, key))
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Collect a launch."""
-        self._add((LAUNCH, task, attempt, waited_us))
+        self._add((LAUNCH, task, attempt, waited_us, note) if note else (LAUNCH, task, attempt, waited_us))
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Collect that an attempt is to end."""

@@ -128,13 +128,20 @@ class ProcessExecutor:
     def kill(self, task: TaskId, attempt: int) -> None:
         """Ask the attempt's processes to end, and end them after the grace time."""
         found = self._attempts.get((task, attempt))
-        if found is None:
-            return
+        if found is not None:
+            self._kill(found)
+
+    def _kill(self, found: _Attempt, grace_max_s: float = float("inf")) -> None:
         if found.popen is None:
             self._waiting.remove(found)
             self._end(found, "killed", None, "ended before it was started")
         else:
-            self._stop(found, "killed")
+            self._stop(found, "killed", grace_max_s)
+
+    def end_all(self) -> None:
+        """End everything at once, without any grace."""
+        for attempt in [*self._attempts.values()]:
+            self._kill(attempt, 0.0)
 
     async def close(self) -> None:
         """End everything, with at most two seconds of grace."""

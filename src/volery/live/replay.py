@@ -144,8 +144,7 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     reader = JournalReader(path)
     header = reader.header
     plan = plan_of(header, lookup, str(path))
-    built = plan.build(header.incarnation).components
-    player = Player({address: built[address] for address in header.addresses})
+    player = Player(plan.components(plan.build(header.incarnation), header.addresses, header.incarnation))
     events = now = 0
     difference = None
     for now, entries in reader.turns(plan.architecture.messages):

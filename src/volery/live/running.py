@@ -6,8 +6,9 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -17,24 +18,23 @@ from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
 from volery.live.accounts import Accounts
-from volery.live.agent import NodeAgent
+from volery.live.building import recovery, survives
 from volery.live.codec import Codec
-from volery.live.executor import Executor, Report, TaskReport
+from volery.live.executor import Executor
 from volery.live.federation import ALL, Federation
+from volery.live.hands import Hands, hands_of
 from volery.live.host import Host, clock_from_now, located
-from volery.live.jobs import MEMORY
-from volery.live.journal import Header, JournalWriter, journal_path, next_incarnation, unix_us
+from volery.live.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.kept import KeeperLost
+from volery.live.lives import begin_life, coming_life
 from volery.live.records import Recorder
-from volery.live.sleep import InstantExecutor, SleepExecutor
+from volery.live.reporting import reporter_of
 from volery.live.transport import HostName, Transport
+from volery.live.watching import Watches, watched_by
 
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
 
-CONFINED: Final = (
-    "each process of a task is held to its memory_mb, all of them together are not; cpu_milli is for placement alone"
-)
-"""What limits there are without control groups."""
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -57,6 +57,9 @@ class Front:
 
     async def open(self) -> None:
         """Called when the host has started."""
+
+    def begun_anew(self, addresses: Collection[Address]) -> None:
+        """Called when a host with these components has begun to live again."""
 
     async def close(self) -> None:
         """Called when the host has closed."""
@@ -99,43 +102,49 @@ async def running(
         InputError: there is no such host, or something that it needs cannot be had.
     """
     folder, file = federation.folder, federation.file
-    incarnation = next_incarnation(folder / "journal", name)
+    incarnation = coming_life(folder, name)
     deployment = federation.plan.build(incarnation)
-    layout = {ALL: (*deployment.components, SUBMITTER)} if name == ALL else federation.layout(deployment.components)
-    if name not in layout:
-        raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    layout = _layout(federation, name, deployment)
     _demand_safe(federation, deployment, layout[name], front, executor)
-
-    def post(event: Event) -> None:
-        host.post(SUBMITTER, event, SUBMITTER)
-
-    def report(told: TaskReport) -> None:
-        host.report(told)
-
-    made = (front or desk_and_api)(federation, deployment, post) if SUBMITTER in layout[name] else None
-    hosted: dict[Address, Component] = {
-        address: made.component if made is not None and address == SUBMITTER else deployment.components[address]
-        for address in layout[name]
-    }
-    journal = None
-    clock, origin_unix_us = clock_from_now(), unix_us()
-    scheduling = tuple(address for address in hosted if address != SUBMITTER)
+    begin_life(folder, name, incarnation)
+    log.info("host %s, life %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
+    scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
+    hosted = federation.plan.components(deployment, scheduling, incarnation)
+    where, hands = _with_reporters(layout, deployment), Hands()
+    if any(address in deployment.machines for address in hosted):
+        hands = hands_of(
+            federation, name, deployment, lambda told, source: host.report(told, source), lambda why: host.stop(why),
+            executor,
+        )  # fmt: skip
+    if hands.reporter is not None:
+        hosted[reporter_of(name)] = hands.reporter
+    made = None
+    if SUBMITTER in layout[name]:
+        made = (front or desk_and_api)(federation, deployment, lambda event: host.post(SUBMITTER, event, SUBMITTER))
+        hosted[SUBMITTER] = made.component
+    clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
-    if file.journal and scheduling:
-        journal = JournalWriter(
-            path, _header(federation, name, incarnation, scheduling, origin_unix_us), file.durability
-        )
-    stands_here = any(address in deployment.machines for address in hosted)
+    journal = _journal(federation, name, incarnation, scheduling, path) if file.journal and scheduling else None
     host = make_host(
-        name, hosted, executor=(executor or _executor(federation, name, report)) if stands_here else None,
-        codec=Codec(federation.plan.architecture.messages), transport=_transport(federation) if name != ALL else None,
-        where=located(layout), journal=journal, incarnation=incarnation, recorder=recorder,
-        clock=clock,
+        name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
+        transport=_transport(federation) if name != ALL else None, where=where, journal=journal,
+        incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
     )  # fmt: skip
     host.explains = file.reports
+
+    def begun_anew(peer: HostName) -> None:
+        if made is not None:
+            made.begun_anew(layout[peer])
+        if hands.reporter is not None and SUBMITTER in layout[peer]:
+            hands.reporter.again()
+
+    host.on_new_life(begun_anew)
     try:
+        adopted = await hands.kept.open() if hands.kept is not None else ()
         await host.open()
-        host.start()
+        host.start(adopted)
+        if hands.kept is not None:
+            hands.kept.go_on(host.ended)
         if made is not None:
             await made.open()
         yield Running(host, made, str(path) if journal is not None else "")
@@ -166,31 +175,43 @@ def _demand_safe(
         demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), files)
 
 
-def _header(
-    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...], origin_unix_us: int
-) -> Header:  # fmt: skip
+def _layout(federation: Federation, name: HostName, deployment: Deployment) -> dict[HostName, tuple[Address, ...]]:
+    if name == ALL:
+        return {ALL: (*deployment.components, SUBMITTER)}
+    layout = federation.layout(deployment.components)
+    if name not in layout:
+        raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    return layout
+
+
+def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
+    """Where all components stand, the reporters of hosts with nodes included."""
+    where = located(layout)
+    for host, addresses in layout.items():
+        if any(address in deployment.machines for address in addresses):
+            where[reporter_of(host)] = host
+    return where
+
+
+def _watches(
+    federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
+) -> Watches | None:  # fmt: skip
+    """Whom this host watches; None where nobody would know what to do with the news."""
+    if not survives(federation.plan.architecture, deployment):
+        return None
+    return Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
+
+
+def _journal(
+    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...], path: Path
+) -> JournalWriter:  # fmt: skip
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
-    return Header(
+    header = Header(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
-        plan.configuration, origin_unix_us,
+        plan.configuration, unix_us(),
     )  # fmt: skip
-
-
-def _executor(federation: Federation, name: HostName, report: Report) -> Executor:
-    kind = federation.file.executor
-    told = report if federation.file.reports else None
-    if kind == "sleep":
-        return SleepExecutor(report=told)
-    if kind == "instant":
-        return InstantExecutor(told)
-    folder, accounts = federation.folder, Accounts(federation.file.run_as)
-    if "cpu_milli" in federation.fleet.cluster.resources or MEMORY in federation.fleet.cluster.resources:
-        log.info("host %s: %s", name, CONFINED)
-    agent = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=accounts)
-    if agent.orphans:
-        log.warning("host %s: ended %d processes that an earlier agent had left", name, len(agent.orphans))
-    return agent
+    return JournalWriter(path, header, federation.file.durability)
 
 
 def _transport(federation: Federation) -> Transport:
@@ -202,7 +223,7 @@ def _transport(federation: Federation) -> Transport:
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
     """The submitter that serves users."""
     from volery.live.api import ApiServer
-    from volery.live.desk import Desk
+    from volery.live.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
     from volery.live.store import JobStore
     from volery.live.tls import server_files
     from volery.live.tokens import Gate, TokenFile
@@ -213,9 +234,10 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             gate = Gate(TokenFile(folder))
             files = server_files(tls, federation.base) if tls is not None else None
             store = JobStore(folder / "jobs.sqlite")
+            kept = federation.file.reports and survives(federation.plan.architecture, deployment)
             self._desk = Desk(
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
-                deployment.due,
+                deployment.due, KEPT_REPORTS_LATE_S if kept else REPORTS_LATE_S,
             )  # fmt: skip
             self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
             super().__init__(self._desk)
@@ -224,6 +246,9 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
         async def open(self) -> None:
             await self._desk.open()
             await self._server.start()
+
+        def begun_anew(self, addresses: Collection[Address]) -> None:
+            asyncio.get_running_loop().create_task(self._desk.resubmit(addresses))
 
         async def close(self) -> None:
             await self._desk.close()
@@ -262,11 +287,16 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[Running]
 
 
 async def _until_stopped(federation: Federation, name: HostName, tell: Callable[[Running], None]) -> None:
-    async with running(federation, name) as at_work:
-        gc.collect()
-        gc.freeze()
-        tell(at_work)
-        await at_work.host.run()
+    while True:
+        try:
+            async with running(federation, name) as at_work:
+                gc.collect()
+                gc.freeze()
+                tell(at_work)
+                await at_work.host.run()
+            return
+        except KeeperLost:
+            log.warning("host %s begins anew", name)
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:

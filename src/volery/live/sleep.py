@@ -26,7 +26,7 @@ class InstantExecutor:
     def __init__(self, report: Report | None = None) -> None:
         self._report = report
 
-    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
         """Start and end."""
         if self._report is not None:
             self._report(report_now(node, task, attempt, "running"))
@@ -53,7 +53,7 @@ class SleepExecutor:
         self._report = report
         self._sleeping: dict[tuple[TaskId, int], tuple[asyncio.TimerHandle, Address, Task, OnEnd]] = {}
 
-    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
         """Sleep; an attempt that has been started already is ignored."""
         key = (task.id, attempt)
         if key in self._sleeping:

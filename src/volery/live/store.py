@@ -23,22 +23,12 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
-from volery.core.model import Address, JobId, TaskId, Time
+from volery.core.model import NEVER, Address, JobId, TaskId, Time
+from volery.live import listing
 from volery.live.executor import TaskReport
 from volery.live.jobs import JobDescription
-from volery.live.listing import (
-    JOB_COLUMNS,
-    NEWEST,
-    JobOrder,
-    JobQuery,
-    UserLoad,
-    job_status,
-    jobs,
-    loads,
-    places,
-    waits_us,
-)
-from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskState, TaskStatus
+from volery.live.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, UserLoad, job_status
+from volery.live.status import JobState, JobStatus, TaskState, TaskStatus
 
 VERSION: Final = 1
 _TABLES: Final = """
@@ -67,6 +57,8 @@ _WRITE_TASK: Final = (
     "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
     "revision, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
+"""Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
 _REFUSED: Final = "refused for now: "
 _ADDED: Final = (
     "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
@@ -200,6 +192,15 @@ class JobStore:
             self._sql.execute("COMMIT")
         self.revision = revision
 
+    def roll_back(self) -> None:
+        """Forget the batch: nothing of it has happened."""
+        if self._sql.in_transaction:
+            self._sql.execute("ROLLBACK")
+        self._under_way.clear()
+        self._changed.clear()
+        self._rows.clear()
+        self._revision = self.revision
+
     def _next_revision(self) -> int:
         self._revision += 1
         return self._revision
@@ -208,6 +209,10 @@ class JobStore:
         """Number and task count of the job that a user has submitted under a key."""
         query = "SELECT id, tasks FROM jobs WHERE key = ?"
         return self._sql.execute(query, (_key(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
+
+    def describes(self, number: JobId, description: JobDescription) -> bool:
+        """Whether a job was submitted with exactly this description."""
+        return bool(self._one("SELECT description = ? FROM jobs WHERE id = ?", _encoded(description), number))
 
     def insert(
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
@@ -221,7 +226,7 @@ class JobStore:
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, _key(description.user, description.key), msgspec.json.encode(description), first_task,
+            (number, _key(description.user, description.key), _encoded(description), first_task,
              description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
              now_us, self._next_revision()),
         )  # fmt: skip
@@ -271,7 +276,8 @@ class JobStore:
         job = self._job_under_way(number)
         if job is None or not job.answered:
             return
-        places = self._sql.execute("SELECT place FROM tasks WHERE job = ? AND state = 'running'", (number,)).fetchall()
+        query = "SELECT place FROM tasks WHERE job = ? AND state IN ('running', 'pending')"
+        places = self._sql.execute(query, (number,)).fetchall()
         self._sql.executemany(
             "UPDATE tasks SET state = 'unknown', revision = ? WHERE job = ? AND place = ?",
             ((self._next_revision(), number, place) for (place,) in places),
@@ -307,19 +313,19 @@ class JobStore:
         if not 0 <= place < job.tasks:
             return
         state, attempt, started_us = self._known(job.id, place)
-        if attempt > report.attempt or (attempt == report.attempt and state in ENDED_TASKS):
+        if attempt > report.attempt or (attempt == report.attempt and state != "running") or state in _FINAL:
             return
         if attempt < report.attempt:
             started_us = None
-        began = report.state == "running"
+        began, told = report.state == "running", _told(report, job)
         if began:
             started_us = report.at_unix_us
         self._rows[job.id, place] = (
-            job.id, place, report.state, report.reason, report.attempt, report.node, report.exit_code, started_us,
+            job.id, place, told, report.reason, report.attempt, report.node, report.exit_code, started_us,
             None if began else report.at_unix_us, report.folder, self._next_revision(), report.result,
         )  # fmt: skip
         job.count(state, -1)
-        job.count(report.state, +1)
+        job.count(told, +1)
         job.state = "running"
         if job.started_us is None:
             job.started_us = started_us
@@ -331,7 +337,7 @@ class JobStore:
             return row[2], row[4], row[7]
         query = "SELECT state, attempt, started_us FROM tasks WHERE job = ? AND place = ?"
         found = self._sql.execute(query, (number, place)).fetchone()
-        return found or ("pending", 0, None)
+        return found or ("pending", NEVER, None)
 
     def _settle(self, job: _Job, now_us: int, wait: bool = True) -> bool:
         """End a job that is answered, unless some task of it has not ended; whether it has ended."""
@@ -369,19 +375,19 @@ class JobStore:
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs, the newest first unless another order is asked for."""
-        return jobs(self._read, query, limit, order)
+        return listing.jobs(self._read, query, limit, order)
 
     def waits_us(self, limit: int) -> list[Time]:
         """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
-        return waits_us(self._read, limit)
+        return listing.waits_us(self._read, limit)
 
     def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
         """The job of each task, and its place there; tasks of no job are left out."""
-        return places(self._read, tasks)
+        return listing.places(self._read, tasks)
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """What every user has under way, or one; nobody who has nothing."""
-        return loads(self._read, user)
+        return listing.loads(self._read, user)
 
     def task(self, number: JobId, place: int) -> TaskStatus | None:
         """One task."""
@@ -445,6 +451,15 @@ class JobStore:
             "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')", (number,)
         )
         return {row[0] for row in rows}
+
+
+def _told(report: TaskReport, job: _Job) -> TaskState:
+    """The state that a report puts its task in: one that was killed runs again, unless its job is given up."""
+    return "pending" if report.state == "killed" and not job.cancelling else report.state
+
+
+def _encoded(description: JobDescription) -> bytes:
+    return msgspec.json.encode(description, order="deterministic")
 
 
 def _connected(path: Path, pragma: str) -> sqlite3.Connection:

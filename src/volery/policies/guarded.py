@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, sent_to
-from volery.core.events import PeerBack, PeerLost, TaskFinished, TimerFired
+from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.links import LinkPort, Renewed
@@ -156,9 +156,14 @@ class GuardedNode(Component):
         self._links = port
 
     def start(self, now: Time) -> None:
-        """After a restart: nothing runs here."""
+        """After a restart: nothing runs here but what was adopted."""
         if self._incarnation:
             self._tell_status(*self._pair)
+
+    def on_adopted(self, event: Adopted, source: Address, now: Time) -> None:
+        """Go on with an attempt that an earlier life has launched."""
+        active = msgspec.msgpack.decode(event.note, type=Active)
+        self._running[active.task] = active
 
     def _tell_status(self, *masters: Address) -> None:
         for master in masters:
@@ -180,7 +185,7 @@ class GuardedNode(Component):
             self._tell(Result(active))
             return
         self._running[task.id] = active
-        self._port.launch(task, message.attempt)
+        self._port.launch(task, message.attempt, note=msgspec.msgpack.encode(active))
 
     def on_stop(self, message: Stop, source: Address, now: Time) -> None:
         """End the task, if it still runs."""
@@ -269,6 +274,7 @@ class GuardedNode(Component):
         Forget: on_forget,
         Lead: on_lead,
         Inquire: on_inquire,
+        Adopted: on_adopted,
         TaskFinished: on_task_finished,
         TimerFired: on_timer,
         PeerLost: on_peer_lost,

@@ -362,9 +362,9 @@ class LinkPort:
         """Pass on."""
         self._port.cancel_timer(key)
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Pass on."""
-        self._port.launch(task, attempt, waited_us)
+        self._port.launch(task, attempt, waited_us, note)
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """Pass on."""

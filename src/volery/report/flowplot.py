@@ -31,6 +31,7 @@ DARK: Final[Mapping[str, str]] = {
 AWAY, BACK, ITSELF, DRIVER = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
 HEARD: Final[Mapping[str, str]] = {
     "TimerFired": "timers", "Computed": "computed answers", "PeerLost": "lost peers", "PeerBack": "lost peers",
+    "Adopted": "adopted tasks",
 }  # fmt: skip
 LINKED_NOTE: Final = "All of this travels in numbered frames that are acknowledged and repeated."
 CAPTION: Final = (

@@ -112,9 +112,9 @@ class CopyPort(LabPort):
         self._heard = self.finished
         self.finished = self._tell_copies
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Launch, beside other attempts of the task."""
-        super().launch(task, attempt, waited_us)
+        super().launch(task, attempt, waited_us, note)
         self.copies.launched(task.id)
 
     def _tell_copies(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:

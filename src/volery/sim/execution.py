@@ -152,7 +152,7 @@ class LabPort:
         """Put the message on the lane of its link."""
         raise NotImplementedError
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Occupy a slot, or the resources asked for, until the true duration has passed.
 
         Raises:
@@ -241,7 +241,7 @@ def port_class(kernel: Kernel, routes: Routes, duration_us: Durations) -> type[L
                 lane, receiver, handlers = resolve(to)
             lane.sent.append((receiver, handlers, message, self.address))
 
-        def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+        def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives its component here
             number = task.id
             if self.idle <= 0 or task.constraints & self.lacks or start_us[number] != NEVER or attempt:
                 kernel.attempts.relaunched(self, task, attempt)

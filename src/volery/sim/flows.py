@@ -148,14 +148,14 @@ class FlowPort(LabPort):
         self.flow.finished(event.task.id, now)
         self._told(owner, event, source, now)
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Refuse a task that waits for another."""
         if waits := self.flow.waits[task.id]:
             raise BrokenRule(
                 f"task {task.id} (job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us: "
                 f"{waits} of its parents have not finished"
             )
-        super().launch(task, attempt, waited_us)
+        super().launch(task, attempt, waited_us, note)
 
 
 def flow_port_class(base: type[LabPort], flow: Flow) -> type[LabPort]:

@@ -46,9 +46,9 @@ class HostedPort:
             self.host.made(message)
             self.host.hold(self.port.send, (to, message))
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """When the turn has ended, after the launches before it."""
-        self.host.launches.append((self.port, (task, attempt, waited_us), self.host.path))
+        self.host.launches.append((self.port, (task, attempt, waited_us, note), self.host.path))
         self.host.wake()
 
     def kill(self, task: TaskId, attempt: int) -> None:
@@ -133,7 +133,7 @@ class Host:
         self.costs = costs
         self.entries: dict[Address, Entry] = {}
         self.path = 0
-        self.launches: list[tuple[LabPort, tuple[Task, int, Time], int]] = []
+        self.launches: list[tuple[LabPort, tuple[Task, int, Time, bytes], int]] = []
         self.busy_us = 0
         self._inbox: deque[tuple[Entry, Event, Address, int]] = deque()
         self._held: list[tuple[Callable[..., None], tuple[Any, ...], int]] = []

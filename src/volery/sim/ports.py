@@ -86,10 +86,10 @@ class PacedPort(LabPort):
     __slots__ = ()
     durations: Paced
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Have the task take as long as it does here."""
         self.durations.starts(task, self.machine)
-        super().launch(task, attempt, waited_us)
+        super().launch(task, attempt, waited_us, note)
 
 
 def role_port_class(kernel: Kernel, routes: Routes, cluster: Cluster) -> type[LabPort]:

@@ -25,13 +25,13 @@ class PowerPort(LabPort):
     powers: dict[int, Power]
     slots: Sequence[int]
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Launch on a machine that is on."""
         power = self.powers.get(self.machine, "on")
         if power != "on":
             what = f"task {task.id} (job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us"
             raise BrokenRule(f"{what}: the machine is {power}")
-        super().launch(task, attempt, waited_us)
+        super().launch(task, attempt, waited_us, note)
 
     def observe(self, fact: Fact) -> None:
         """Switch the machine, where that is what has happened.

@@ -103,7 +103,7 @@ class RecordingPort:
         """Record that a timer is not wanted any more."""
         self.effects.append(TimerCancelled(key))
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:  # noqa: ARG002 - for live drivers
         """Record a launch."""
         self.effects.append(Launched(task, attempt, waited_us))
 

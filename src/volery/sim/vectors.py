@@ -41,9 +41,9 @@ class VectorPort(LabPort):
         """Whether nothing runs here: launches and ends count here, too, from where nobody runs out."""
         return self.machine < 0 or self.idle == UNCOUNTED
 
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0) -> None:
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         """Take what the task asks for until its true duration has passed."""
-        super().launch(task, attempt, waited_us)
+        super().launch(task, attempt, waited_us, note)
         guards = self.packing.guards
         left = self.free - self.packing[task.request]
         if left & guards != guards:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.unit.architectures.parts import Alone, launched, messages, submit, tasks
 
-from volery.architectures.oracle import Completed, Launch
 from volery.core.events import JobAccepted, JobDone, TaskFinished
 from volery.core.model import Cluster
+from volery.policies.nodes import Completed, Launch
 
 WEAK, STRONG = 0b01, 0b11
 

@@ -11,13 +11,13 @@ import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures import configure, lookup
-from volery.architectures.oracle import Completed, Launch
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Submit
 from volery.core.model import SECOND, Cluster, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
+from volery.policies.nodes import Completed, Launch
 from volery.sim import Options, simulate
 from volery.workload import deal_to_users, load_trace
 

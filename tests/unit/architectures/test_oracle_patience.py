@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures import configure, lookup
-from volery.architectures.oracle import Completed, Launch
 from volery.conformance.cases import trace_of
 from volery.core.events import Cancel, Submit
 from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
+from volery.policies.nodes import Completed, Launch
 from volery.sim import Options, simulate
 from volery.workload import ask, deal_to_users, load_cluster, load_trace
 

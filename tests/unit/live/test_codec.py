@@ -57,4 +57,4 @@ def test_what_a_frame_holds_is_what_was_sent() -> None:
     codec = Codec(())
     encoded = codec.encode(Frame(1, 3, [("submitter", "gm/0", JobDone(1))]))
     assert encoded[0] == VERSION
-    assert msgspec.msgpack.decode(encoded[1:]) == [1, 3, [["submitter", "gm/0", ["JobDone", 1, 0]]]]
+    assert msgspec.msgpack.decode(encoded[1:]) == [1, 3, [["submitter", "gm/0", ["JobDone", 1, 0]]], 0, 0, 0]

@@ -149,6 +149,36 @@ def test_late_and_repeated_reports_change_nothing(store: JobStore) -> None:
     store.take_in([TaskReport(0, 77, 0, "node/0", "running", 0)], 0)
 
 
+def test_the_first_success_is_final_and_what_was_killed_runs_again(store: JobStore) -> None:
+    insert(store, 2)
+    store.take_in([report(0, "running"), report(0, "killed"), report(0, "running"), report(1, "finished")], 0)
+    assert [(task.state, task.attempt) for task in store.tasks(0, 0, 9)] == [("pending", 0), ("finished", 0)]
+    assert store.take_in([JobDone(0)], 1) == [0]
+    news = [report(1, state, attempt=1) for state in ("running", "finished", "failed")]
+    store.take_in([*news, report(0, "finished", attempt=16)], 2)
+    assert [(task.state, task.attempt) for task in store.tasks(0, 0, 9)] == [("finished", 16), ("finished", 0)]
+    assert (job(store).state, job(store).finished) == ("done", 2)
+
+
+def test_a_batch_that_is_rolled_back_never_was(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.begin(durable=True)
+    insert(store, key="k")
+    store.commit()
+    store.begin(durable=True)
+    insert(store, number=1)
+    store.take_in([report(0, "running")], 0)
+    store.roll_back()
+    store.begin(durable=True)
+    store.take_in([report(0, "running"), report(0, "finished")], 0)
+    store.commit()
+    assert (store.job(1), job(store).running, job(store).finished) == (None, 0, 1)
+    assert store.changes(0, None, 9)[-1].revision == store.revision
+    assert store.describes(0, JobDescription(command="true", tasks=2, key="k"))
+    assert not store.describes(0, JobDescription(command="false", tasks=2, key="k"))
+    store.close()
+
+
 def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     insert(store, 3, key="k")
     insert(store, 1, number=1, name="other")

@@ -1,0 +1,169 @@
+"""Tasks outlive their node host: its next life takes them up, with their exit codes, unless the lease was over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.live.bench import LIMIT_S, gone, written
+from tests.live.conftest import RUN_AS
+
+from volery.core.errors import InputError
+from volery.core.events import Adopted
+from volery.core.model import Address, Task
+from volery.live.agent import NodeAgent
+from volery.live.command import Command, encode_payload
+from volery.live.executor import OnEnd, TaskReport
+from volery.live.kept import KeeperLost, KeptAgent
+
+
+@pytest.fixture
+def free_folder(open_folder: Path) -> Path:
+    """Tasks, which may run as another account, write there."""
+    open_folder.chmod(0o777)
+    return open_folder
+
+
+class Host:
+    """What stands around an agent: who is reported to, and the components."""
+
+    def __init__(self, folder: Path, lease_s: float = 0.0) -> None:
+        self.reports: list[TaskReport] = []
+        self.outcomes: dict[tuple[int, int], str] = {}
+        self.lost: list[Exception] = []
+        self._changed = asyncio.Event()
+        self.agent = KeptAgent(folder / "tasks", folder / "agent", lease_s, self._heard, self._lost, RUN_AS)
+
+    def _heard(self, report: TaskReport) -> None:
+        self.reports.append(report)
+        self._changed.set()
+
+    def _lost(self, error: Exception) -> None:
+        self.lost.append(error)
+        self._changed.set()
+
+    def end_of(self, node: Address) -> OnEnd:
+        def ended(task: Task, attempt: int, outcome: str) -> None:
+            self.outcomes[task.id, attempt] = outcome
+            self._changed.set()
+
+        return ended
+
+    async def open(self) -> list[tuple[Address, int, int, bytes]]:
+        adopted = await self.agent.open()
+        self.agent.go_on(self.end_of)
+        assert all(isinstance(event, Adopted) for _, event in adopted)
+        return [(node, event.task.id, event.attempt, event.note) for node, event in adopted]
+
+    def start(self, number: int, *argv: str) -> None:
+        task = Task(number, 3, payload=encode_payload(Command(argv)))
+        self.agent.start("node/7", task, 2, self.end_of("node/7"), b"note %d" % number)
+
+    async def until(self, ends: int) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while len(self.outcomes) < ends and not self.lost:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def die(self) -> None:
+        """As SIGKILL would have it: nothing is said to anybody."""
+        self.agent._closing = True
+        self.agent._channel.close()  # type: ignore[union-attr]  # it is open
+
+
+@asynccontextmanager
+async def last_life(folder: Path, lease_s: float = 0.0) -> AsyncIterator[Host]:
+    """One that ends everything when it leaves."""
+    host = Host(folder, lease_s)
+    try:
+        yield host
+    finally:
+        await host.agent.close()
+
+
+def test_the_next_life_hears_how_tasks_have_ended(free_folder: Path) -> None:
+    async def scenario() -> None:
+        os.mkfifo(free_folder / "fifo")
+        (free_folder / "fifo").chmod(0o666)
+        first = Host(free_folder)
+        assert await first.open() == []
+        first.start(0, "sh", "-c", "exit 3")
+        await first.until(1)
+        first.start(1, "sh", "-c", f"echo $$ >> {free_folder}/pids; read x < {free_folder}/fifo; exit 4")
+        first.start(2, "sh", "-c", f"echo $$ >> {free_folder}/pids; sleep 1000")
+        pids = [int(pid) for pid in await written(free_folder / "pids", 2)]
+        first.agent.forget(0, 2)
+        await asyncio.sleep(0.2)  # a socket that is closed over something unread takes the last words along
+        first.die()
+        await asyncio.sleep(0.05)
+        (free_folder / "fifo").write_text("go on\n")
+        await asyncio.sleep(0.3)
+        async with last_life(free_folder) as second:
+            assert await second.open() == [("node/7", 1, 2, b"note 1"), ("node/7", 2, 2, b"note 2")]
+            await second.until(1)
+            assert second.outcomes == {(1, 2): "failed"}
+            (report,) = second.reports
+            assert (report.task, report.exit_code, report.reason) == (1, 4, "exit code 4")
+            second.start(3, "true")
+            second.agent.kill(2, 2)
+            await second.until(3)
+            assert second.outcomes[2, 2] == "killed"
+            assert second.outcomes[3, 2] == "finished"
+        for pid in pids:
+            await gone(pid)
+
+    asyncio.run(scenario())
+
+
+def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(free_folder: Path) -> None:
+    async def scenario() -> None:
+        first = Host(free_folder, lease_s=0.4)
+        await first.open()
+        first.start(0, "true")
+        await first.until(1)
+        first.start(1, "sh", "-c", f"trap '' TERM; echo $$ > {free_folder}/pid; while :; do sleep 1; done")
+        (pid,) = await written(free_folder / "pid")
+        first.die()
+        await gone(int(pid))
+        async with last_life(free_folder, 0.4) as second:
+            assert await second.open() == []
+            async with asyncio.timeout(LIMIT_S):
+                while len(second.reports) < 2:
+                    await asyncio.sleep(0.01)
+            assert sorted((report.task, report.state) for report in second.reports) == [(0, "finished"), (1, "killed")]
+            assert second.outcomes == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_keeper(free_folder: Path) -> None:
+    async def scenario() -> None:
+        first = Host(free_folder, lease_s=0.4)
+        await first.open()
+        first.start(0, "sleep", "1000")
+        await asyncio.sleep(0.2)
+        assert first.agent._ticking is not None
+        first.agent._ticking.cancel()  # as if it were stopped
+        await first.until(1)
+        assert isinstance(first.lost[0], KeeperLost)
+        assert first.outcomes == {}
+        second = Host(free_folder)
+        assert await second.open() == []
+        second.start(1, "sh", "-c", f"echo $$ > {free_folder}/pid; sleep 1000")
+        (pid,) = await written(free_folder / "pid")
+        with pytest.raises(InputError, match="another node agent uses"):
+            NodeAgent(free_folder / "tasks", free_folder / "agent")
+        os.kill(first.agent._child, signal.SIGKILL)
+        await second.until(1)
+        assert isinstance(second.lost[0], KeeperLost)
+        os.waitpid(first.agent._child, 0)
+        async with last_life(free_folder) as third:
+            assert await third.open() == []
+            await gone(int(pid))
+
+    asyncio.run(scenario())
