@@ -19,6 +19,7 @@ from volery.live.window.session import SESSION_S, Sessions
     ("us", "told"),
     [
         (0, "0 \N{MICRO SIGN}s"),
+        (999_600, "1,000 ms"),
         (999, "999 \N{MICRO SIGN}s"),
         (1_500, "1.5 ms"),
         (2_594_000, "2.59 s"),

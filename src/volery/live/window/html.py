@@ -98,7 +98,9 @@ def duration(us: int | None) -> str:
     if us < 0:
         return f"{MINUS}{duration(-us)}"
     size, unit = max((step for step in _STEPS if us >= step[0]), default=_STEPS[0])
-    return f"{us / size:.3g} {unit}" if us < 1000 * size else f"{us / size:,.0f} {unit}"
+    value = us / size
+    told = f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
+    return f"{told.rstrip('0').rstrip('.') if '.' in told else told} {unit}"
 
 
 def moment(us: int | None) -> Markup:

@@ -82,7 +82,7 @@ def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Addres
             "tasks that wait" if who.sees is None else "your tasks that wait",
             whole(sum(load.tasks_pending for load in loads)),
         ),
-        *_speed(desk, pace),
+        *(_speed(desk, pace) if who.sees is None else ()),
     )
     parts = [section("Partitions", partitions(nodes, in_charge))]
     if who.sees is None:
