@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
+from tests.live.browsing import BROWSER, chromium
 from tests.unit.report.samples import LABELS, delays_s, sample_run, sample_runs, write_sample
 
 from volery.report import duration, write_report
@@ -23,7 +22,6 @@ from volery.report.explore.watch import watch_page
 from volery.report.folder import read_results
 from volery.study import compare
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 WHY = [ToldRun("megha", 0, 9, [ToldTask(3, 1, 1.0, 2.5, 4.0, 7, [(1.5, "gm/0", "queued", -1, "", 0.1, [], 0)])])]
 EVIL = "<script>throw 1</script>\u202e\u05e9\u05dc\u05d5\u05dd \U0001f426 " + "x" * 10_000
@@ -64,11 +62,8 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to start otherwise
-    with sync_playwright() as started:
-        found = started.chromium.launch(executable_path=BROWSER, args=arguments)
+    with chromium() as found:
         yield found
-        found.close()
 
 
 def count(text: str) -> int:
