@@ -130,6 +130,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
 
 LONG = {
     "omega:gang=true",
+    "omega:preemption=true",
     "alsched",
     "firmament",
     "tetrisched",
@@ -138,6 +139,10 @@ LONG = {
     "pipeline:T10=fairness/shares:a:1+b:2+c:1",
     "pipeline:progress=keep",
     "pipeline:reliable=true",
+    "pipeline:T9=fixed/n:3",
+    "pipeline:T9=straggler/times:0.5",
+    "pipeline:T11=checkpoint/period_s:0.1",
+    "megha-2021:reliable=true",
     "pipeline:R7=react/spare:0.1",
     "hydra:split=broadcast",
     "hydra:split=home",

@@ -33,7 +33,8 @@ OF_ENTRIES = (
 )
 """Seldom touched by parameters: for variants `make conformance` runs them."""
 OF_THE_QUICK = (*OF_ENTRIES, "check_jitter_is_safe", "check_labels_do_not_matter", "check_repeated_messages",
-                "check_submitting_twice", "check_ties_are_safe", "check_workflows")  # fmt: skip
+                "check_same_seed_same_digest", "check_submitting_twice", "check_ties_are_safe",
+                "check_workflows")  # fmt: skip
 """For designs that take ten times as long as others `make conformance` runs these."""
 
 
