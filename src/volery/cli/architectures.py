@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 
 if TYPE_CHECKING:
     from volery.core.component import Architecture
@@ -81,25 +81,23 @@ def _described(entry: Architecture) -> dict[str, Any]:
 
 
 def _print_list(entries: list[Architecture]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table("name", "summary", "places", "source")
     for entry in entries:
         table.add_row(Text(entry.name, "bold"), Text(entry.summary), Text(PLACES[entry.vectors]), Text(entry.source))
-    Console(width=table_width()).print(table)
+    terminal().print(table)
     typer.echo("volery architectures NAME describes one with its parameters.")
 
 
 def _print_one(entry: Architecture) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from volery import architectures
 
-    console = Console(width=table_width())
+    console = terminal()
     console.print(Text(entry.name, "bold"), Text(entry.summary), sep=": ")
     console.print(Text(f"source:    {entry.source}"))
     console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))

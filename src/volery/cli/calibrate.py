@@ -12,7 +12,7 @@ import typer
 
 from volery.cli.load import needs_live, watching
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 
 if TYPE_CHECKING:
     from volery.core.costs import CostModel, HostCosts
@@ -147,7 +147,6 @@ def _heading(architectures: list[str], nodes: int) -> str:
 
 
 def _print_model(model: CostModel, output: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     (host,) = model.hosts.values()
@@ -157,6 +156,6 @@ def _print_model(model: CostModel, output: Path) -> None:
     rows = [(role, event, cost) for role, events in host.roles.items() for event, cost in events.items()]
     for role, event, cost in [*rows, ("", "turn", host.turn), ("", "launch", host.launch)]:
         table.add_row(role, event, f"{cost.event_us:.1f}", f"{cost.task_us:.2f}", f"{cost.rested_us:.1f}")
-    Console(width=table_width()).print(table)
+    terminal().print(table)
     typer.echo(f"a frame between two hosts: {model.delay_us} us")
     typer.echo(f"{output}: use it by `volery compare ... --costs {output}`")

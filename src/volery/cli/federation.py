@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.live.status import DEFAULT_PORT
@@ -149,7 +149,6 @@ def replay(
 
 
 def _print_replays(results: list[Replayed]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -162,7 +161,7 @@ def _print_replays(results: list[Replayed]) -> None:
             Text(Path(result.path).name), result.architecture, f"{result.events:,}", f"{result.span_us / 1e6:.3f}",
             str(result.torn_bytes), Text("replays" if same else "DIFFERS", "green" if same else "bold red"),
         )  # fmt: skip
-    Console(width=table_width()).print(table)
+    terminal().print(table)
     for result in results:
         if (difference := result.difference) is not None:
             typer.echo(f"{result.path}: event {difference.place}, at {difference.now_us} us: {difference.problem}")

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,11 +53,10 @@ def _draw(found: Flow, path: Path) -> None:
 
 
 def _print(found: Flow) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=table_width())
+    console = terminal()
     roles = Table("role", "class", "components", "told by the driver")
     for role in found.roles:
         cells = (", ".join(role.kinds), str(role.count), ", ".join(role.driver))

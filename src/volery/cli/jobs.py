@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import INTERRUPTED, print_error, print_json, table_width
+from volery.cli.output import INTERRUPTED, print_error, print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -196,7 +196,6 @@ def jobs(
     if as_json:
         print_json(found)
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -206,7 +205,7 @@ def jobs(
             str(job.id), Text(job.name), Text(job.user), _coloured(job.state),
             f"{job.finished}/{job.tasks}", _clock(job.submitted_us), _span(job), Text(job.reason),
         )  # fmt: skip
-    Console(width=table_width()).print(table)
+    terminal().print(table)
 
 
 def job(
@@ -230,10 +229,9 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
         content = msgspec.to_builtins(status)
         print_json(content | {"listed": tasks} if task_limit else content)
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(width=table_width())
+    console = terminal()
     title = f"job {status.id}" + (f" ({status.name})" if status.name else "")
     console.print(Text(f"{title}: "), _coloured(_words(status)), Text(f" of {status.tasks}"), sep="")
     if status.reason:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,7 +106,6 @@ def watching(jobs: int, silent: bool) -> Iterator[Callable[[Progress], None]]:
 
 
 def _print_report(report: LoadReport) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"{report.trace} on {report.architecture or 'the federation'}", title_justify="left")
@@ -118,7 +117,7 @@ def _print_report(report: LoadReport) -> None:
     for name, found in rows.items():
         figures = (found.mean, found.p50, found.p90, found.p99, found.max)
         table.add_row(name, *(f"{1000 * value:,.3f}" for value in figures))
-    Console(width=table_width()).print(table)
+    terminal().print(table)
     rate = f"{report.tasks_per_s:,.1f} tasks/s over {report.span_s:,.2f} s"
     typer.echo(f"{report.finished:,} of {report.tasks:,} tasks finished, {report.failed:,} failed; {rate}")
     if report.journal:

@@ -8,7 +8,7 @@ import typer
 
 from volery.cli.jobs import Api, connected
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Its address, as node/3.", show_default=False)]
 
@@ -20,7 +20,6 @@ def nodes(api: Api = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    from rich.console import Console
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -32,7 +31,7 @@ def nodes(api: Api = None, as_json: AsJson = False) -> None:
             Text(node.address), f"{node.running}/{node.slots}", "drained" if node.drained else "", Text(node.arch),
             Text(node.os), Text(node.kernel), str(node.cores), f"{node.memory_mb:,} MB", Text(labels),
         )  # fmt: skip
-    Console(width=table_width()).print(table)
+    terminal().print(table)
 
 
 def drain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:
@@ -63,7 +62,6 @@ def users(api: Api = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -72,4 +70,4 @@ def users(api: Api = None, as_json: AsJson = False) -> None:
         share = "" if user.share is None else f"{user.share:.1%}"
         counts = (user.jobs_pending, user.jobs_running, user.tasks_pending, user.tasks_running)
         table.add_row(Text(user.user), share, *(f"{count:,}" for count in counts))
-    Console(width=table_width()).print(table)
+    terminal().print(table)

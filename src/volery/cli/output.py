@@ -12,6 +12,8 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from volery.study import Results
     from volery.study.stagetime import StageProfile
 
@@ -40,6 +42,13 @@ def table_width() -> int | None:
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else TABLE_WIDTH
 
 
+def terminal(*, highlight: bool = True) -> Console:
+    """Where tables and sentences are printed. No text is markup: labels and names may hold brackets."""
+    from rich.console import Console
+
+    return Console(width=table_width(), markup=False, highlight=highlight)
+
+
 def print_results(results: Results, as_json: bool, stage_times: Sequence[StageProfile] = ()) -> None:
     """The table of a study and where its results are, then leave with status 130 if Ctrl-C cut it short."""
     if as_json:
@@ -62,11 +71,9 @@ def print_results(results: Results, as_json: bool, stage_times: Sequence[StagePr
 
 def print_tables(results: Results) -> None:
     """The runs and their differences, for reading."""
-    from rich.console import Console
-
     from volery.report.tables import print_comparison
 
-    console = Console(width=table_width())
+    console = terminal()
     if not results.runs:
         console.print("No run has finished.")
         return
@@ -75,10 +82,9 @@ def print_tables(results: Results) -> None:
 
 def print_stage_times(profiles: Sequence[StageProfile]) -> None:
     """Time per stage: per cycle, per call, and as a share of all declared methods; a table per run."""
-    from rich.console import Console
     from rich.table import Column, Table
 
-    console = Console(width=table_width())
+    console = terminal()
     for profile in profiles:
         table = Table(
             "stages", Column("method", overflow="fold"), title=f"{profile.label}: time per stage", title_justify="left"

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.cli.trace import trace_app
 
 if TYPE_CHECKING:
@@ -44,10 +44,9 @@ def trace_from_journal(
 
 
 def _print_period(period: Period, output: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=table_width())
+    console = terminal()
     hops = Table(title="Messages between hosts, from turn to turn (us)", title_justify="left")
     for heading in ("from", "to", "messages", "mean", "p50", "p99"):
         hops.add_column(heading, justify="left" if heading in ("from", "to") else "right")

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import STAGES, Stage
 
@@ -88,7 +88,6 @@ def _described(stage: Stage) -> list[dict[str, Any]]:
 
 
 def _print_tables(stages: list[Stage]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -99,7 +98,7 @@ def _print_tables(stages: list[Stage]) -> None:
             given = "\n".join(f"{each['name']}:{each['default']}" for each in one["parameters"])
             head = f"{stage.value} {STAGES[stage].name}" if not place else ""
             table.add_row(Text(head), Text(one["name"], "bold"), Text(one["summary"]), Text(given))
-    Console(width=table_width()).print(table)
+    terminal().print(table)
     typer.echo("pipeline:STAGE=POLICY/parameter:value,... takes them; volery policy check NAME judges one.")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from volery.cli.options import AsJson, Dask, Processes
-from volery.cli.output import INTERRUPTED, print_json, table_width
+from volery.cli.output import INTERRUPTED, print_json, terminal
 from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
 
@@ -185,7 +185,6 @@ def _run(
 
 def _print_table(experiment: Experiment, record: Record) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -204,7 +203,7 @@ def _print_table(experiment: Experiment, record: Record) -> None:
             Text(says), Text(claim.published), Text("\n".join(ours(claim, judgement))),
             Text(verdict(judgement), style=STYLES[judgement.verdict]),
         )  # fmt: skip
-    console = Console(width=table_width())
+    console = terminal()
     console.print(table, highlight=False)
     if not record.complete:
         console.print(f"{record.runs} of {record.planned} runs are finished; without --finished the rest is run.")
@@ -222,7 +221,6 @@ def _print_list(folder: Path, as_json: bool) -> None:
         print_json([_listed(experiment, record, state) for experiment, record, state in found])
         return
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
@@ -230,7 +228,7 @@ def _print_list(folder: Path, as_json: bool) -> None:
         table.add_column(heading, overflow="fold")
     for experiment, _, state in found:
         table.add_row(experiment.name, experiment.figure, experiment.title, state)
-    Console(width=table_width()).print(table, highlight=False)
+    terminal().print(table, highlight=False)
 
 
 def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[str, Any]:

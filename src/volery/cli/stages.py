@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.stages import BY_GROUP, GROUPS, MODE_IN_TEXT, POLICIES, STAGES, Realisation, Stage
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def show_stages(
     if as_json:
         print_json(_content(ours, theirs, with_paper))
         return
-    from rich.console import Console
 
-    console = Console(width=table_width())
+    console = terminal()
     _print_matrix(console, ours, theirs)
     if names:
         _print_methods(console, ours)

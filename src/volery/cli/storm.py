@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson, Processes
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -178,7 +178,6 @@ class _Here:
 
 
 def _print_table(names: Sequence[str], verdicts: Sequence[_Verdict]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("design", "storms", "faults", "tasks", "attempts killed", "tasks run again", "failures")
@@ -186,4 +185,4 @@ def _print_table(names: Sequence[str], verdicts: Sequence[_Verdict]) -> None:
         of = [verdict for verdict in verdicts if verdict.architecture == name]
         sums = [sum(getattr(verdict, field) for verdict in of) for field in ("faults", "tasks", "killed", "repeated")]
         table.add_row(name, str(len(of)), *map(str, sums), str(sum(bool(verdict.failure) for verdict in of)))
-    Console(width=table_width()).print(table)
+    terminal().print(table)

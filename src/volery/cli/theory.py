@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -226,10 +226,9 @@ def _draw(
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(*(name.replace("_", " ") for name in rows[0]))
     for row in rows:
         table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
-    Console(width=table_width()).print(table)
+    terminal().print(table)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 SECONDS: Final = 1_000_000
@@ -66,14 +66,13 @@ def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     if found is None:
         typer.echo("There are no tokens: the API lets everyone in and listens on its own machine alone.")
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table("id", "user", "role", "made", "void from")
     for one in found:
         table.add_row(one.id, Text(one.user), one.role, _day(one.created_us), _day(one.expires_us))
-    Console(width=table_width()).print(table)
+    terminal().print(table)
 
 
 @token_app.command("revoke")

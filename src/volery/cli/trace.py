@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -180,7 +180,6 @@ def _print_diagnosis(found: Diagnosis) -> None:
 
 
 def _print_description(described: TraceDescription, use: ConstraintUse | None, curve: LoadCurve) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from volery.workload.picture import sparkline
@@ -194,7 +193,7 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
         table.add_section()
         for name, shown in rows:
             table.add_row(name, shown)
-    Console(width=table_width()).print(table)
+    terminal().print(table)
     peak = float(curve.running.max())
     typer.echo(f"running load, 0 to {curve.time_s[-1]:,.0f} s, if every task started on arrival; peak {peak:.1%}:")
     typer.echo(f"|{sparkline(curve)}|")

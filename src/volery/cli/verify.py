@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from volery.cli.options import AsJson, Dask, Folder, Processes
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.cli.progress import LiveProgress
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def verify(folder: Folder, processes: Processes = 1, dask: Dask = None, as_json:
 
 
 def _print_table(verification: Verification) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -58,7 +57,7 @@ def _print_table(verification: Verification) -> None:
             run.found[:width],
             Text(verdict, "green" if run.agrees else "bold red"),
         )
-    Console(width=table_width()).print(table)
+    terminal().print(table)
     wrong = sum(not run.agrees for run in verification.runs)
     typer.echo(
         f"{wrong} of {len(verification.runs)} runs differ."

@@ -10,7 +10,7 @@ import typer
 
 from volery.cli.jobs import Api, connected, funnel_words
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, table_width
+from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,9 +58,8 @@ def why(
     if as_json:
         print_json(found)
         return
-    from rich.console import Console
 
-    console = Console(width=table_width(), highlight=False)
+    console = terminal(highlight=False)
     others = ", ".join(f"{label} seed {number}" for label, number in found.others)
     console.print(f"{found.label}, seed {found.seed}" + (f" (also here: {others})" if others else ""))
     if found.job is not None:
@@ -81,10 +80,9 @@ def _ask_federation(question: str | None, api: str | None, as_json: bool) -> Non
     if as_json:
         print_json(found)
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(width=table_width(), highlight=False)
+    console = terminal(highlight=False)
     waiting = f"; {found.waiting:,} tasks of the job wait" if found.waiting else ""
     console.print(f"Task {found.job}/{found.index} is {found.state}{waiting}.")
     if found.reason:

@@ -109,7 +109,7 @@ def print_comparison(console: Console, runs: Sequence[RunSummary], differences: 
 
 def plain(runs: Sequence[RunSummary], differences: Sequence[Compared] = (), *, width: int = 80) -> str:
     """The tables as text without colours, lines without trailing blanks."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+    console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False, markup=False)
     with console.capture() as capture:
         print_comparison(console, runs, differences)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
