@@ -25,9 +25,9 @@ from volery.cli.loading import federation_of, load_here
 from volery.core.costs import HostCosts
 from volery.core.model import SECOND
 from volery.core.records import Records
-from volery.live.building import Plan
-from volery.live.calibrate import host_costs
-from volery.live.load import as_lived
+from volery.live.cluster.building import Plan
+from volery.live.trials.calibrate import host_costs
+from volery.live.trials.load import as_lived
 from volery.metrics.allocation import allocation_parts
 from volery.workload import load_trace
 

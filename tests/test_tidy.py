@@ -28,7 +28,7 @@ IMPURE_MODULES = {"time", "datetime", "uuid", "asyncio", "threading", "os", "sec
 IMPURE_CALLS = {"print", "hash", "id", "input", "open"}
 MARKERS = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
 ENTRY_POINTS = {"volery.cli.main", "volery.cli.__main__", "volery.__main__", "volery.conformance.elsewhere"}
-FOR_TESTS = {"volery.conformance", "volery.live.memory", "volery.sim.recording", "volery.theory"}
+FOR_TESTS = {"volery.conformance", "volery.live.wire.memory", "volery.sim.recording", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient"}
 """What programs that use a federation import."""

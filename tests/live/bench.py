@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from volery.core.model import Task
-from volery.live.accounts import Accounts
-from volery.live.agent import NodeAgent
+from volery.live.cluster.accounts import Accounts
 from volery.live.command import Call, Command, encode_payload
-from volery.live.executor import TaskReport
-from volery.live.proctable import status_of
+from volery.live.node.agent import NodeAgent
+from volery.live.node.executor import TaskReport
+from volery.live.node.proctable import status_of
 
 LIMIT_S = 30
 

@@ -13,14 +13,14 @@ from volery.architectures import configure, lookup
 from volery.core.component import Component
 from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
-from volery.live.building import Plan
-from volery.live.codec import Codec
-from volery.live.executor import Executor
-from volery.live.host import Host, clock_from_now, located
-from volery.live.journal import Durability, Header, JournalWriter, journal_path, unix_us
-from volery.live.memory import Memory
-from volery.live.sleep import InstantExecutor
-from volery.live.transport import HostName, Transport
+from volery.live.cluster.building import Plan
+from volery.live.hosts.host import Host, clock_from_now, located
+from volery.live.hosts.journal import Durability, Header, JournalWriter, journal_path, unix_us
+from volery.live.node.executor import Executor
+from volery.live.node.sleep import InstantExecutor
+from volery.live.wire.codec import Codec
+from volery.live.wire.memory import Memory
+from volery.live.wire.transport import HostName, Transport
 
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}

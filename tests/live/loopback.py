@@ -14,11 +14,11 @@ from pathlib import Path
 from volery.core.events import Cancel, Event, Fact, JobAccepted, JobDone, JobRejected, MoreTasks, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.live.agent import NodeAgent
-from volery.live.desk import Desk
-from volery.live.fleet import Fleet
-from volery.live.machine import Machine
-from volery.live.store import JobStore
+from volery.live.cluster.fleet import Fleet
+from volery.live.cluster.machine import Machine
+from volery.live.node.agent import NodeAgent
+from volery.live.service.desk import Desk
+from volery.live.service.store import JobStore
 
 MACHINES = [Machine("x86_64", "linux", "6.1", cores, 1024, {"zone": zone}) for cores, zone in ((4, "a"), (8, "b"))]
 

@@ -12,10 +12,10 @@ from typing import Any
 from tests.live.loopback import Loopback, loopback
 
 from volery.cli.federation import choose
-from volery.live.api import ApiServer
-from volery.live.federation import FederationFile, resolve
+from volery.live.cluster.federation import FederationFile, resolve
 from volery.live.running import Running, running
-from volery.live.tokens import Gate, TokenFile
+from volery.live.service.api import ApiServer
+from volery.live.service.tokens import Gate, TokenFile
 
 
 @contextmanager

@@ -13,9 +13,9 @@ import pytest
 from tests.live.bench import Bench, bench
 
 from volery.core.errors import InputError
-from volery.live.accounts import Accounts
-from volery.live.agent import NodeAgent
+from volery.live.cluster.accounts import Accounts
 from volery.live.command import Call, Command
+from volery.live.node.agent import NodeAgent
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run processes as others")
 ACCOUNTS = {"ada": "nobody", "bob": "daemon"}

@@ -17,7 +17,7 @@ from tests.live.loopback import loopback
 from tests.live.serving import serving
 
 from volery.core.errors import InputError
-from volery.live.api import ApiServer
+from volery.live.service.api import ApiServer
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
 from volery.core.errors import InputError
-from volery.live.broker import Assembly, BrokerTransport, pieces
+from volery.live.wire.broker import Assembly, BrokerTransport, pieces
 
 LIMIT_S = 20
 

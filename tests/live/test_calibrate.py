@@ -18,9 +18,9 @@ from volery.cli.calibrate import hop_us, timed_load
 from volery.cli.loading import federation_of, load_here
 from volery.core.events import MoreTasks
 from volery.core.records import Records
-from volery.live import calibrate
-from volery.live.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
-from volery.live.load import as_lived
+from volery.live.trials import calibrate
+from volery.live.trials.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
+from volery.live.trials.load import as_lived
 from volery.metrics.allocation import allocation_parts
 from volery.workload import load_trace
 

@@ -12,9 +12,9 @@ from tests.live.bench import written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
-from volery.live.desk import ConflictError, UnwrittenError
 from volery.live.jobs import job_from_table
-from volery.live.listing import JobQuery
+from volery.live.service.desk import ConflictError, UnwrittenError
+from volery.live.service.listing import JobQuery
 from volery.live.status import JobStatus
 
 

@@ -18,9 +18,9 @@ from tests.live.serving import at_work
 from volery.architectures import REGISTRY
 from volery.conformance.examples import examples
 from volery.core.events import SUBMITTER_MESSAGES
-from volery.live.broker import Assembly
-from volery.live.codec import Codec, CodecError, Frame
-from volery.live.tokens import TokenFile
+from volery.live.service.tokens import TokenFile
+from volery.live.wire.broker import Assembly
+from volery.live.wire.codec import Codec, CodecError, Frame
 
 QUICK: Final = settings(
     derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate],

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.live.federations import DESIGNS, Federation, plan
 
-from volery.live.sleep import SleepExecutor
+from volery.live.node.sleep import SleepExecutor
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["one host", "a host per role"])

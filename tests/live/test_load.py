@@ -13,8 +13,8 @@ from volery import workload
 from volery.cli.loading import federation_of, load_here, report_of
 from volery.core.errors import InputError
 from volery.core.model import Task
-from volery.live.load import Loaded, Progress, sped_up
-from volery.live.replay import journals
+from volery.live.trials.load import Loaded, Progress, sped_up
+from volery.live.trials.replay import journals
 from volery.policies.queueing import ConstraintQueue
 
 CLOCK_US = 20_000

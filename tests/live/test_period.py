@@ -13,9 +13,9 @@ from tests.live.federations import DESIGNS, Federation, plan
 from volery import workload
 from volery.architectures import lookup
 from volery.core.errors import InputError
-from volery.live.period import Period, read_period
-from volery.live.replay import journals
-from volery.live.sleep import SleepExecutor
+from volery.live.node.sleep import SleepExecutor
+from volery.live.trials.period import Period, read_period
+from volery.live.trials.replay import journals
 from volery.policies.queueing import ConstraintQueue
 
 SIZES = (3, 1, 0, 20, 5)

@@ -15,13 +15,13 @@ from volery.core.component import Architecture, Component, Deployment
 from volery.core.events import Computed, Counted, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.live.building import Plan
-from volery.live.codec import Codec, Frame
-from volery.live.executor import OnEnd
-from volery.live.host import Host
-from volery.live.journal import Entry, JournalReader, JournalWriter
-from volery.live.replay import replay
-from volery.live.transport import HostName, OnFrame
+from volery.live.cluster.building import Plan
+from volery.live.hosts.host import Host
+from volery.live.hosts.journal import Entry, JournalReader, JournalWriter
+from volery.live.node.executor import OnEnd
+from volery.live.trials.replay import replay
+from volery.live.wire.codec import Codec, Frame
+from volery.live.wire.transport import HostName, OnFrame
 
 LIMIT_S = 20
 

@@ -16,10 +16,10 @@ from tests.live.bench import Bench, bench, gone, is_gone, lines_of, written
 
 from volery.core.errors import InputError
 from volery.core.model import Task
-from volery.live.agent import NodeAgent
 from volery.live.command import Command, encode_payload
-from volery.live.orphans import ProcessLedger
-from volery.live.proctable import carries, processes, status_of
+from volery.live.node.agent import NodeAgent
+from volery.live.node.orphans import ProcessLedger
+from volery.live.node.proctable import carries, processes, status_of
 
 
 def sh(script: str, **settings: object) -> Command:
@@ -314,7 +314,7 @@ def test_records_of_another_boot_and_torn_lines_are_no_records(tmp_path: Path) -
 
 
 def test_the_record_of_what_runs_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("volery.live.orphans.COMPACT_LINES", 10)
+    monkeypatch.setattr("volery.live.node.orphans.COMPACT_LINES", 10)
     ledger = ProcessLedger(tmp_path)
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
         for _ in range(100):

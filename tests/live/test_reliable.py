@@ -9,8 +9,8 @@ from tests.live.federations import DESIGNS, Federation
 
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
-from volery.live.building import Plan
-from volery.live.sleep import SleepExecutor
+from volery.live.cluster.building import Plan
+from volery.live.node.sleep import SleepExecutor
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["one host", "a host per role"])

@@ -11,9 +11,9 @@ from tests.live.federations import DESIGNS, Federation, plan
 from volery.architectures import lookup
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Task, Time
-from volery.live.port import LAUNCH, Effect
-from volery.live.replay import journals, replay
-from volery.live.sleep import SleepExecutor
+from volery.live.hosts.port import LAUNCH, Effect
+from volery.live.node.sleep import SleepExecutor
+from volery.live.trials.replay import journals, replay
 from volery.policies.queueing import ConstraintQueue
 
 

@@ -12,8 +12,8 @@ from tests.live.conftest import RUN_AS
 
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
-from volery.live.building import Plan, recovery, survives
 from volery.live.client import Client
+from volery.live.cluster.building import Plan, recovery, survives
 from volery.live.status import JobStatus
 
 CONFIG = f"""

@@ -13,10 +13,10 @@ from tests.live.loopback import Loopback
 from tests.live.serving import serving
 
 from volery.core.errors import InputError
-from volery.live.api import ApiServer
 from volery.live.asking import Credentials
 from volery.live.client import Client
-from volery.live.tokens import Gate, TokenFile
+from volery.live.service.api import ApiServer
+from volery.live.service.tokens import Gate, TokenFile
 
 
 class Door(NamedTuple):

@@ -14,15 +14,15 @@ from tests.live.federations import DESIGNS
 from volery.architectures import configure, lookup
 from volery.core.events import Event
 from volery.core.model import SUBMITTER
-from volery.live.agent import NodeAgent
-from volery.live.api import ApiServer
 from volery.live.asyncclient import AsyncClient
-from volery.live.building import Plan
-from volery.live.desk import Desk
-from volery.live.fleet import Fleet
-from volery.live.host import Host
-from volery.live.machine import Machine
-from volery.live.store import JobStore
+from volery.live.cluster.building import Plan
+from volery.live.cluster.fleet import Fleet
+from volery.live.cluster.machine import Machine
+from volery.live.hosts.host import Host
+from volery.live.node.agent import NodeAgent
+from volery.live.service.api import ApiServer
+from volery.live.service.desk import Desk
+from volery.live.service.store import JobStore
 
 MACHINES = [
     Machine("x86_64", "linux", "6.1", cores, 1024, {"zone": zone})

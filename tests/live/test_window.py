@@ -12,7 +12,7 @@ import pytest
 from tests.live.bench import LIMIT_S
 from tests.live.serving import serving
 
-from volery.live.tokens import TokenFile
+from volery.live.service.tokens import TokenFile
 
 EVIL = "<script>alert(1)</script>\"'&"
 

@@ -17,7 +17,7 @@ from volery.cli.output import print_json, terminal
 if TYPE_CHECKING:
     from volery.core.costs import CostModel, HostCosts
     from volery.core.trace import Trace
-    from volery.live.calibrate import TimedHost
+    from volery.live.trials.calibrate import TimedHost
 
 HOST = "live"
 CLUSTERS = 3
@@ -83,7 +83,7 @@ def measure(architectures: list[str], works: list[Trace], nodes: int, silent: bo
     Raises:
         InputError: an architecture does not exist, or does not fit the nodes.
     """
-    from volery.live.calibrate import host_costs
+    from volery.live.trials.calibrate import host_costs
 
     return host_costs([timed_load(name, work, nodes, silent) for name in architectures for work in works])
 
@@ -96,9 +96,9 @@ def hop_us(broker: str | None) -> int:
     """
     import asyncio
 
-    from volery.live.broker import BrokerTransport
-    from volery.live.calibrate import hop_us as measured_us
-    from volery.live.memory import Memory
+    from volery.live.trials.calibrate import hop_us as measured_us
+    from volery.live.wire.broker import BrokerTransport
+    from volery.live.wire.memory import Memory
 
     async def hop() -> float:
         if broker is not None:
@@ -113,10 +113,10 @@ def hop_us(broker: str | None) -> int:
 def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> TimedHost:
     """A host that has timed itself under a load of sleeping tasks."""
     from volery.cli.loading import federation_of
-    from volery.live.calibrate import TimedHost
-    from volery.live.load import load
-    from volery.live.running import run_loop
-    from volery.live.sleep import SleepExecutor
+    from volery.live.loop import run_loop
+    from volery.live.node.sleep import SleepExecutor
+    from volery.live.trials.calibrate import TimedHost
+    from volery.live.trials.load import load
 
     made: list[TimedHost] = []
 

@@ -17,8 +17,8 @@ from volery.core.errors import InputError
 from volery.live.status import DEFAULT_PORT
 
 if TYPE_CHECKING:
-    from volery.live.replay import Replayed
     from volery.live.running import Running
+    from volery.live.trials.replay import Replayed
 
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
 CLUSTER_PARAMETERS = ("lms", "groups")
@@ -58,7 +58,7 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Run a whole federation in this process, until Ctrl-C; what was submitted before goes on."""
-    from volery.live.federation import ALL, FederationFile, read_federation, resolve
+    from volery.live.cluster.federation import ALL, FederationFile, read_federation, resolve
 
     if config is not None:
         federation = read_federation(config, choose)
@@ -82,7 +82,7 @@ def serve(
     as_json: AsJson = False,
 ) -> None:
     """Run one host of a federation in this process, connected to the others by NATS, until Ctrl-C."""
-    from volery.live.federation import read_federation
+    from volery.live.cluster.federation import read_federation
 
     _serve(read_federation(config, choose), role, as_json, log_json)
 
@@ -100,7 +100,8 @@ def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str
 
 def _serve(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
     try:
-        from volery.live.running import run_loop, serve
+        from volery.live.loop import run_loop
+        from volery.live.running import serve
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
     from volery.live.jsonlog import JsonLines
@@ -135,8 +136,8 @@ def replay(
 ) -> None:
     """Feed journals to fresh components and demand equal effects; status 1 where one differs."""
     from volery.architectures import lookup
-    from volery.live.replay import journals
-    from volery.live.replay import replay as replay_journal
+    from volery.live.trials.replay import journals
+    from volery.live.trials.replay import replay as replay_journal
 
     found = place / "journal" if (place / "journal").is_dir() else place
     results = [replay_journal(path, lookup) for path in journals(found)]

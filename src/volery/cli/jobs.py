@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from volery.live.client import Client
-    from volery.live.explaining import FunnelStep
+    from volery.live.hosts.explaining import FunnelStep
     from volery.live.status import JobStatus, TaskStatus
 
 FOLLOW_S: Final = 0.3

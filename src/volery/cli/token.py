@@ -35,7 +35,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it, for the only time; from the first one on the API lets in only who has one."""
-    from volery.live.tokens import ROLES, TokenFile
+    from volery.live.service.tokens import ROLES, TokenFile
 
     known = next((one for one in ROLES if one == role), None)
     if known is None:
@@ -55,7 +55,7 @@ def add(
 @token_app.command("list")
 def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     """List the tokens by id; what they are nobody can tell."""
-    from volery.live.tokens import TokenFile
+    from volery.live.service.tokens import TokenFile
 
     found = TokenFile(folder).read()
     if as_json:
@@ -82,7 +82,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Make tokens void at once."""
-    from volery.live.tokens import TokenFile
+    from volery.live.service.tokens import TokenFile
 
     gone = [one.id for one in TokenFile(folder).revoke(name)]
     if as_json:

@@ -15,11 +15,11 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
-from volery.live.explaining import JobPlan, Why
+from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
-from volery.live.openapi import Refusal
+from volery.live.service.openapi import Refusal
 from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
-from volery.live.tls import trusting
+from volery.live.wire.tls import trusting
 
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 API_VARIABLE: Final = "VOLERY_API"

@@ -22,8 +22,8 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
-from volery.live.explaining import JobPlan, Why
-from volery.live.output import OUTPUT_BYTES_MAX
+from volery.live.hosts.explaining import JobPlan, Why
+from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import ENDED_TASKS, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
 
 RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

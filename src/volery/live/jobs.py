@@ -13,10 +13,10 @@ from msgspec import Meta
 from volery.core.errors import InputError, suggestion
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId
+from volery.live.cluster.constraints import Condition, parse_conditions
+from volery.live.cluster.fleet import Fleet
+from volery.live.cluster.tables import read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
-from volery.live.constraints import Condition, parse_conditions
-from volery.live.fleet import Fleet
-from volery.live.tables import read_table
 
 TASKS_MAX: Final = 1_000_000
 NAME_MAX: Final = 200

@@ -6,10 +6,9 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
 
 import msgspec
 
@@ -17,24 +16,20 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
-from volery.live.accounts import Accounts
-from volery.live.building import recovery, survives
-from volery.live.codec import Codec
-from volery.live.executor import Executor
-from volery.live.federation import ALL, Federation
-from volery.live.hands import Hands, hands_of
-from volery.live.host import Host, clock_from_now, located
-from volery.live.journal import Header, JournalWriter, journal_path, unix_us
-from volery.live.kept import KeeperLost
-from volery.live.lives import begin_life, coming_life
-from volery.live.records import Recorder
-from volery.live.reporting import reporter_of
-from volery.live.transport import HostName, Transport
-from volery.live.watching import Watches, watched_by
-
-COLLECT_EVERY: Final = 50_000
-"""Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
-
+from volery.live.cluster.accounts import Accounts
+from volery.live.cluster.building import recovery, survives
+from volery.live.cluster.federation import ALL, Federation
+from volery.live.hosts.host import Host, clock_from_now, located
+from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.hosts.lives import begin_life, coming_life
+from volery.live.hosts.watching import Watches, watched_by
+from volery.live.node.executor import Executor
+from volery.live.node.hands import Hands, hands_of
+from volery.live.node.kept import KeeperLost
+from volery.live.node.records import Recorder
+from volery.live.node.reporting import reporter_of
+from volery.live.wire.codec import Codec
+from volery.live.wire.transport import HostName, Transport
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -166,9 +161,9 @@ def _demand_safe(
     if executor is None and federation.file.executor == "agent" and any(one in deployment.machines for one in here):
         Accounts(federation.file.run_as)
     if front is None and SUBMITTER in here:
-        from volery.live.api import demand_safe
-        from volery.live.tls import server_files
-        from volery.live.tokens import Gate, TokenFile
+        from volery.live.service.api import demand_safe
+        from volery.live.service.tokens import Gate, TokenFile
+        from volery.live.wire.tls import server_files
 
         tls = federation.file.tls
         files = server_files(tls, federation.base) if tls is not None else None
@@ -215,18 +210,18 @@ def _journal(
 
 
 def _transport(federation: Federation) -> Transport:
-    from volery.live.broker import BrokerTransport
+    from volery.live.wire.broker import BrokerTransport
 
     return BrokerTransport(federation.broker, federation.file.name, federation.plan.configuration)
 
 
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
     """The submitter that serves users."""
-    from volery.live.api import ApiServer
-    from volery.live.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
-    from volery.live.store import JobStore
-    from volery.live.tls import server_files
-    from volery.live.tokens import Gate, TokenFile
+    from volery.live.service.api import ApiServer
+    from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
+    from volery.live.service.store import JobStore
+    from volery.live.service.tokens import Gate, TokenFile
+    from volery.live.wire.tls import server_files
 
     class _Served(Front):
         def __init__(self) -> None:
@@ -297,15 +292,3 @@ async def _until_stopped(federation: Federation, name: HostName, tell: Callable[
             return
         except KeeperLost:
             log.warning("host %s begins anew", name)
-
-
-def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, on uvloop where it is installed."""
-    gc.set_threshold(COLLECT_EVERY, 20, 20)
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        asyncio.run(main)
-        return
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main)

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from volery.live.machine import Value
+from volery.live.cluster.machine import Value
 
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""

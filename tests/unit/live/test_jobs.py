@@ -9,11 +9,11 @@ import pytest
 from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import CHUNK_TASKS, Task
+from volery.live.cluster.constraints import NOWHERE
+from volery.live.cluster.fleet import Fleet
+from volery.live.cluster.machine import Machine
 from volery.live.command import Call, Command, decode_payload
-from volery.live.constraints import NOWHERE
-from volery.live.fleet import Fleet
 from volery.live.jobs import CHUNK_BYTES, JobDescription, job_from_table, plan, read_job, submission, task_count
-from volery.live.machine import Machine
 
 FLEET = Fleet(
     [Machine("x86_64", "linux", "6.1", cores, 1024, {"zone": zone}) for cores, zone in ((4, "a"), (8, "b"))], [1, 2]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
-from volery.live.executor import AttemptState, TaskReport
 from volery.live.jobs import JobDescription
-from volery.live.listing import JobQuery
+from volery.live.node.executor import AttemptState, TaskReport
+from volery.live.service.listing import JobQuery
+from volery.live.service.store import JobStore
 from volery.live.status import JobStatus
-from volery.live.store import JobStore
 
 FIRST = 100
 """Number of the first task of job 0."""

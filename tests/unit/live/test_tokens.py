@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.live.tokens import ANYBODY, Gate, Principal, TokenFile
+from volery.live.service.tokens import ANYBODY, Gate, Principal, TokenFile
 
 
 def header(token: str) -> str:

@@ -8,8 +8,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volery.live.explaining import PairStatus
-from volery.live.tokens import Gate, TokenFile
+from volery.live.hosts.explaining import PairStatus
+from volery.live.service.tokens import Gate, TokenFile
 from volery.live.window.html import Markup, duration, escaped, moment, name_of, tag
 from volery.live.window.overview import Pace, heat, waits
 from volery.live.window.session import SESSION_S, Sessions

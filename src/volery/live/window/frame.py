@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from starlette.responses import HTMLResponse, Response
 
-from volery.live.tokens import Principal
+from volery.live.service.tokens import Principal
 from volery.live.window.html import Markup, escaped, joined, link, tag
 
 HOME: Final = "/"

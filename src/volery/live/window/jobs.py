@@ -8,9 +8,9 @@ from typing import Final, get_args
 
 from starlette.requests import Request
 
-from volery.live.admission import choice, number, principal
-from volery.live.listing import ORDERS, JobOrder, JobQuery
-from volery.live.questions import Questions
+from volery.live.service.admission import choice, number, principal
+from volery.live.service.listing import ORDERS, JobOrder, JobQuery
+from volery.live.service.questions import Questions
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 from volery.live.window import frame
 from volery.live.window.frame import View

@@ -7,8 +7,8 @@ from typing import Final
 
 from starlette.requests import Request
 
-from volery.live.admission import choice, principal
-from volery.live.questions import Questions
+from volery.live.service.admission import choice, principal
+from volery.live.service.questions import Questions
 from volery.live.status import NodeStatus, UserStatus
 from volery.live.window import frame
 from volery.live.window.frame import View

@@ -10,9 +10,9 @@ from typing import Final
 from starlette.requests import Request
 
 from volery.core.model import Address
-from volery.live.admission import principal
-from volery.live.desk import Desk
-from volery.live.explaining import PairStatus
+from volery.live.hosts.explaining import PairStatus
+from volery.live.service.admission import principal
+from volery.live.service.desk import Desk
 from volery.live.status import NodeStatus
 from volery.live.window import frame
 from volery.live.window.frame import View

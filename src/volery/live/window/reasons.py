@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.live.explaining import DecisionStep, Why
+from volery.live.hosts.explaining import DecisionStep, Why
 from volery.live.window.html import Markup, Piece, duration, joined, link, moment, name_of, tag, whole
 from volery.live.window.tables import Column, table
 

@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from volery.core.errors import InputError
 from volery.core.model import Address
-from volery.live.admission import FOREIGN, NotThereError, as_json, no_job, refusal
-from volery.live.desk import Desk
+from volery.live.service.admission import FOREIGN, NotThereError, as_json, no_job, refusal
+from volery.live.service.desk import Desk
 from volery.live.status import JobStatus
 from volery.live.window import frame
 from volery.live.window.frame import View, page

@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from volery.live.tokens import Gate, Principal
+from volery.live.service.tokens import Gate, Principal
 
 COOKIE: Final = "volery"
 SECURE_COOKIE: Final = "__Host-volery"

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.live.admission import number
+from volery.live.service.admission import number
 from volery.live.window.html import Markup, Piece, address, joined, link, tag, whole
 
 ROWS: Final = 50

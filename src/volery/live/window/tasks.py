@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from volery.live.output import STREAMS, open_output
-from volery.live.questions import Questions
+from volery.live.node.output import STREAMS, open_output
+from volery.live.service.questions import Questions
 from volery.live.status import TaskStatus
 from volery.live.window import frame
 from volery.live.window.frame import View

@@ -14,7 +14,7 @@ from volery.core.errors import InputError
 from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
-from volery.live.port import COMPUTE, checksum
+from volery.live.hosts.port import COMPUTE, checksum
 from volery.policies.deadlines.profiles import Learned, Run, profiled
 from volery.policies.deadlines.rehearsal import rehearse
 from volery.policies.deadlines.remaining import BINS, Remaining

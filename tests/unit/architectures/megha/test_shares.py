@@ -34,7 +34,7 @@ from volery.core.records import Records
 from volery.core.resources import Packing
 from volery.core.streams import Streams
 from volery.core.why import Reason
-from volery.live.building import Plan
+from volery.live.cluster.building import Plan
 from volery.policies.match import vector_bytes
 from volery.policies.nodes import Completed
 from volery.sim import Options, simulate

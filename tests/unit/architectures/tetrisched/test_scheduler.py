@@ -14,7 +14,7 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Preference, Task
 from volery.core.streams import Streams
-from volery.live.port import COMPUTE, checksum
+from volery.live.hosts.port import COMPUTE, checksum
 from volery.policies.runners import Completed, Kill, Launch
 from volery.policies.utility.expressions import leaves
 from volery.policies.utility.planning import Planning, solve, unpacked

@@ -1,0 +1,226 @@
+"""A federation as a file describes it: which architecture, on which machines, split over which hosts.
+
+    architecture = "megha"
+    broker = "nats://127.0.0.1:4222"
+
+    [parameters]
+    gms = 2
+    lms = 3
+
+    [[machines]]
+    count = 30
+    labels = { zone = "a" }
+
+    [hosts]                      # left out: one host per role, and one for the API
+    gm-0 = ["gm/0"]
+    others = ["gm/*", "lm/*"]    # whatever an earlier line has not taken
+    node = ["node/*"]
+
+The API stands on the host `api`. Every host reads the same file and must get the same configuration from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from volery.core.component import Architecture, role_of
+from volery.core.errors import InputError, suggestion
+from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
+from volery.core.resources import check_vectors
+from volery.live.cluster.building import Plan
+from volery.live.cluster.fleet import Fleet
+from volery.live.cluster.machine import ATTRIBUTES, discover, machine_from_table
+from volery.live.cluster.tables import read_table
+from volery.live.hosts.journal import Durability
+from volery.live.status import DEFAULT_PORT
+from volery.live.wire.tls import BrokerAccess, BrokerTls, ServerTls
+from volery.live.wire.transport import HostName
+
+API_HOST: Final = "api"
+ALL: Final = "all"
+"""The name of the one host of a federation that runs in one process."""
+MACHINE_KEYS: Final = ("count", "slots", "capacity", "labels", *ATTRIBUTES)
+
+ExecutorName = Literal["agent", "sleep", "instant"]
+Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
+"""Name and parameters -> architecture and configuration; raises InputError."""
+
+
+class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the file holds."""
+
+    machines: Annotated[
+        list[dict[str, Any]], Meta(description="tables of equal machines: count, slots or capacity, attributes")
+    ]
+    architecture: str = "megha"
+    parameters: Annotated[dict[str, Any], Meta(description="of the architecture")] = {}
+    name: Annotated[str, Meta(description="tells federations on one broker apart")] = "federation"
+    seed: int = 0
+    broker: str = "nats://127.0.0.1:4222"
+    broker_tls: Annotated[BrokerTls | None, Meta(description="certificates of the hosts on the broker")] = None
+    broker_login: Annotated[str, Meta(description="TOML file with user and password, or token, for the broker")] = ""
+    api: Annotated[str, Meta(description="where the API listens, HOST:PORT")] = f"127.0.0.1:{DEFAULT_PORT}"
+    tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
+    folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
+    journal: bool = True
+    durability: Annotated[Durability, Meta(description="what a turn waits for before its effects leave")] = "flush"
+    executor: Annotated[ExecutorName, Meta(description="agent: real work; sleep, instant: load tests")] = "agent"
+    run_as: Annotated[
+        str | dict[str, str], Meta(description="the account that tasks run as, or user -> account, * for all others")
+    ] = ""
+    reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
+    hosts: Annotated[dict[HostName, list[str]], Meta(description="host -> patterns of addresses")] = {}
+
+
+class Federation(msgspec.Struct, frozen=True):
+    """A federation, ready to be built.
+
+    Args:
+        file: what was written down.
+        plan: what runs.
+        fleet: the machines.
+        folder: for jobs, output and journals.
+        api: host and port.
+        base: what paths in the file are relative to.
+    """
+
+    file: FederationFile
+    plan: Plan
+    fleet: Fleet
+    folder: Path
+    api: tuple[str, int]
+    base: Path = Path()
+
+    @property
+    def broker(self) -> BrokerAccess:
+        """How its hosts get at the broker."""
+        file = self.file
+        login = self.base / file.broker_login if file.broker_login else None
+        return BrokerAccess(file.broker, file.broker_tls, login, self.base)
+
+    def layout(self, addresses: Iterable[Address]) -> dict[HostName, tuple[Address, ...]]:
+        """Which components stand on which host; the submitter is on the API's.
+
+        Raises:
+            InputError: a pattern that nothing is left for, or an address that no pattern takes.
+        """
+        return split(addresses, self.file.hosts)
+
+
+def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]]) -> dict[HostName, tuple[Address, ...]]:
+    """Deal addresses to hosts; the first pattern that fits takes an address. Without hosts: one per role.
+
+    Raises:
+        InputError: a pattern that nothing is left for, or an address that no pattern takes.
+    """
+    dealt: dict[HostName, list[Address]] = {host: [] for host in hosts}
+    patterns = [(host, pattern) for host, listed in hosts.items() for pattern in listed]
+    used: set[tuple[HostName, str]] = set()
+    for address in addresses:
+        if not hosts:
+            dealt.setdefault(role_of(address), []).append(address)
+            continue
+        taker = next(((host, pattern) for host, pattern in patterns if fnmatchcase(address, pattern)), None)
+        if taker is None:
+            raise InputError("hosts", f"no host takes {address}; add a pattern such as {role_of(address)}/*")
+        used.add(taker)
+        dealt[taker[0]].append(address)
+    for host, pattern in patterns:
+        if (host, pattern) not in used:
+            raise InputError(f"hosts.{host}", f"nothing is left for {pattern!r}; addresses look like gm/0 or node/12")
+    dealt.setdefault(API_HOST, []).append(SUBMITTER)
+    return {host: tuple(listed) for host, listed in dealt.items()}
+
+
+def read_federation(path: Path, choose: Choose) -> Federation:
+    """The federation that a file describes.
+
+    Raises:
+        InputError: naming the file and the line or key.
+    """
+    table = read_table(path)
+    for key in table:
+        if key not in FederationFile.__struct_fields__:
+            raise InputError(f"{path.name}:{key}", "unknown key" + suggestion(key, FederationFile.__struct_fields__))
+    try:
+        file = msgspec.convert(table, FederationFile)
+    except msgspec.ValidationError as error:
+        raise InputError(path.name, str(error).replace("`$.", "`")) from None
+    return resolve(file, path.parent, choose)
+
+
+def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
+    """Make sense of a file's content.
+
+    Args:
+        file: the content.
+        base: what its folder is relative to.
+        choose: finds and configures the architecture.
+
+    Raises:
+        InputError: naming the key.
+    """
+    architecture, config = choose(file.architecture, file.parameters)
+    machines, slots, capacities = [], [], []
+    here = discover()
+    for place, table in enumerate(file.machines):
+        key = f"machines[{place}]"
+        for name in table:
+            if name not in MACHINE_KEYS:
+                raise InputError(f"{key}.{name}", "unknown key" + suggestion(name, MACHINE_KEYS))
+        count, slot_count = (_at_least_one(table, name, key) for name in ("count", "slots"))
+        attributes = {name: value for name, value in table.items() if name not in ("count", "slots", "capacity")}
+        capacities += [_capacity(table, key)] * count
+        machine = machine_from_table(attributes, key, here)
+        machines += [machine] * count
+        slots += [slot_count] * count
+    if not machines:
+        raise InputError("machines", "there is none; add [[machines]] with count = 30")
+    fleet = Fleet(machines, slots, file.name, _alike(capacities))
+    check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
+    plan = Plan(architecture, config, fleet.cluster, file.seed)
+    if "@" in file.broker:
+        raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")
+    return Federation(file, plan, fleet, base / file.folder, _listening(file.api), base)
+
+
+def _capacity(table: Mapping[str, Any], place: str) -> dict[str, int]:
+    found = table.get("capacity", {})
+    if not isinstance(found, Mapping):
+        raise InputError(f"{place}.capacity", f"is a table, as capacity = {{ memory_mb = 4096 }}, not {found!r}")
+    if found and "slots" in table:
+        raise InputError(f"{place}.slots", "is given beside capacity; machines have the one or the other")
+    for name, amount in found.items():
+        if type(amount) is not int or not 0 <= amount <= AMOUNT_MAX:
+            raise InputError(f"{place}.capacity.{name}", f"expected a whole number up to {AMOUNT_MAX}, not {amount!r}")
+    return dict(found)
+
+
+def _alike(capacities: Sequence[Mapping[str, int]]) -> Sequence[Mapping[str, int]]:
+    """The capacities, or nothing where no machine has any."""
+    names = dict.fromkeys(name for offered in capacities for name in offered)
+    for offered in capacities:
+        missing = [name for name in names if name not in offered]
+        if missing:
+            raise InputError("machines", f"some offer {missing[0]} and some do not say; write 0 where there is none")
+    return capacities if names else ()
+
+
+def _at_least_one(table: Mapping[str, Any], name: str, place: str) -> int:
+    value = table.get(name, 1)
+    if type(value) is not int or value < 1:
+        raise InputError(f"{place}.{name}", f"expected a whole number >= 1, not {value!r}")
+    return value
+
+
+def _listening(api: str) -> tuple[str, int]:
+    host, colon, port = api.rpartition(":")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise InputError("api", f"{api!r} is not HOST:PORT; for example 127.0.0.1:{DEFAULT_PORT}")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,207 @@
+"""The journal of a host: every event that its components have handled, in order, and a checksum of what they answered.
+
+A file is a line that names the format, then records: length and CRC-32 (4 bytes each, little endian), then MessagePack.
+The first record is the `Header`, every further one a turn: its time and its entries. A record that was torn by a crash
+is the last thing in a file and is passed over, so that a file ends with the last turn that was committed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed
+from volery.core.model import Address, Cluster, Message, Time
+from volery.live.wire.codec import union
+
+Durability = Literal["none", "flush", "fsync"]
+"""What a turn waits for before its effects leave the host: nothing, the operating system, or the disk."""
+
+MAGIC: Final = b"volery journal 1\n"
+SUFFIX: Final = ".journal"
+RAISED: Final = -1
+"""Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
+BUFFER_BYTES: Final = 1 << 20
+RECORD_BYTES_MAX: Final = 1 << 30
+_FRAME: Final = struct.Struct("<II")
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Stands for the call of `start`, the first entry of every component."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a replay needs to build the same components.
+
+    Args:
+        federation: its name.
+        host: the name of the host.
+        incarnation: of the host, from 1.
+        seed: of all random streams.
+        architecture: its name in the registry.
+        parameters: its configuration.
+        cluster: the machines as schedulers see them.
+        addresses: of the components on this host, in the order in which they were started.
+        configuration: SHA-256 of architecture, parameters and cluster, equal on all hosts of a federation.
+        origin_unix_us: the wall clock at time 0 of this journal.
+    """
+
+    federation: str
+    host: str
+    incarnation: int
+    seed: int
+    architecture: str
+    parameters: dict[str, Any]
+    cluster: Cluster
+    addresses: tuple[Address, ...]
+    configuration: str
+    origin_unix_us: int
+
+
+Entry = tuple[Address, Address, Any, int]
+"""Component, source, event, checksum of the effects."""
+
+
+class Turn(NamedTuple):
+    """Events that were handled at one time and committed together."""
+
+    now: Time
+    entries: Sequence[Entry]
+
+
+def journal_path(folder: Path, host: str, incarnation: int) -> Path:
+    """The file of one incarnation of a host."""
+    return folder / f"{host}-{incarnation}{SUFFIX}"
+
+
+def next_incarnation(folder: Path, host: str) -> int:
+    """One more than the last incarnation that has a journal in the folder; 1 where there is none."""
+    numbers = [path.stem.rpartition("-")[2] for path in folder.glob(f"{host}-*{SUFFIX}")]
+    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
+class JournalWriter:
+    """Appends turns.
+
+    Args:
+        path: of a new file.
+        header: its first record.
+        durability: see there; "none" writes a megabyte at a time.
+
+    Raises:
+        InputError: the file exists or cannot be written.
+    """
+
+    def __init__(self, path: Path, header: Header, durability: Durability) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # commands and their environment stand in it: nobody else may read them
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
+        self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._durability = durability
+        self._file.write(MAGIC)
+        self._write(self._encode(header))
+
+    def append(self, now: Time, entries: Iterable[Entry]) -> None:
+        """Write a turn; it is as durable as was asked for when this returns."""
+        self._write(self._encode((now, entries)))
+
+    def _write(self, record: bytes) -> None:
+        file = self._file
+        file.write(_FRAME.pack(len(record), zlib.crc32(record)))
+        file.write(record)
+        if self._durability != "none":
+            file.flush()
+            if self._durability == "fsync":
+                os.fdatasync(file.fileno())
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+
+
+class JournalReader:
+    """Reads a journal.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        header: its first record.
+        torn_bytes: how much of the file's end was torn, once all turns have been read.
+
+    Raises:
+        InputError: it is not a journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn_bytes = 0
+        with self._open() as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise InputError(str(path), "is not a journal of this version")
+            record = self._record(file)
+            if record is None:
+                raise InputError(str(path), "holds no complete header: the host ended before it began")
+            self._first_turn = file.tell()
+        self.header = msgspec.msgpack.decode(record, type=Header)
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise InputError(str(self.path), f"cannot be read: {error.strerror}") from None
+
+    def turns(self, messages: Iterable[type[Message]]) -> Iterator[Turn]:
+        """All turns, in order.
+
+        Args:
+            messages: what the header's architecture declares.
+
+        Raises:
+            InputError: an event that this version of the architecture does not know.
+        """
+        known = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
+        event = union(known)
+        decoder = msgspec.msgpack.Decoder(
+            tuple[Time, list[tuple[Address, Address, event, int]]]  # type: ignore[valid-type] # made at run time
+        )
+        with self._open() as file:
+            file.seek(self._first_turn)
+            while (record := self._record(file)) is not None:
+                try:
+                    yield Turn(*decoder.decode(record))
+                except msgspec.MsgspecError as error:
+                    raise InputError(str(self.path), f"holds an event that is not known here: {error}") from None
+
+    def _record(self, file: BinaryIO) -> bytes | None:
+        at = file.tell()
+        frame = file.read(_FRAME.size)
+        if len(frame) == _FRAME.size:
+            length, crc = _FRAME.unpack(frame)
+            record = file.read(length) if length <= RECORD_BYTES_MAX else b""
+            if len(record) == length and zlib.crc32(record) == crc:
+                return record
+        self.torn_bytes = file.seek(0, os.SEEK_END) - at
+        return None
+
+
+def journalled(event: Any) -> Any:
+    """An event as journals hold it: answers of `compute` are left out, because a replay computes them again."""
+    return event if type(event) is not Computed else Computed(event.key, None)
+
+
+def unix_us() -> int:
+    """The wall clock, microseconds since 1970."""
+    return time.time_ns() // 1000

@@ -1,0 +1,81 @@
+"""The node agent: runs whatever a task carries, a command or a callable, for all nodes of this host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from volery.core.errors import InputError
+from volery.core.model import Address, Task, TaskId
+from volery.live.cluster.accounts import Accounts
+from volery.live.command import Call, decode_payload
+from volery.live.node.call import CallExecutor
+from volery.live.node.executor import OnEnd, Report
+from volery.live.node.folders import AttemptFolders
+from volery.live.node.orphans import ProcessLedger
+from volery.live.node.processes import ProcessExecutor
+
+
+class NodeAgent:
+    """An executor for commands and callables.
+
+    Args:
+        folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and the files of the task.
+        state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
+        report: hears of every start and end.
+        workers: how many callables are called at once; 0: one per processor.
+        accounts: whom tasks run as; None: as this process.
+
+    Attributes:
+        orphans: the processes that an earlier agent had left, killed now.
+
+    Raises:
+        InputError: a folder cannot be used, another agent uses it, or this is not Linux.
+    """
+
+    def __init__(
+        self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0,
+        accounts: Accounts | None = None,
+    ) -> None:  # fmt: skip
+        if not hasattr(os, "pidfd_open"):
+            raise InputError("node agent", "real processes need Linux 5.3 or newer; elsewhere nodes can only sleep")
+        folders = AttemptFolders(folder)
+        if accounts is not None:
+            accounts.check_folder(folder)
+        self._ledger = ProcessLedger(state or folders.root / "agent")
+        self.orphans: Sequence[int] = self._ledger.killed
+        self._processes = ProcessExecutor(folders, self._ledger, report, accounts)
+        self._calls = CallExecutor(folders, self._ledger, workers, report, accounts)
+        self._closed = False
+
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
+        """Start an attempt; what carries nothing that can be run fails with a reason."""
+        executor = self._calls if _is_call(task) else self._processes
+        executor.start(node, task, attempt, on_end)
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """End a running attempt and all that it has started."""
+        self._processes.kill(task, attempt)
+        self._calls.kill(task, attempt)
+
+    def end_all(self) -> None:
+        """End everything that runs at once, without any grace, and report it as killed."""
+        self._processes.end_all()
+        self._calls.end_all()
+
+    async def close(self) -> None:
+        """End everything that runs here, and give the state folder up."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._processes.close()
+        await self._calls.close()
+        self._ledger.close()
+
+
+def _is_call(task: Task) -> bool:
+    try:
+        return isinstance(decode_payload(task.payload), Call)
+    except ValueError:
+        return False

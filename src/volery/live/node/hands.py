@@ -1,0 +1,85 @@
+"""What carries out the launches of a host with nodes: which executor, and who reports what becomes of attempts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from volery.core.component import Deployment
+from volery.core.model import SECOND
+from volery.live.cluster.accounts import Accounts
+from volery.live.cluster.building import survives
+from volery.live.cluster.federation import ALL, Federation
+from volery.live.jobs import MEMORY
+from volery.live.node.agent import NodeAgent
+from volery.live.node.executor import Executor, Report
+from volery.live.node.kept import KeptAgent
+from volery.live.node.reporting import Reporter, Tell
+from volery.live.node.sleep import InstantExecutor, SleepExecutor
+from volery.live.wire.transport import HostName
+
+LEASE_DETECTIONS: Final = 1.5
+"""Detection times that tasks go on without their node host. A master that hears nothing of a node gives its tasks up
+after 4.75 of them, less what its last beat was old. A host that comes back takes 0.75 to see that its master is away,
+and a node without a master goes on for 2: that leaves 1.5 for the time between, and half of one to spare."""
+
+CONFINED: Final = (
+    "each process of a task is held to its memory_mb, all of them together are not; cpu_milli is for placement alone"
+)
+"""What limits there are without control groups."""
+
+log = logging.getLogger(__name__)
+
+
+class Hands(NamedTuple):
+    """Of a host; nothing where no node stands there.
+
+    Args:
+        executor: carries out.
+        reporter: keeps ends until they are received; None where nobody could lose them.
+        kept: the executor, where tasks outlive the host.
+    """
+
+    executor: Executor | None = None
+    reporter: Reporter | None = None
+    kept: KeptAgent | None = None
+
+
+def hands_of(
+    federation: Federation, name: HostName, deployment: Deployment, tell: Tell, lost: Callable[[Exception], None],
+    given: Executor | None = None,
+) -> Hands:  # fmt: skip
+    """The hands of a host with nodes.
+
+    Args:
+        federation: of the file.
+        name: of the host.
+        deployment: of the federation.
+        tell: sends a report.
+        lost: told when what runs is lost, and the host has to begin anew.
+        given: takes the place of the executor that the file names.
+    """
+    folder, kind = federation.folder.resolve(), federation.file.executor
+    if kind == "agent" and {"cpu_milli", MEMORY} & {*federation.fleet.cluster.resources}:
+        log.info("host %s: %s", name, CONFINED)
+    if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
+        lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
+        keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt))
+        agent = KeptAgent(
+            folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost, federation.file.run_as
+        )
+        return Hands(agent, keeping, agent)
+    reporter = Reporter(name, tell) if name != ALL else None
+    report: Report = reporter.report if reporter is not None else lambda told: tell(told, "")
+    told = report if federation.file.reports else None
+    if given is not None:
+        return Hands(given, reporter)
+    if kind == "sleep":
+        return Hands(SleepExecutor(report=told), reporter)
+    if kind == "instant":
+        return Hands(InstantExecutor(told), reporter)
+    ended = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=Accounts(federation.file.run_as))
+    if ended.orphans:
+        log.warning("host %s: ended %d processes that an earlier agent had left", name, len(ended.orphans))
+    return Hands(ended, reporter)

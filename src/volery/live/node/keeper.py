@@ -1,0 +1,177 @@
+"""The keeper of a node host: the parent of its tasks, which outlives it.
+
+python -m volery.live.node.keeper TASKS STATE ACCOUNTS; a node host starts it and says over its socket what is to run.
+If the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When no host
+has spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends when it is
+told to, or when nobody needs it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.events import Outcome
+from volery.core.model import Task, TaskId
+from volery.live.cluster.accounts import Accounts
+from volery.live.node.agent import NodeAgent
+from volery.live.node.executor import TaskReport
+from volery.live.node.keeping import (
+    SOCKET,
+    Alive,
+    Attempt,
+    Begin,
+    Channel,
+    Finish,
+    Forget,
+    FromHost,
+    Held,
+    Kill,
+    Said,
+    Take,
+    socket_in,
+)
+
+READY: Final = b"ready\n"
+FIRST_S: Final = 60.0
+"""How long a keeper waits for the host that has started it."""
+ALONE_S: Final = 1.0
+"""Between two looks whether a keeper without a host can end."""
+LINGER_S: Final = 3600.0
+"""How long ends are kept for a host that does not come back."""
+
+
+class Keeper:
+    """Runs attempts for one host after the other.
+
+    Args:
+        tasks, state, accounts: of the agent, see `NodeAgent`.
+
+    Raises:
+        InputError: as the agent.
+    """
+
+    def __init__(self, tasks: Path, state: Path, accounts: Accounts) -> None:
+        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts)
+        self._attempts: dict[tuple[TaskId, int], Attempt] = {}
+        self._host: Channel | None = None
+        self._lease_s = 0.0
+        self._expired = False
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._over = asyncio.Event()
+        folder = os.open(state, os.O_RDONLY)
+        try:
+            (state / SOCKET).unlink(missing_ok=True)  # whoever held it is gone: the state folder is ours
+            self._socket = socket_in(folder, connect=False)
+            (state / SOCKET).chmod(0o600)
+        finally:
+            os.close(folder)
+
+    async def serve(self) -> None:
+        """Until it is told to finish, or nobody needs it."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_unix_server(lambda: Channel(FromHost, self._take, self._gone), sock=self._socket)
+        os.write(1, READY)
+        self._heard_at = loop.time()
+        self._timer = loop.call_later(FIRST_S, self._look)
+        try:
+            await self._over.wait()
+        finally:
+            server.close()
+            await self._agent.close()
+
+    def _take(self, host: Channel, message: Any) -> None:
+        match message:
+            case Take():
+                self._begin_serving(host, message)
+            case Begin():
+                self._begin(message)
+            case Kill():
+                self._agent.kill(message.task, message.attempt)
+            case Forget():
+                self._attempts.pop((message.task, message.attempt), None)
+            case Alive():
+                self._heard_at = asyncio.get_running_loop().time()
+            case Finish():
+                self._over.set()
+
+    def _begin_serving(self, host: Channel, message: Take) -> None:
+        if self._host is not None:
+            self._host.close()
+        self._host, self._lease_s = host, message.lease_s
+        host.say(Held(tuple(self._attempts.values()), self._expired))
+        if self._expired:
+            self._attempts = {key: attempt for key, attempt in self._attempts.items() if attempt.end is None}
+        self._expired = False
+        self._heard_at = asyncio.get_running_loop().time()
+        self._look()
+
+    def _begin(self, message: Begin) -> None:
+        key = (message.task.id, message.attempt)
+        if key in self._attempts:
+            return
+        bare = msgspec.structs.replace(message.task, payload=b"")
+        self._attempts[key] = Attempt(message.node, bare, message.attempt, message.note)
+        self._agent.start(message.node, message.task, message.attempt, _nobody_else)
+
+    def _heard(self, report: TaskReport) -> None:
+        attempt = self._attempts.get((report.task, report.attempt))
+        if attempt is not None and report.state != "running":
+            attempt.end = report
+        if self._host is not None:
+            self._host.say(Said(report))
+
+    def _gone(self, host: Channel) -> None:
+        if host is self._host:
+            self._host = None
+            self._look()
+
+    def _look(self) -> None:
+        """Whether the lease is over, and whether anybody still needs this keeper."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        silent_s = loop.time() - self._heard_at
+        running = any(attempt.end is None for attempt in self._attempts.values())
+        if self._lease_s and silent_s >= self._lease_s and not self._expired and (running or self._host is None):
+            self._expired = True
+            self._agent.end_all()
+        if self._host is None and not running and (not self._attempts or silent_s > LINGER_S):
+            self._over.set()
+        elif self._lease_s and not self._expired:
+            self._timer = loop.call_later(max(self._lease_s - silent_s, self._lease_s / 10), self._look)
+        elif self._host is None:
+            self._timer = loop.call_later(ALONE_S, self._look)
+
+
+def _nobody_else(_task: Task, _attempt: int, _outcome: Outcome) -> None:
+    """The report says it all."""
+
+
+def main() -> None:
+    """Serve; what cannot be used is said on standard error."""
+    from volery.live.loop import run_loop
+
+    async def serve() -> None:
+        try:
+            accounts = Accounts(msgspec.json.decode(sys.argv[3], type=str | dict[str, str]))
+            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), accounts)
+        except (InputError, OSError) as error:
+            sys.stderr.write(f"{error}\n")
+            sys.exit(2)
+        with suppress(asyncio.CancelledError):
+            await keeper.serve()
+
+    run_loop(serve())
+
+
+if __name__ == "__main__":
+    main()

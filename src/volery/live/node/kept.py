@@ -1,0 +1,223 @@
+"""The executor of a node host whose tasks outlive it: a keeper runs them (see `keeper`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.events import Adopted
+from volery.core.model import Address, Task, TaskId
+from volery.live.node.executor import OnEnd, Report, TaskReport
+from volery.live.node.keeper import READY
+from volery.live.node.keeping import (
+    Alive,
+    Attempt,
+    Begin,
+    Channel,
+    Finish,
+    Forget,
+    FromHost,
+    FromKeeper,
+    Held,
+    Kill,
+    Said,
+    Take,
+    socket_in,
+)
+
+TICKS_PER_LEASE: Final = 9
+
+log = logging.getLogger(__name__)
+
+
+class KeeperLost(RuntimeError):  # noqa: N818 - it names a state
+    """What ran here is lost: the node host has to begin anew."""
+
+
+class KeptAgent:
+    """Has attempts run by the keeper of a state folder, which is started where there is none.
+
+    Args:
+        tasks, state: folders, see `NodeAgent`.
+        lease_s: what runs is ended when this program has been silent for so long; 0: never.
+        report: hears of every start and end.
+        lost: told when the keeper is gone.
+        run_as: whom tasks run as, see `Accounts`.
+    """
+
+    def __init__(
+        self, tasks: Path, state: Path, lease_s: float, report: Report, lost: Callable[[Exception], None],
+        run_as: str | dict[str, str] = "",
+    ) -> None:  # fmt: skip
+        self._run_as = run_as
+        self._tasks = tasks
+        self._state = state
+        self._lease_s = lease_s
+        self._report = report
+        self._lost = lost
+        self._under_way: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
+        self._ended: list[TaskReport] = []
+        self._channel: Channel | None = None
+        self._child = 0
+        self._closing = False
+        self._adopted: list[Attempt] = []
+        self._asked: set[tuple[TaskId, int]] = set()
+        self._ticking: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
+
+    async def open(self) -> tuple[tuple[Address, Adopted], ...]:
+        """Find or start the keeper.
+
+        Returns:
+            What is adopted: attempts that run, and those that have ended since the host was last there; and on which
+            node. Nothing when the lease was over: then all of it is only reported.
+
+        Raises:
+            InputError: there can be none.
+        """
+        loop = asyncio.get_running_loop()
+        self._held: asyncio.Future[Held] = loop.create_future()
+        opened = await asyncio.to_thread(self._connected)
+        _, self._channel = await loop.create_unix_connection(
+            lambda: Channel(FromKeeper, self._take, self._hung_up), sock=opened
+        )
+        self._say(Take(self._lease_s))
+        held = await self._held
+        self._tick()
+        if held.attempts:
+            how = "were given up" if held.expired else "go on, or have ended meanwhile"
+            log.warning("%d attempts of an earlier life %s", len(held.attempts), how)
+        self._ended = [attempt.end for attempt in held.attempts if attempt.end is not None]
+        if held.expired:
+            return ()
+        self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
+        return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
+
+    def _connected(self) -> Any:
+        self._state.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._state, os.O_RDONLY)
+        try:
+            try:
+                return socket_in(folder, connect=True)
+            except OSError:
+                self._start_keeper()
+                return socket_in(folder, connect=True)
+        finally:
+            os.close(folder)
+
+    def _start_keeper(self) -> None:
+        words = [sys.executable, "-m", "volery.live.node.keeper", str(self._tasks), str(self._state)]
+        words.append(msgspec.json.encode(self._run_as).decode())
+        with (self._state / "keeper.log").open("ab") as errors:
+            said = errors.tell()
+            started = subprocess.Popen(  # noqa: S603 - our own module
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        assert started.stdout is not None
+        with started.stdout as told:
+            ready = told.readline()
+        self._child = started.pid
+        started.returncode = 0  # it may outlive this program: the object is not to look after it
+        if ready != READY:
+            problem = (self._state / "keeper.log").read_text()[said:].strip()
+            raise InputError("node agent", f"its keeper does not start: {problem}")
+
+    def go_on(self, end_of: Callable[[Address], OnEnd]) -> None:
+        """The host has started: tell it of what was adopted, and the submitter of what has ended meanwhile.
+
+        Args:
+            end_of: a node's `OnEnd`.
+        """
+        for attempt in self._adopted:
+            self._under_way[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
+        ended, self._ended = self._ended, []
+        for report in ended:
+            self._end(report)
+
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
+        """Have an attempt started; one that has been started already is ignored."""
+        if (task.id, attempt) not in self._under_way:
+            self._under_way[task.id, attempt] = (task, on_end)
+            self._say(Begin(node, task, attempt, note))
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """Have an attempt ended."""
+        self._asked.add((task, attempt))
+        self._say(Kill(task, attempt))
+
+    def forget(self, task: TaskId, attempt: int) -> None:
+        """The end of an attempt is written down."""
+        self._say(Forget(task, attempt))
+
+    def _say(self, message: FromHost) -> None:
+        assert self._channel is not None, "it has not been opened"
+        self._channel.say(message)
+
+    def _tick(self) -> None:
+        """The host lives."""
+        if self._lease_s and not self._closing:
+            self._say(Alive())
+            self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
+
+    async def close(self) -> None:
+        """End everything that runs."""
+        if self._closing or self._channel is None:
+            return
+        self._closing = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._say(Finish())
+        await self._gone.wait()
+        if self._child:
+            with suppress(ChildProcessError):
+                await asyncio.to_thread(os.waitpid, self._child, 0)
+
+    def _take(self, _: Channel, message: Any) -> None:
+        if isinstance(message, Held):
+            self._held.set_result(message)
+            return
+        assert isinstance(message, Said)
+        if self._closing:
+            return
+        if message.report.state == "running":
+            self._report(message.report)
+        else:
+            self._end(message.report)
+
+    def _end(self, report: TaskReport) -> None:
+        key = (report.task, report.attempt)
+        found = self._under_way.pop(key, None)
+        if report.state == "killed" and found is not None and key not in self._asked:
+            self._leave(KeeperLost("this host has been silent for longer than its lease, and what ran was ended"))
+            return
+        self._asked.discard(key)
+        self._report(report)
+        if found is not None:
+            assert report.state != "running", "an end"
+            found[1](found[0], report.attempt, report.state)
+
+    def _leave(self, why: KeeperLost) -> None:
+        """Begin anew; the keeper goes on."""
+        self._closing = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        assert self._channel is not None
+        self._channel.close()
+        self._lost(why)
+
+    def _hung_up(self, _: Channel) -> None:
+        self._gone.set()
+        if not self._held.done():
+            self._held.set_exception(KeeperLost("the keeper has ended"))
+        elif not self._closing:
+            self._leave(KeeperLost("the keeper has ended, and what ran here is nobody's any more"))

@@ -1,0 +1,380 @@
+"""The process executor: each attempt is a process in a session, a folder and an environment of its own.
+
+What a command starts ends with it: when its first process has ended, the rest of its group is killed; a kill or a
+timeout asks the whole group to end (SIGTERM), waits for the grace time, and then ends it (SIGKILL), also what has
+ignored the request or moved to another group of the session. Memory that a task has asked for is a limit of each of
+its processes (RLIMIT_DATA), set as soon as the first one has begun. Linux only: ends are heard through pidfds, so no
+process that someone else in this program has started is ever reaped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from volery.core.events import Outcome
+from volery.core.model import Address, Task, TaskId
+from volery.live.cluster.accounts import Account, Accounts
+from volery.live.command import Command, decode_payload
+from volery.live.node.becoming import Starter
+from volery.live.node.executor import AttemptState, OnEnd, Report, report_now
+from volery.live.node.folders import AttemptFolders, attempt_environment, inherited_environment
+from volery.live.node.orphans import ProcessLedger
+from volery.live.node.proctable import Status, processes
+
+SWEEP_S: Final = 0.01
+SWEEP_MAX_S: Final = 0.2
+PROGRAMS_MAX: Final = 1000
+UNDYING_S: Final = 5.0
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+CLOSE_GRACE_S: Final = 2.0
+
+Stop = Literal["", "killed", "timeout"]
+
+
+class _Attempt:
+    """One launch, from the queue to the end of its last process."""
+
+    __slots__ = (
+        "attempt",
+        "command",
+        "deadline",
+        "folder",
+        "left",
+        "node",
+        "on_end",
+        "pidfd",
+        "popen",
+        "stop",
+        "task",
+        "timer",
+    )  # fmt: skip
+
+    def __init__(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+        self.node = node
+        self.task = task
+        self.attempt = attempt
+        self.on_end = on_end
+        self.command: Command | None = None
+        self.folder = Path()
+        self.popen: subprocess.Popen[bytes] | None = None
+        self.pidfd = -1
+        self.timer: asyncio.TimerHandle | None = None
+        self.stop: Stop = ""
+        self.left = False
+        self.deadline = 0.0
+
+    @property
+    def key(self) -> tuple[TaskId, int]:
+        return self.task.id, self.attempt
+
+    @property
+    def pid(self) -> int:
+        assert self.popen is not None
+        return self.popen.pid
+
+
+class ProcessExecutor:
+    """Runs commands.
+
+    Args:
+        folders: of the attempts; a process runs in its own.
+        ledger: what runs is written down there; its owner closes it after this executor.
+        report: hears of every start and end.
+        accounts: whom tasks run as; None: as this process.
+    """
+
+    def __init__(
+        self, folders: AttemptFolders, ledger: ProcessLedger, report: Report | None = None,
+        accounts: Accounts | None = None,
+    ) -> None:  # fmt: skip
+        self._folders = folders
+        self._accounts = accounts
+        self._starters: dict[Account, Starter] = {}
+        self._ledger = ledger
+        self._report = report
+        self._inherited = inherited_environment()
+        self._programs: dict[tuple[str, str], str] = {}
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._waiting: deque[_Attempt] = deque()
+        self._attempts: dict[tuple[TaskId, int], _Attempt] = {}
+        self._leaving: dict[int, _Attempt] = {}
+        self._sweep_s = SWEEP_S
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._spawner: asyncio.Handle | None = None
+        self._closed = False
+        self._empty = asyncio.Event()
+
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+        """Start an attempt as soon as the loop is free; one that has been started already is ignored."""
+        started = _Attempt(node, task, attempt, on_end)
+        if self._closed or started.key in self._attempts:
+            return
+        self._attempts[started.key] = started
+        self._waiting.append(started)
+        if self._spawner is None:
+            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_next)
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """Ask the attempt's processes to end, and end them after the grace time."""
+        found = self._attempts.get((task, attempt))
+        if found is not None:
+            self._kill(found)
+
+    def _kill(self, found: _Attempt, grace_max_s: float = float("inf")) -> None:
+        if found.popen is None:
+            self._waiting.remove(found)
+            self._end(found, "killed", None, "ended before it was started")
+        else:
+            self._stop(found, "killed", grace_max_s)
+
+    def end_all(self) -> None:
+        """End everything at once, without any grace."""
+        for attempt in [*self._attempts.values()]:
+            self._kill(attempt, 0.0)
+
+    async def close(self) -> None:
+        """End everything, with at most two seconds of grace."""
+        self._closed = True
+        for attempt in [*self._attempts.values()]:
+            if attempt.popen is None:
+                del self._attempts[attempt.key]
+            else:
+                self._stop(attempt, "killed", CLOSE_GRACE_S)
+        self._waiting.clear()
+        if self._spawner is not None:
+            self._spawner.cancel()
+        if self._attempts:
+            await self._empty.wait()
+        for starter in self._starters.values():
+            starter.close()
+        os.close(self._nothing)
+
+    def _spawn_next(self) -> None:
+        """Spawn one and let others have the event loop: it is blocked for 0.5 ms and more."""
+        self._spawner = None
+        if self._waiting:
+            attempt = self._waiting.popleft()
+            try:
+                self._spawn(attempt)
+            except (OSError, ValueError, subprocess.SubprocessError) as error:
+                self._end(attempt, "failed", None, _why_not_started(error, attempt))
+        if self._waiting:
+            self._spawner = asyncio.get_running_loop().call_soon(self._spawn_next)
+
+    def _spawn(self, attempt: _Attempt) -> None:
+        command = decode_payload(attempt.task.payload)
+        if not isinstance(command, Command) or not command.argv:
+            raise ValueError("the task carries no command with a program")
+        attempt.command = command
+        account = self._accounts.of(command.user) if self._accounts is not None else None
+        attempt.folder = folder = self._folders.make(attempt.task, attempt.attempt)
+        stdin, stdout = self._nothing, -1
+        opened: list[int] = []
+        try:
+            for name in ("stdout", "stderr"):
+                opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
+            if command.stdin:
+                opened.append(_holding(folder / "stdin", command.stdin))
+                stdin = opened[2]
+            stdout, stderr = opened[:2]
+            if account is not None:
+                account.own(folder, opened)
+            # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
+            # the directory of this program around a spawn would be seen by its other threads.
+            environment = self._environment_of(attempt, command, account)
+            attempt.popen = self._start_as(account)(
+                command.argv, executable=self._program(command.argv[0], environment), stdin=stdin, stdout=stdout,
+                stderr=stderr, cwd=command.cwd or folder, env=environment, start_new_session=True, close_fds=False,
+            )  # fmt: skip
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+        try:
+            if command.memory_mb:
+                limit = command.memory_mb << 20
+                with suppress(ProcessLookupError):
+                    resource.prlimit(attempt.pid, resource.RLIMIT_DATA, (limit, limit))
+            self._ledger.add(attempt.pid)
+            attempt.pidfd = os.pidfd_open(attempt.pid)
+        except OSError:
+            _signal_group(attempt.pid, signal.SIGKILL)
+            attempt.popen.wait()
+            self._ledger.remove(attempt.pid)
+            attempt.popen = None
+            raise
+        loop = asyncio.get_running_loop()
+        loop.add_reader(attempt.pidfd, self._left, attempt)
+        if command.timeout_s:
+            attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
+        self._tell(attempt, "running")
+
+    def _start_as(self, account: Account | None) -> Callable[..., subprocess.Popen[bytes]]:
+        if account is None:
+            return subprocess.Popen
+        if account not in self._starters:
+            self._starters[account] = Starter(account)
+        return self._starters[account].start
+
+    def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
+        return {
+            **self._inherited,
+            **(account.environment() if account is not None else {}),
+            **command.env,
+            **attempt_environment(attempt.node, attempt.task, attempt.attempt, command.index),
+            self._ledger.mark[0]: self._ledger.mark[1],
+        }
+
+    def _program(self, name: str, environment: Mapping[str, str]) -> str | None:
+        """Where a program is, so that the kernel need not try every folder of the PATH anew; None: let it try."""
+        path = environment.get("PATH", os.defpath)
+        found = self._programs.get((name, path))
+        if found is None or not os.access(found, os.X_OK):
+            found = None if "/" in name else shutil.which(name, path=path)
+            # What is relative means another place in the directory that the task runs in.
+            if found is None or not found.startswith("/"):
+                return None
+            if len(self._programs) == PROGRAMS_MAX:
+                self._programs.clear()
+            self._programs[name, path] = found
+        return found
+
+    def _left(self, attempt: _Attempt) -> None:
+        """The first process has ended. It stays a zombie until its group is gone, and so keeps the group's number."""
+        asyncio.get_running_loop().remove_reader(attempt.pidfd)
+        attempt.left = True
+        if attempt.stop:
+            self._leaving[attempt.pid] = attempt
+            self._sweep_soon(SWEEP_S)
+        else:
+            _signal_group(attempt.pid, signal.SIGKILL)
+            self._reap(attempt)
+
+    def _stop(self, attempt: _Attempt, why: Stop, grace_max_s: float = float("inf")) -> None:
+        assert attempt.command is not None
+        if not attempt.stop:
+            attempt.stop = why
+            _signal_group(attempt.pid, signal.SIGTERM)
+            # A stopped process hears nothing until it goes on.
+            _signal_group(attempt.pid, signal.SIGCONT)
+        elif not self._closed:
+            return
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        grace_s = min(attempt.command.grace_s, grace_max_s)
+        attempt.deadline = time.monotonic() + grace_s
+        attempt.timer = asyncio.get_running_loop().call_later(grace_s, self._grace_over, attempt)
+
+    def _grace_over(self, attempt: _Attempt) -> None:
+        attempt.timer = None
+        _signal_group(attempt.pid, signal.SIGKILL)
+        self._leaving[attempt.pid] = attempt
+        self._sweep_soon(SWEEP_S)
+
+    def _sweep_soon(self, after_s: float) -> None:
+        self._sweep_s = after_s
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(after_s, self._sweep)
+
+    def _sweep(self) -> None:
+        """Look once for all attempts that are being stopped whether anything of them still lives."""
+        self._sweeper = None
+        now = time.monotonic()
+        alive: dict[int, list[Status]] = {}
+        for status in processes():
+            if status.lives and (status.session in self._leaving or status.group in self._leaving):
+                alive.setdefault(status.session if status.session in self._leaving else status.group, []).append(status)
+        for pid, attempt in [*self._leaving.items()]:
+            if now > attempt.deadline:
+                for status in alive.get(pid, ()):
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(status.pid, signal.SIGKILL)
+            if attempt.left and (pid not in alive or now > attempt.deadline + UNDYING_S):
+                del self._leaving[pid]
+                self._reap(attempt)
+        if self._leaving:
+            self._sweep_soon(min(self._sweep_s * 2, SWEEP_MAX_S))
+
+    def _reap(self, attempt: _Attempt) -> None:
+        ended = os.waitid(os.P_PIDFD, attempt.pidfd, os.WEXITED)
+        assert ended is not None
+        os.close(attempt.pidfd)
+        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        assert attempt.popen is not None
+        attempt.popen.returncode = code  # the object would otherwise wait for its process once more
+        self._ledger.remove(attempt.pid)
+        outcome, reason = _judge(attempt, code)
+        self._end(attempt, outcome, code, reason)
+
+    def _end(self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str) -> None:
+        del self._attempts[attempt.key]
+        if attempt.timer is not None:
+            attempt.timer.cancel()
+        if not self._closed:
+            self._tell(attempt, outcome, exit_code, reason)
+            attempt.on_end(attempt.task, attempt.attempt, outcome)
+        elif not self._attempts:
+            self._empty.set()
+
+    def _tell(self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "") -> None:
+        if self._report is not None:
+            folder = str(attempt.folder) if attempt.popen is not None else ""
+            self._report(report_now(attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder))
+
+
+def _holding(path: Path, content: bytes) -> int:
+    """A new file with this content, open for reading."""
+    with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
+        file.write(content)
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a group whose first process has not been reaped, so that the number is still its own."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _judge(attempt: _Attempt, code: int) -> tuple[Outcome, str]:
+    """How an attempt ended, and why if not well."""
+    command = attempt.command
+    assert command is not None
+    if attempt.stop == "killed":
+        return "killed", "killed on request"
+    if attempt.stop == "timeout":
+        return "failed", f"timeout: it ran for more than {command.timeout_s:g} s"
+    limit = f"; it may have {command.memory_mb} MB" if command.memory_mb else ""
+    if code < 0:
+        return "failed", f"ended by signal {signal_name(-code)}{limit}"
+    if code:
+        return "failed", f"exit code {code}{limit}"
+    at = Path(command.cwd or attempt.folder)
+    missing = [name for name in command.outputs if not (at / name).exists()]
+    return ("failed", f"it left no {', '.join(missing)} in {at}") if missing else ("finished", "")
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def _why_not_started(error: Exception, attempt: _Attempt) -> str:
+    command = attempt.command
+    if isinstance(error, OSError) and command is not None:
+        if command.cwd and not Path(command.cwd).is_dir():
+            return f"not started: the working directory {command.cwd} is no directory on {attempt.node}"
+        return f"not started: {error.filename or command.argv[0]}: {error.strerror or error}"
+    return f"not started: {error}"

@@ -1,0 +1,60 @@
+"""What becomes of attempts, on its way to the submitter: kept until the submitter has written it down.
+
+Frames bridge what a transport loses; this bridges the death of the submitter's host. The reporter of a host stands at
+the address agent/HOST and is not journalled: what it knows is either written down elsewhere soon, or said again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from volery.core.component import Component
+from volery.core.model import Address, TaskId, Time
+from volery.live.node.executor import AGENT, Received, TaskReport
+from volery.live.wire.transport import HostName
+
+Tell = Callable[[TaskReport, Address], None]
+"""Sends a report to the submitter, from an address."""
+
+
+def reporter_of(host: HostName) -> Address:
+    """The address of a host's reporter."""
+    return f"{AGENT}/{host}"
+
+
+class Reporter(Component):
+    """Reports, and repeats ends that were not received.
+
+    Args:
+        host: whose.
+        tell: sends a report.
+        forget: told of each attempt (task, attempt) of which the end was received.
+    """
+
+    __slots__ = ("_address", "_forget", "_kept", "_tell")
+
+    def __init__(self, host: HostName, tell: Tell, forget: Callable[[TaskId, int], None] | None = None) -> None:
+        self._address: Final = reporter_of(host)
+        self._tell = tell
+        self._forget = forget
+        self._kept: dict[tuple[TaskId, int], TaskReport] = {}
+
+    def report(self, report: TaskReport) -> None:
+        """Tell the submitter; of an end until it was received."""
+        if report.state != "running":
+            self._kept[report.task, report.attempt] = report
+        self._tell(report, self._address)
+
+    def again(self) -> None:
+        """The submitter has begun anew: repeat what it may not have written down."""
+        for report in self._kept.values():
+            self._tell(report, self._address)
+
+    def on_received(self, message: Received, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
+        """Nobody need keep these any more."""
+        for task, attempt in message.attempts:
+            if self._kept.pop((task, attempt), None) is not None and self._forget is not None:
+                self._forget(task, attempt)
+
+    receives = {Received: on_received}  # noqa: RUF012 - the base class reads the table once and replaces it

@@ -1,0 +1,86 @@
+"""Executors for load tests: a task takes its time and uses nothing, or takes no time at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from volery.core.model import SECOND, Address, Task, TaskId, Time
+from volery.live.node.executor import OnEnd, Report, report_now
+
+Duration = Callable[[Task], Time]
+
+
+def estimated(task: Task) -> Time:
+    """A task takes as long as its estimate says."""
+    return task.estimate_us
+
+
+class InstantExecutor:
+    """Ends every task when it starts, successfully.
+
+    Args:
+        report: hears of every start and end.
+    """
+
+    def __init__(self, report: Report | None = None) -> None:
+        self._report = report
+
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
+        """Start and end."""
+        if self._report is not None:
+            self._report(report_now(node, task, attempt, "running"))
+            self._report(report_now(node, task, attempt, "finished"))
+        on_end(task, attempt, "finished")
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """Nothing runs."""
+
+    async def close(self) -> None:
+        """Nothing runs."""
+
+
+class SleepExecutor:
+    """Holds the slot for a task's duration.
+
+    Args:
+        duration_us: of a task, microseconds; by default its estimate.
+        report: hears of every start and end.
+    """
+
+    def __init__(self, duration_us: Duration = estimated, report: Report | None = None) -> None:
+        self._duration_us = duration_us
+        self._report = report
+        self._sleeping: dict[tuple[TaskId, int], tuple[asyncio.TimerHandle, Address, Task, OnEnd]] = {}
+
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
+        """Sleep; an attempt that has been started already is ignored."""
+        key = (task.id, attempt)
+        if key in self._sleeping:
+            return
+        if self._report is not None:
+            self._report(report_now(node, task, attempt, "running"))
+        timer = asyncio.get_running_loop().call_later(self._duration_us(task) / SECOND, self._woken, key)
+        self._sleeping[key] = (timer, node, task, on_end)
+
+    def _woken(self, key: tuple[TaskId, int]) -> None:
+        _, node, task, on_end = self._sleeping.pop(key)
+        if self._report is not None:
+            self._report(report_now(node, task, key[1], "finished"))
+        on_end(task, key[1], "finished")
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """Wake it early."""
+        found = self._sleeping.pop((task, attempt), None)
+        if found is not None:
+            timer, node, slept, on_end = found
+            timer.cancel()
+            if self._report is not None:
+                self._report(report_now(node, slept, attempt, "killed", reason="killed"))
+            on_end(slept, attempt, "killed")
+
+    async def close(self) -> None:
+        """Forget all."""
+        for timer, *_ in self._sleeping.values():
+            timer.cancel()
+        self._sleeping.clear()

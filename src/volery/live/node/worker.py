@@ -1,0 +1,105 @@
+"""A worker process of the call executor: reads calls on standard input, answers on what was its standard output.
+
+python -m volery.live.node.worker; it ends when its input does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+import traceback
+from typing import Any, BinaryIO, Final
+
+import cloudpickle
+import msgspec
+
+LENGTH: Final = struct.Struct("<I")
+RESULT_BYTES_MAX: Final = 512 * 1024
+"""Results travel through the broker and the store of jobs; what is larger belongs into a file."""
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True):
+    """One call: what to call, the folder that takes what it prints, and its environment."""
+
+    pickled: bytes
+    folder: str
+    environment: dict[str, str]
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """How a call ended: `result` is the pickled value, or the pickled exception where `reason` is not empty."""
+
+    result: bytes
+    reason: str = ""
+
+
+def frame(content: Request | Answer) -> bytes:
+    """Length and content, ready to be written."""
+    encoded = msgspec.msgpack.encode(content)
+    return LENGTH.pack(len(encoded)) + encoded
+
+
+def answer(request: Request) -> Answer:
+    """Make the call; whatever it raises is part of the answer."""
+    os.environ.update(request.environment)
+    try:
+        function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
+        result = cloudpickle.dumps(function(*arguments, **named))
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
+        traceback.print_exc()
+        return Answer(_pickled_error(error), f"{type(error).__name__}: {error}")
+    if len(result) > RESULT_BYTES_MAX:
+        problem = f"the result has {len(result)} bytes pickled, of at most {RESULT_BYTES_MAX}; write it to a file"
+        return Answer(_pickled_error(ValueError(problem)), problem)
+    return Answer(result)
+
+
+def _pickled_error(error: BaseException) -> bytes:
+    """The exception, or where it cannot travel, one that says the same."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickled: bytes = cloudpickle.dumps(error)
+        pickle.loads(pickled)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
+    except Exception:
+        pickled = cloudpickle.dumps(RuntimeError(text))
+    return pickled if len(pickled) <= RESULT_BYTES_MAX else cloudpickle.dumps(RuntimeError(text[-1000:]))
+
+
+def _answer_in(folder: str, request: Request) -> Answer:
+    """Make the call with what it prints going to its attempt's folder."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        opened = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    os.chdir(folder)
+    try:
+        return answer(request)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def serve(calls: BinaryIO, answers: BinaryIO) -> None:
+    """Answer calls until there are no more."""
+    decoder: Any = msgspec.msgpack.Decoder(Request)
+    while len(header := calls.read(LENGTH.size)) == LENGTH.size:
+        (length,) = LENGTH.unpack(header)
+        request = decoder.decode(calls.read(length))
+        answers.write(frame(_answer_in(request.folder, request)))
+        answers.flush()
+
+
+def main() -> None:
+    """Keep the two pipes for ourselves: what is called finds no input, and its output goes to files."""
+    calls, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    with os.fdopen(calls, "rb") as incoming, os.fdopen(answers, "wb") as outgoing:
+        serve(incoming, outgoing)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,411 @@
+"""The federation over HTTP: submit, follow and cancel jobs, read their output; events by SSE that can be resumed.
+
+Whoever may submit jobs runs commands on the nodes. Without tokens the API therefore listens on this machine alone,
+answers only to the names that it was given, so that no other site's page can reach it through a browser, and takes
+orders as JSON only. With tokens it knows who asks: users see and touch their own jobs; those of others do not exist for
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, get_args
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+import volery
+from volery.core.errors import InputError
+from volery.live.hosts.explaining import JobPlan, Why
+from volery.live.jobs import JobDescription, job_from_table
+from volery.live.node.output import STREAMS, blocks, open_output
+from volery.live.service.admission import (
+    HEAD_BYTES_MAX,
+    NotAllowedError,
+    NotThereError,
+    Traffic,
+    as_json,
+    choice,
+    guarded,
+    no_job,
+    number,
+    principal,
+    refusal,
+)
+from volery.live.service.desk import Desk
+from volery.live.service.listing import JobQuery
+from volery.live.service.openapi import Operation, describe
+from volery.live.service.operating import operating
+from volery.live.service.tokens import Gate, Principal
+from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
+from volery.live.window.serving import window_routes
+from volery.live.window.session import Sessions
+
+LIMIT_MAX: Final = 10_000
+KEEP_ALIVE_S: Final = 15.0
+CHANGES_MAX: Final = 500
+BODY_BYTES_MAX: Final = 64 << 20
+LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+CONNECTIONS_MAX: Final = 2_000
+
+log = logging.getLogger(__name__)
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The API answers."""
+
+    status: str
+    version: str
+    revision: int
+
+
+def operations(desk: Desk, outputs: Path, traffic: Traffic) -> tuple[Operation, ...]:
+    """All that the API can do."""
+    jobs, tasks = _JobEndpoints(desk), _TaskEndpoints(desk, outputs)
+
+    async def healthz(_: Request) -> Response:
+        """Whether the API answers."""
+        return as_json(Health("ok", volery.__version__, desk.revision))
+
+    paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
+    one_job, one_task = "/jobs/{id:number}", "/jobs/{id:number}/tasks/{index:number}"
+    filters = {
+        "state": "only these", "user": "only this user's", "before": "only jobs below this number",
+        "reason": "only where the reason contains this", "since": "submitted then or later, microseconds since 1970",
+    }  # fmt: skip
+    event_query = {"job": "only this job's, and to its end", "after": "revision that was seen already"}
+    stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
+    return (
+        Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, status=201),
+        Operation("POST", "/plan", jobs.plan, JobPlan, JobDescription),
+        Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
+        Operation("GET", one_job, jobs.show, JobStatus),
+        Operation("POST", one_job + "/cancel", jobs.cancel, JobStatus, status=202),
+        Operation("GET", one_job + "/why", jobs.why, Why),
+        Operation("GET", one_task + "/why", tasks.why, Why),
+        Operation("GET", one_job + "/tasks", tasks.list, list[TaskStatus], query={"first": "from here"} | paging),
+        Operation("GET", one_task, tasks.show, TaskStatus),
+        Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
+        Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
+        Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
+        *operating(desk, traffic),
+        Operation("GET", "/healthz", healthz, Health, role=None),
+    )
+
+
+def make_app(desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES) -> Starlette:
+    """The API of a desk.
+
+    Args:
+        desk: does the work.
+        outputs: the folder of the folders of attempts.
+        gate: knows who asks.
+        names: the host names that requests may be addressed to; "*" for any.
+    """
+    traffic, sessions = Traffic(), Sessions(gate)
+    known = operations(desk, outputs.resolve(), traffic)
+    description = describe(known)
+
+    async def openapi(_: Request) -> Response:
+        """What the API can do."""
+        return as_json(description)
+
+    routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
+    routes += [Route("/openapi.json", openapi), *window_routes(desk, outputs.resolve(), sessions)]
+    return Starlette(
+        routes=routes,
+        exception_handlers={HTTPException: _refuse_http},
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(names), www_redirect=False)],
+    )
+
+
+async def _refuse_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return refusal(request.url.path[:80], f"{error.detail}; /openapi.json says what there is", error.status_code)
+
+
+class _JobEndpoints:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def submit(self, request: Request) -> Response:
+        """Submit a job; it is stored when this is answered."""
+        job = await self._described(request)
+        receipt = await self._desk.submit(job)
+        return as_json(receipt, 200 if receipt.known else 201)
+
+    async def plan(self, request: Request) -> Response:
+        """What a job would meet if it were submitted now; nothing is submitted."""
+        return as_json(self._desk.plan(await self._described(request)))
+
+    async def _described(self, request: Request) -> JobDescription:
+        """The job in a request's body, as its user's."""
+        body = bytearray()
+        async for block in request.stream():
+            body += block
+            if len(body) > BODY_BYTES_MAX:
+                raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
+        try:
+            table = msgspec.json.decode(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InputError("body", f"is not JSON: {error}") from None
+        return _owned(job_from_table(table, "job"), principal(request))
+
+    async def list(self, request: Request) -> Response:
+        """Jobs, the newest first."""
+        user, sees = request.query_params.get("user"), principal(request).sees
+        if user is not None and sees not in (None, user):
+            return as_json([])
+        state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
+        before, since = number(request, "before", None), number(request, "since", None)
+        limit = number(request, "limit", 100, LIMIT_MAX)
+        return as_json(self._desk.jobs(JobQuery(state, sees or user, before, reason, since), limit))
+
+    async def show(self, request: Request) -> Response:
+        """One job, with its tasks counted by state."""
+        return as_json(_job(self._desk, request))
+
+    async def why(self, request: Request) -> Response:
+        """Why its first task that waits does so: the machines that could have it, and what schedulers have decided."""
+        return as_json(self._desk.why(_job(self._desk, request).id, None))
+
+    async def cancel(self, request: Request) -> Response:
+        """Give a job up: what waits never runs, and what runs is killed."""
+        job = _job(self._desk, request)
+        log.info("job %d of %s is cancelled by %s", job.id, job.user or "-", principal(request).user or "-")
+        return as_json(await self._desk.cancel(job.id), 202)
+
+    async def events(self, request: Request) -> Response:
+        """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
+        job = number(request, "job", None)
+        status = _seen(self._desk, job, principal(request)) if job is not None else None
+        last = request.headers.get("last-event-id", "")
+        default = self._desk.revision if job is None else 0
+        resumed = last.isascii() and last.isdigit() and len(last) < 19
+        after = int(last) if resumed else number(request, "after", default)
+        if status is not None and status.ended and status.revision <= after:
+            return Response(status_code=204)  # tells an EventSource not to come back
+        stream = _events(self._desk, job, after, principal(request).sees)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> AsyncIterator[bytes]:
+    yield b": volery\n\n"
+    while True:
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_S):
+                changes = await desk.changes(after, job, CHANGES_MAX, user)
+        except TimeoutError:
+            yield b": still here\n\n"
+            continue
+        if not changes:
+            return
+        for status in changes:
+            after = status.revision
+            kind = b"job" if isinstance(status, JobStatus) else b"task"
+            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (after, kind, msgspec.json.encode(status))
+            if job is not None and isinstance(status, JobStatus) and status.ended:
+                return
+
+
+class _TaskEndpoints:
+    def __init__(self, desk: Desk, outputs: Path) -> None:
+        self._desk = desk
+        self._outputs = outputs
+
+    async def list(self, request: Request) -> Response:
+        """Tasks of a job, in order."""
+        job = _job(self._desk, request)
+        first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
+        return as_json(self._desk.tasks(job.id, first, limit))
+
+    async def show(self, request: Request) -> Response:
+        """One task, as its last attempt left it."""
+        return as_json(self._task(request))
+
+    async def why(self, request: Request) -> Response:
+        """Why it waits, or where it went."""
+        task = self._task(request)
+        return as_json(self._desk.why(task.job, task.index))
+
+    async def result(self, request: Request) -> Response:
+        """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""
+        task = self._task(request)
+        who, job = principal(request), _job(self._desk, request)
+        if who.known and job.user != who.user:
+            # Unpickling runs code of whoever has made the pickle.
+            raise NotAllowedError(f"jobs/{job.id}", "results of callables are for their user alone")
+        return Response(self._desk.result(task.job, task.index), media_type="application/octet-stream")
+
+    async def logs(self, request: Request) -> Response:
+        """The output of a task's last attempt, so far."""
+        task = self._task(request)
+        stream, offset = choice(request, "stream", STREAMS, "stdout"), number(request, "offset", 0)
+        assert stream is not None
+        headers = {"volery-task-state": task.state}
+        if not task.folder:
+            return Response(b"", media_type="application/octet-stream", headers=headers)
+        file = await asyncio.to_thread(open_output, self._outputs, task.folder, stream)
+        if file is None:
+            place = f"jobs/{task.job}/tasks/{task.index}"
+            problem = f"{stream} of {task.folder} is not on this host; the task ran on {task.node}, look there"
+            raise NotThereError(place, problem)
+        content = blocks(file, offset)
+        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
+
+    def _task(self, request: Request) -> TaskStatus:
+        job, place = _job(self._desk, request), request.path_params["index"]
+        if place >= job.tasks:
+            raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
+        (task,) = self._desk.tasks(job.id, place, 1)
+        return task
+
+
+def _job(desk: Desk, request: Request) -> JobStatus:
+    return _seen(desk, request.path_params["id"], principal(request))
+
+
+def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
+    """A job, if there is one and it may be seen."""
+    job = desk.job(number)
+    if job is None or who.sees not in (None, job.user):
+        no_job(number)
+    return job
+
+
+def _owned(job: JobDescription, who: Principal) -> JobDescription:
+    """A job with its user: who submits it, unless an administrator does so for somebody else."""
+    if not who.known or job.user == who.user:
+        return job
+    if job.user and not who.may("admin"):
+        raise NotAllowedError("job.user", f"{who.user} does not submit for others; leave it out")
+    return job if job.user else msgspec.structs.replace(job, user=who.user)
+
+
+class _Number(IntegerConvertor):
+    """Numbers that the store can hold; the integers of Starlette have no end."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", _Number())
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP with a limit on what comes before a body."""
+
+    _head_bytes = 0
+
+    def on_message_begin(self) -> None:
+        """A new request."""
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the address."""
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._count(name + value)
+        super().on_header(name, value)
+
+    def _count(self, piece: bytes) -> None:
+        self._head_bytes += len(piece)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise ValueError("the head of a request is too long")
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the program that it runs in."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def demand_safe(host: str, gate: Gate, tls: Mapping[str, str] | None) -> None:
+    """Strangers must neither get in nor hear a token.
+
+    Raises:
+        InputError: they could.
+    """
+    if host in LOOPBACK:
+        return
+    if gate.open:
+        problem = "whoever reaches it could run commands; make tokens with `volery token add`, or listen on 127.0.0.1"
+        raise InputError(f"api {host}", problem)
+    if not tls:
+        raise InputError(f"api {host}", "tokens would travel readable; give tls a certificate, or listen on 127.0.0.1")
+
+
+class ApiServer:
+    """The API on a port, in the running event loop.
+
+    Args:
+        desk: does the work.
+        outputs: the folder of the folders of attempts.
+        host, port: where it listens; port 0: any that is free.
+        gate: knows who asks; None: nobody is asked.
+        tls: the files of its certificate, see `volery.live.wire.tls.server_files`.
+
+    Raises:
+        InputError: it cannot listen there, or must not, because anybody could come in or overhear tokens.
+    """
+
+    def __init__(
+        self, desk: Desk, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
+        gate: Gate | None = None, tls: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        gate = gate or Gate(None)
+        self.open_to_all = gate.open
+        demand_safe(host, gate, tls)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # Only of sockets that say TCP does asyncio switch off the wait for more to send, 40 ms per answer.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            raise InputError(f"{host}:{port}", f"the API cannot listen there: {error.strerror or error}") from None
+        self.port: int = self._socket.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http{'s' if tls else ''}://{shown}:{self.port}"
+        # A name proves nothing where a token does.
+        names = LOCAL_NAMES if gate.open else ("*",)
+        config = uvicorn.Config(
+            make_app(desk, outputs, gate, names), log_config=None, log_level="warning", access_log=False,
+            lifespan="off", http=_Protocol, timeout_graceful_shutdown=1, limit_concurrency=CONNECTIONS_MAX,
+            server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
+        )  # fmt: skip
+        self._server = _Server(config)
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Answer from now on."""
+        self._socket.listen(128)
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._socket]))
+
+    async def close(self) -> None:
+        """Stop; call it after the desk is closed, which ends the streams of events."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+        self._socket.close()

@@ -1,0 +1,411 @@
+"""The submitter: between the API, which speaks of jobs in words, and the schedulers, which speak messages.
+
+It stands on a host under the address `SUBMITTER` like any component, hears what becomes of jobs, and writes it to the
+store in batches: while one commit is under way, the next batch gathers, submissions included. It is not journalled;
+its state is the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any, Final, TypeVar
+
+from volery.core.component import Component, role_of
+from volery.core.errors import InputError
+from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
+from volery.core.model import Address, JobId, Message, TaskId, Time
+from volery.live.cluster.fleet import Fleet
+from volery.live.hosts.explaining import DecisionBook, Explained
+from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
+from volery.live.node.executor import AGENT, Received, TaskReport
+from volery.live.service.questions import Questions
+from volery.live.service.store import JobStore, News, OpenJob
+from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+
+REPORTS_LATE_S: Final = 2.0
+"""Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
+KEPT_REPORTS_LATE_S: Final = 120.0
+"""Where they are kept until they are received, they come as late as whatever keeps them away lasts."""
+AGAIN_S: Final = 0.5
+"""Between two tries at a store that could not be written."""
+WARNINGS_MAX: Final = 5
+REPEAT_S: Final = 5.0
+"""How long a component that has begun anew may place something on a drained node."""
+PLANNED_INLINE_MAX: Final = 2000
+"""Tasks of a job that are planned at once, in about 10 ms; larger jobs are planned in a thread."""
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class ConflictError(InputError):
+    """A key stands for another job already."""
+
+
+class UnwrittenError(Exception):
+    """The store could not be written just now; nothing has happened, and the same may be asked again."""
+
+
+class Outgoing(Message, frozen=True):
+    """What the desk wants sent, handed to it by its host, so that it is sent in a turn; it leaves no host."""
+
+    to: Address
+    messages: tuple[Message, ...]
+
+
+class Desk(Questions, Component):
+    """Submits jobs, follows them, and answers the API's questions; all calls come from the event loop's thread.
+
+    Args:
+        store: of jobs; closed with the desk.
+        fleet: the machines of the federation.
+        entry: the address that a job of a user is submitted to.
+        nodes: address of each node -> number of its machine.
+        post: hands an event to this desk in the host's next turn.
+        in_charge: node -> the components that are told what is drained; see `Deployment`.
+        due: share of each user that has one; see `Deployment`.
+        reports_late_s: a job that is answered waits so long for reports of its tasks.
+
+    Attributes:
+        told: what nodes have said of attempts, by state: how often.
+        commits, commit_s: batches that were written, and the time that took, in seconds.
+    """
+
+    __slots__ = (
+        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
+        "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer",
+        "_writes", "commit_s", "commits", "told",
+    )  # fmt: skip
+
+    def __init__(
+        self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
+        post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
+        due: Mapping[str, Fraction] = {}, reports_late_s: float = REPORTS_LATE_S,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._fleet = fleet
+        self._entry = entry
+        self._nodes = nodes
+        self._post = post
+        self._in_charge = in_charge
+        self._due = due
+        self._late_s = reports_late_s
+        self._drained = store.drained()
+        self._book = DecisionBook()
+        self.told: dict[str, int] = {}
+        self.commits = 0
+        self.commit_s = 0.0
+        self._numbers = store.next_numbers()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
+        self._writes: list[_Write] = []
+        self._sent: dict[JobId, tuple[Message, ...]] = {}
+        self._running: dict[tuple[TaskId, int], Address] = {}
+        self._news: list[News] = []
+        self._received: dict[Address, list[tuple[TaskId, int]]] = {}
+        self._wake = asyncio.Event()
+        self._told = asyncio.Event()
+        self._writer: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # What the host calls.
+
+    def on_outgoing(self, event: Outgoing, source: Address, now: Time) -> None:
+        """Send what the API has written down."""
+        for message in event.messages:
+            self._port.send(event.to, message)
+
+    def on_news(self, event: News, source: Address, now: Time) -> None:
+        """Note what has become of a job or a task."""
+        self._news.append(event)
+        self._wake.set()
+        if isinstance(event, TaskReport) and event.state != "running" and role_of(source) == AGENT:
+            self._received.setdefault(source, []).append((event.task, event.attempt))
+        match event:
+            case TaskReport(state="running"):
+                self.told["running"] = self.told.get("running", 0) + 1
+                self._running[event.task, event.attempt] = event.node
+            case TaskReport():
+                self.told[event.state] = self.told.get(event.state, 0) + 1
+                self._running.pop((event.task, event.attempt), None)
+            case JobRejected():
+                self._port.set_timer(event.job, now + event.retry_after_us)
+            case JobAccepted() | JobDone():
+                self._sent.pop(event.job, None)
+
+    def on_explained(self, event: Explained, source: Address, now: Time) -> None:
+        """Remember what a scheduler has decided."""
+        self._book.note(event)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Submit a refused job again."""
+        assert isinstance(event.key, int)
+        messages = self._sent.get(event.key, ())
+        for message in messages:
+            self._port.send(self._entry_of(event.key, messages), message)
+
+    def _entry_of(self, number: JobId, messages: tuple[Message, ...]) -> Address:
+        first = messages[0]
+        assert isinstance(first, Submit)
+        return self._entry(number, first.job.user)
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Outgoing: on_outgoing,
+        TaskReport: on_news,
+        Explained: on_explained,
+        JobAccepted: on_news,
+        JobRejected: on_news,
+        JobDone: on_news,
+        TimerFired: on_timer,
+    }
+
+    # What the API calls.
+
+    async def open(self) -> None:
+        """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended."""
+        self._writer = asyncio.get_running_loop().create_task(self._write())
+        self._repeat_drains()
+        for job in self._store.open_jobs():
+            await self._resubmit(job)
+
+    async def resubmit(self, entries: Collection[Address]) -> None:
+        """Submit what has not ended to entries that have begun anew: they know no job any more."""
+        for job in self._store.open_jobs():
+            if self._entry(job.id, job.description.user) in entries:
+                await self._resubmit(job)
+                await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Write down what has been heard, and close the store."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._writer is not None:
+            self._wake.set()
+            await self._writer
+        self._thread.shutdown()
+        self._store.close()
+        self._told.set()
+
+    async def submit(self, description: JobDescription) -> Receipt:
+        """Take a job: it is in the store, committed, when this returns.
+
+        Raises:
+            InputError: constraints that the fleet gives no meaning to.
+        """
+        number, first = self._numbers
+        if task_count(description) > PLANNED_INLINE_MAX:
+            self._numbers = number + 1, first + task_count(description)
+            planned = await asyncio.to_thread(plan, description, number, first, self._fleet)
+        else:
+            planned = plan(description, number, first, self._fleet)
+            self._numbers = number + 1, first + len(planned)
+        receipt = await self._written(lambda: self._admit(number, first, description, planned))
+        if not receipt.known:
+            self._send(number, tuple(submission(number, tuple(task for task, _ in planned), description.user)))
+        return receipt
+
+    async def cancel(self, number: JobId) -> JobStatus | None:
+        """Give a job up; None where there is no such job."""
+        if await self._written(lambda: self._store.cancel(number)):
+            self._sent.pop(number, None)
+            status = self._store.job(number)
+            assert status is not None
+            self._post(Outgoing(self._entry(number, status.user), (Cancel(number),)))
+        return self._store.job(number)
+
+    async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
+        """Have nothing more placed on a node, or something again; None where there is no such node.
+
+        Raises:
+            InputError: the scheduler cannot drain nodes.
+        """
+        if node not in self._nodes:
+            return None
+        if self._in_charge is None:
+            problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
+            raise InputError(f"nodes/{node}", problem)
+        await self._written(lambda: self._store.drain(node, drained))
+        (self._drained.add if drained else self._drained.discard)(node)
+        self._tell_of_drain(node, drained)
+        return next(found for found in self.nodes() if found.address == node)
+
+    def _repeat_drains(self) -> None:
+        """Tell of all drained nodes once more: whoever is in charge may have begun anew."""
+        if self._closed:
+            return
+        for node in sorted(self._drained):
+            self._tell_of_drain(node, drained=True)
+        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_drains)
+
+    def _tell_of_drain(self, node: Address, drained: bool) -> None:
+        for master in self._in_charge(node) if self._in_charge is not None else ():
+            self._post(Outgoing(master, (Drain(node, drained),)))
+
+    async def changes(
+        self, after: int, job: JobId | None, limit: int, user: str | None = None
+    ) -> list[JobStatus | TaskStatus]:
+        """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
+        while not self._closed:
+            told, revision = self._told, self._store.revision
+            if after < revision:
+                if found := self._store.changes(after, job, limit, user):
+                    return found
+                after = revision  # nobody has to look there again
+            await told.wait()
+        return []
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes nothing more."""
+        return self._closed
+
+    @property
+    def revision(self) -> int:
+        """Of the last change."""
+        return self._store.revision
+
+    # What nobody else calls.
+
+    async def _written(self, write: Callable[[], T]) -> T:
+        """What a write gives, once it is committed."""
+        if self._closed:
+            raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._writes.append(_Write(write, future))
+        self._wake.set()
+        return await future  # type: ignore[no-any-return]  # it is what `write` gives
+
+    def _admit(self, number: JobId, first: TaskId, description: JobDescription, planned: list[PlannedTask]) -> Receipt:
+        if description.key and (known := self._store.job_with_key(description.user, description.key)):
+            if not self._store.describes(known[0], description):
+                problem = f"{description.key!r} is the key of job {known[0]}, which says something else; take another"
+                raise ConflictError("job.key", problem)
+            return Receipt(id=known[0], tasks=known[1], known=True)
+        obstacles = [(place, obstacle) for place, (_, obstacle) in enumerate(planned) if obstacle]
+        self._store.insert(number, first, description, len(planned), obstacles, _now_us())
+        reasons = {obstacle: place for place, obstacle in reversed(obstacles)}
+        warnings = tuple(f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items()))
+        return Receipt(id=number, tasks=len(planned), warnings=warnings[:WARNINGS_MAX])
+
+    def _send(self, number: JobId, messages: tuple[Message, ...]) -> None:
+        self._sent[number] = messages
+        self._post(Outgoing(self._entry_of(number, messages), messages))
+
+    async def _resubmit(self, job: OpenJob) -> None:
+        if job.cancelling:
+            self._post(Outgoing(self._entry(job.id, job.description.user), (Cancel(job.id),)))
+            return
+        ended = self._store.ended_places(job.id)
+        try:
+            planned = plan(job.description, job.id, job.first_task, self._fleet)
+        except InputError as error:
+            reason = f"not submitted again: {error}"
+            await self._written(lambda: self._store.fail(job.id, reason, _now_us()))
+            return
+        tasks = tuple(task for place, (task, _) in enumerate(planned) if place not in ended)
+        if tasks:
+            self._send(job.id, tuple(submission(job.id, tasks, job.description.user)))
+        else:
+            self.on_news(JobDone(job.id), self._entry(job.id, job.description.user), 0)
+
+    async def _write(self) -> None:
+        """Write what has gathered, a batch per commit, until the desk is closed or the store fails."""
+        while self._news or self._writes or not self._closed:
+            await self._wake.wait()
+            self._wake.clear()
+            (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
+            received, self._received = self._received, {}
+            try:
+                await self._write_batch(news, writes)
+            except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
+                log.error("the store of jobs could not be written, and is tried again: %s", error)
+                self._store.roll_back()
+                self._news[:0] = news
+                for agent, attempts in received.items():
+                    self._received.setdefault(agent, []).extend(attempts)
+                for write in writes:
+                    write.fail(UnwrittenError(f"the store of jobs cannot be written: {error}"))
+                if self._closed:
+                    return
+                await asyncio.sleep(AGAIN_S)
+                self._wake.set()
+            except sqlite3.Error as error:
+                log.critical("the store of jobs cannot be written, and takes nothing more: %s", error)
+                self._closed = True
+                for write in (*writes, *self._writes):
+                    write.fail(error)
+            else:
+                for agent, attempts in received.items():
+                    self._post(Outgoing(agent, (Received(tuple(attempts)),)))
+            self._told.set()
+            self._told = asyncio.Event()
+
+    async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
+        began = time.perf_counter()
+        self._store.begin(durable=bool(writes))
+        for write in writes:
+            write.make()
+        late = self._store.take_in(news, _now_us())
+        # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
+        # them would have to win the interpreter back from a busy loop after each.
+        loop = asyncio.get_running_loop()
+        if writes:
+            await loop.run_in_executor(self._thread, self._store.commit)
+        else:
+            self._store.commit()
+        self.commits += 1
+        self.commit_s += time.perf_counter() - began
+        for write in writes:
+            write.tell()
+        for number in late:
+            loop.call_later(self._late_s, self._give_up_waiting, number)
+
+    def _give_up_waiting(self, number: JobId) -> None:
+        if not self._closed:
+            ignored = asyncio.get_running_loop().create_future()
+            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, _now_us()), ignored))
+            self._wake.set()
+
+
+class _Write:
+    """Something to be written in the next batch, and who waits for it."""
+
+    __slots__ = ("_error", "_future", "_given", "_write")
+
+    def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        self._write = write
+        self._future = future
+        self._given: Any = None
+        self._error: Exception | None = None
+
+    def make(self) -> None:
+        """Write."""
+        try:
+            self._given = self._write()
+        except sqlite3.Error:  # it may have ended the whole batch
+            raise
+        except Exception as error:
+            self._error = error
+
+    def tell(self) -> None:
+        """It is committed."""
+        if self._error is not None:
+            self.fail(self._error)
+        elif not self._future.done():  # whoever waits may have given up
+            self._future.set_result(self._given)
+
+    def fail(self, error: Exception) -> None:
+        """It has come to nothing."""
+        if not self._future.done():
+            self._future.set_exception(error)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

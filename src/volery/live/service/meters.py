@@ -1,0 +1,76 @@
+"""Figures of a federation in the text format of Prometheus, version 0.0.4; names end in their unit."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import volery
+from volery.live.service.admission import Traffic
+from volery.live.service.desk import Desk
+
+MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_KIB: Final = 1024
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float]
+
+
+def exposition(desk: Desk, traffic: Traffic) -> str:
+    """All that is known here; users appear while they have something under way."""
+    loads, nodes = desk.loads(), desk.nodes()
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    lines = [
+        *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
+        *_meter(
+            "volery_jobs", "gauge", "jobs that have not ended",
+            [({"state": "pending"}, sum(load.jobs_pending for load in loads)),
+             ({"state": "running"}, sum(load.jobs_running for load in loads))],
+        ),
+        *_meter(
+            "volery_user_tasks", "gauge", "tasks of users that have not ended",
+            [({"user": load.user, "state": state}, count) for load in loads
+             for state, count in (("pending", load.tasks_pending), ("running", load.tasks_running))],
+        ),
+        *_meter(
+            "volery_attempts_total", "counter", "reports of nodes since the start, by what they say",
+            [({"state": state}, count) for state, count in sorted(desk.told.items())],
+        ),
+        *_meter("volery_nodes", "gauge", "nodes", [
+            ({"drained": "true"}, sum(node.drained for node in nodes)),
+            ({"drained": "false"}, sum(not node.drained for node in nodes)),
+        ]),
+        *_meter("volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]),
+        *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
+        *_meter("volery_commits_total", "counter", "batches written to the store", [({}, desk.commits)]),
+        *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, desk.commit_s)]),
+        *_meter("volery_revision", "gauge", "of the last change", [({}, desk.revision)]),
+        *_meter(
+            "volery_http_requests_total", "counter", "requests answered",
+            [({"method": method, "path": path, "status": str(status)}, count)
+             for (method, path, status), count in sorted(traffic.answers.items())],
+        ),
+        *_meter(
+            "volery_http_request_seconds_total", "counter", "time until the answer began",
+            [({"method": method, "path": path}, seconds)
+             for (method, path), seconds in sorted(traffic.seconds.items())],
+        ),
+        *_meter(
+            "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, usage.ru_utime + usage.ru_stime)]
+        ),
+        *_meter("process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _meter(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> list[str]:
+    lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+    for labels, value in samples:
+        told = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
+        lines.append(f"{name}{{{told}}} {value:g}" if type(value) is float else f"{name}{{{told}}} {value}")
+    return lines
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,0 +1,171 @@
+"""The questions that a desk answers from what it has: jobs, tasks, users, nodes, plans and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Final
+
+from volery.core.model import Address, JobId, TaskId, Time
+from volery.live.cluster.fleet import Fleet
+from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
+from volery.live.jobs import Demand, JobDescription, demands, task_count
+from volery.live.service.listing import NEWEST, JobOrder, JobQuery, UserLoad
+from volery.live.service.store import JobStore
+from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
+
+NODES_NAMED: Final = 8
+GROUPS_MAX: Final = 1_000
+"""Of a job with more kinds of tasks the first ones are planned."""
+LOOK_MAX: Final = 1_000
+"""So many tasks are looked at for one that waits."""
+
+
+class Questions:
+    """A mixin (without slots) of the desk, whose attributes it reads and never changes."""
+
+    __slots__ = ()
+    _book: DecisionBook
+    _drained: set[Address]
+    _due: Mapping[str, Fraction]
+    _fleet: Fleet
+    _in_charge: Callable[[Address], tuple[Address, ...]] | None
+    _nodes: Mapping[Address, int]
+    _running: dict[tuple[TaskId, int], Address]
+    _store: JobStore
+
+    def users(self, user: str | None) -> list[UserStatus]:
+        """Users with something under way or a share, or only one."""
+        loads = {load.user: load for load in self._store.loads(user)}
+        names = sorted({*loads, *self._due} if user is None else {user})
+        found = []
+        for name in names:
+            share = self._due.get(name)
+            counts = loads[name]._asdict() if name in loads else {"user": name}
+            found.append(UserStatus(**counts, share=None if share is None else float(share)))
+        return found
+
+    def job(self, number: JobId) -> JobStatus | None:
+        """One job."""
+        return self._store.job(number)
+
+    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """Jobs, the newest first unless another order is asked for."""
+        return self._store.jobs(query, limit, order)
+
+    def waits_us(self, limit: int) -> list[Time]:
+        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
+        return self._store.waits_us(limit)
+
+    def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
+        """Tasks that run on a node, at most so many."""
+        here = sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
+        return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
+
+    @property
+    def drains(self) -> bool:
+        """Whether nodes can be drained here."""
+        return self._in_charge is not None
+
+    def partitions(self) -> dict[Address, tuple[Address, ...]]:
+        """Who is in charge of each node, where the scheduler has said so."""
+        in_charge = self._in_charge
+        return {} if in_charge is None else {node: in_charge(node) for node in self._nodes}
+
+    def views(self) -> list[PairStatus]:
+        """What schedulers have decided on their views of each other's parts, where they report decisions."""
+        return self._book.pairs()
+
+    def loads(self, user: str | None = None) -> list[UserLoad]:
+        """What every user has under way, or one."""
+        return self._store.loads(user)
+
+    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """Tasks of a job, in order."""
+        return self._store.tasks(number, first, limit)
+
+    def why(self, number: JobId, place: int | None) -> Why | None:
+        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        job, described = self._store.job(number), self._store.described(number)
+        if job is None or described is None or (place is not None and place >= job.tasks):
+            return None
+        if place is None:
+            place = self._first_waiting(job)
+        task = self._store.tasks(number, place, 1)[0]
+        wanted = next(one for one in demands(described[1], self._fleet) if place < one.first + one.tasks)
+        return Why(
+            job=number, index=place, state=task.state, reason=task.reason or job.reason,
+            waiting=0 if job.ended else job.tasks - _heard(job),
+            funnel=counted(self._candidates(wanted)),
+            decisions=self._book.steps(described[0] + place, {at: node for node, at in self._nodes.items()}),
+            explained=self._book.heard,
+        )  # fmt: skip
+
+    def plan(self, description: JobDescription) -> JobPlan:
+        """What a job would meet if it were submitted now.
+
+        Raises:
+            InputError: constraints that the fleet gives no meaning to.
+        """
+        slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._nodes.items()}
+        taken, groups = self._taken(), []
+        for wanted in demands(description, self._fleet):
+            steps = self._candidates(wanted)
+            left = [] if wanted.request else steps[-1][1]
+            free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
+            groups.append(
+                PlannedGroup(
+                    first=wanted.first, count=wanted.tasks, obstacle=wanted.obstacle, funnel=counted(steps),
+                    at_once=None if wanted.request else min(free, wanted.tasks),
+                    nodes=tuple(node_on[machine] for machine in left[:NODES_NAMED]),
+                )
+            )  # fmt: skip
+            if len(groups) == GROUPS_MAX:
+                break
+        waiting = sum(load.tasks_pending for load in self._store.loads())
+        return JobPlan(tasks=task_count(description), waiting=waiting, groups=tuple(groups))
+
+    def _taken(self) -> dict[int, int]:
+        """Machine -> how many tasks run there."""
+        taken: dict[int, int] = {}
+        for node in self._running.values():
+            taken[self._nodes[node]] = taken.get(self._nodes[node], 0) + 1
+        return taken
+
+    def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
+        drained = {self._nodes[node] for node in self._drained if node in self._nodes}
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken())
+
+    def _first_waiting(self, job: JobStatus) -> int:
+        """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
+        for first, count in ((_heard(job), 1), (0, LOOK_MAX)):
+            for task in self._store.tasks(job.id, first, count):
+                if task.state == "pending":
+                    return task.index
+        return 0
+
+    def result(self, number: JobId, place: int) -> bytes:
+        """What a callable returned or raised, pickled."""
+        return self._store.result(number, place)
+
+    def nodes(self) -> list[NodeStatus]:
+        """All nodes, in order of their addresses' machines."""
+        running: dict[Address, int] = {}
+        for node in self._running.values():
+            running[node] = running.get(node, 0) + 1
+        found = []
+        for address, number in sorted(self._nodes.items(), key=lambda item: (item[1], item[0])):
+            machine = self._fleet.machines[number]
+            words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
+            found.append(
+                NodeStatus(
+                    address=address, slots=self._fleet.cluster.slots[number], running=running.get(address, 0),
+                    labels=dict(machine.labels), drained=address in self._drained, **words,
+                )
+            )  # fmt: skip
+        return found
+
+
+def _heard(job: JobStatus) -> int:
+    """The tasks of a job that run, or have ended."""
+    return job.running + job.finished + job.failed + job.killed + job.unsatisfiable

@@ -1,0 +1,1 @@
+"""What lies between hosts: bytes, transports, the broker, and frames that arrive."""

@@ -1,0 +1,265 @@
+"""The NATS transport: hosts in processes of their own, on one machine or many, and a broker between them.
+
+Subjects: `volery.FEDERATION.to.RECEIVER.SENDER` for frames, `volery.FEDERATION.hello.SENDER` for presence. Core NATS
+delivers at most once and keeps the order per sender and subject. A frame larger than the broker's limit travels in
+pieces; each piece begins with a byte that says whether it is the first, the last, or both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import nats
+from nats import errors
+
+from volery.core.errors import InputError
+from volery.live.wire.tls import BrokerAccess
+from volery.live.wire.transport import HostName, OnFrame
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+FIRST: Final = 1
+LAST: Final = 2
+HELLO_S: Final = 0.5
+"""A host that waits for others says so this often: who came too late to hear it answers then."""
+PENDING_BYTES_MAX: Final = 256 << 20
+CONNECT_S: Final = 2.0
+OPEN_S: Final = 6.0
+"""The client may try for ever where the broker hangs up after the handshake."""
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+FRAME_BYTES_MAX: Final = 1 << 30
+"""What a sender begins and never ends must not fill the memory."""
+
+log = logging.getLogger(__name__)
+
+
+class _Hello(msgspec.Struct, frozen=True, array_like=True):
+    """What hosts say when they come.
+
+    Args:
+        configuration: only hosts that agree on it belong together.
+        wants_answer: others are to say hello, too.
+        nonce: tells two processes apart that use one name.
+    """
+
+    configuration: str
+    wants_answer: bool
+    nonce: bytes
+
+
+def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
+    """Cut a frame into payloads that the broker takes."""
+    size = payload_max - 1
+    for at in range(0, max(1, len(frame)), size):
+        mark = (FIRST if at == 0 else 0) | (LAST if at + size >= len(frame) else 0)
+        yield bytes([mark]) + frame[at : at + size]
+
+
+class Assembly:
+    """Puts the pieces of one sender together; a frame that lacks its beginning, or has no end, is dropped."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, payload: bytes) -> bytes | None:
+        """The frame that this piece completes, if it does."""
+        if not payload:
+            return None
+        mark, part = payload[0], payload[1:]
+        if mark & FIRST:
+            if mark & LAST:
+                return part
+            self._parts, self._bytes = [part], len(part)
+        elif self._parts:
+            self._parts.append(part)
+            self._bytes += len(part)
+            if self._bytes > FRAME_BYTES_MAX:
+                self._parts = []
+        if mark & LAST and self._parts:
+            whole, self._parts = b"".join(self._parts), []
+            return whole
+        return None
+
+
+class BrokerTransport:
+    """One host's connection.
+
+    Args:
+        broker: its URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
+        federation: hosts of other federations on the same broker are not heard.
+        configuration: hosts that were started with another one are refused.
+        on_trouble: told in words when the connection is lost or another host does not fit.
+
+    Raises:
+        InputError: a federation's name that cannot be part of a subject.
+    """
+
+    def __init__(
+        self, broker: str | BrokerAccess, federation: str, configuration: str,
+        on_trouble: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        _demand_name("federation", federation)
+        self._access = broker if isinstance(broker, BrokerAccess) else BrokerAccess(broker)
+        self._url = self._access.url
+        self._federation = federation
+        self._configuration = configuration
+        self._on_trouble = on_trouble or log.error
+        self._nonce = os.urandom(8)
+        self._client: Client | None = None
+        self._name = ""
+        self._met: set[HostName] = set()
+        self._misfit = ""
+        self._last: Exception | None = None
+        self._changed = asyncio.Event()
+        self._assemblies: dict[HostName, Assembly] = {}
+        self._subjects: dict[HostName, str] = {}
+        self._outbox: asyncio.Queue[tuple[str, bytes] | None] = asyncio.Queue()
+        self._pump: asyncio.Task[None] | None = None
+
+    async def open(self, name: HostName, on_frame: OnFrame) -> None:
+        """Connect and subscribe.
+
+        Raises:
+            InputError: nothing answers at the broker's address, or the name cannot be part of a subject.
+        """
+        _demand_name("host", name)
+        self._name = name
+        self._on_frame = on_frame
+        options = self._access.options(name)
+        try:
+            async with asyncio.timeout(OPEN_S):
+                client = await nats.connect(
+                    self._url, name=f"volery {self._federation} {name}", no_echo=True, connect_timeout=CONNECT_S,
+                    max_reconnect_attempts=1, reconnect_time_wait=0.1, pending_size=PENDING_BYTES_MAX,
+                    error_cb=self._trouble, disconnected_cb=self._disconnected, skip_subject_validation=True, **options,
+                )  # fmt: skip
+        except (OSError, errors.Error, ValueError) as error:
+            raise InputError(f"broker {self._url}", _why_not(self._last or error)) from None
+        client.options["max_reconnect_attempts"] = -1  # having been there, it will come back
+        self._client = client
+        # no limits on what waits to be handled: dropping a frame would stall jobs
+        await client.subscribe(
+            self._subject("to", name, "*"), cb=self._heard, pending_msgs_limit=0, pending_bytes_limit=0
+        )
+        await client.subscribe(self._subject("hello", "*"), cb=self._greeted)
+        await client.flush()
+        self._pump = asyncio.get_running_loop().create_task(self._publish())
+
+    async def meet(self, peers: Iterable[HostName]) -> None:
+        """Say hello until all these hosts have answered.
+
+        Raises:
+            InputError: one of them was started with another configuration, or uses this host's name.
+        """
+        wanted = set(peers)
+        self._greet(wants_answer=True)
+        while not wanted <= self._met:
+            self._changed.clear()
+            if self._misfit:
+                raise InputError(f"host {self._name}", self._misfit)
+            try:
+                await asyncio.wait_for(self._changed.wait(), HELLO_S)
+            except TimeoutError:
+                log.info("host %s waits for %s", self._name, ", ".join(sorted(wanted - self._met)))
+                self._greet(wants_answer=True)
+
+    def send(self, to: HostName, frame: bytes) -> None:
+        """Queue a frame for publishing."""
+        assert self._client is not None
+        subject = self._subjects.get(to)
+        if subject is None:
+            subject = self._subjects[to] = self._subject("to", to, self._name)
+        for payload in pieces(frame, self._client.max_payload):
+            self._outbox.put_nowait((subject, payload))
+
+    async def close(self) -> None:
+        """Publish what is queued, and disconnect."""
+        if self._client is None:
+            return
+        if self._pump is not None:
+            self._outbox.put_nowait(None)
+            await self._pump
+        client, self._client = self._client, None
+        if client.is_connected:
+            await client.flush()
+        await client.close()
+
+    def _subject(self, *parts: str) -> str:
+        return ".".join(("volery", self._federation, *parts))
+
+    def _greet(self, wants_answer: bool) -> None:
+        hello = _Hello(self._configuration, wants_answer, self._nonce)
+        self._outbox.put_nowait((self._subject("hello", self._name), msgspec.msgpack.encode(hello)))
+
+    async def _publish(self) -> None:
+        """The only writer: publishing may wait, sending may not."""
+        assert self._client is not None
+        while (item := await self._outbox.get()) is not None:
+            try:
+                await self._client.publish(*item)
+            except errors.Error as error:
+                self._on_trouble(f"host {self._name} could not send: {error}")
+
+    async def _heard(self, message: Msg) -> None:
+        sender = message.subject.rpartition(".")[2]
+        assembly = self._assemblies.get(sender)
+        if assembly is None:
+            assembly = self._assemblies[sender] = Assembly()
+        frame = assembly.add(message.data)
+        if frame is not None:
+            self._on_frame(sender, frame)
+
+    async def _greeted(self, message: Msg) -> None:
+        sender = message.subject.rpartition(".")[2]
+        try:
+            hello = msgspec.msgpack.decode(message.data, type=_Hello)
+        except msgspec.MsgspecError as error:
+            self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
+            return
+        if sender == self._name:
+            self._refuse(f"another process uses the name {sender}; every host runs once")
+        elif hello.configuration != self._configuration:
+            self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
+        else:
+            self._met.add(sender)
+        self._changed.set()
+        if hello.wants_answer:
+            self._greet(wants_answer=False)
+
+    def _refuse(self, misfit: str) -> None:
+        self._misfit = misfit
+        self._on_trouble(misfit)
+
+    async def _trouble(self, error: Exception) -> None:
+        if self._client is None and not isinstance(error, ConnectionError):
+            self._last = error  # which the exception that ends the attempt will not say
+        self._on_trouble(f"host {self._name}: broker {self._url}: {error or type(error).__name__}")
+
+    async def _disconnected(self) -> None:
+        if self._client is not None:
+            self._on_trouble(f"host {self._name}: the connection to the broker {self._url} is lost")
+
+
+def _why_not(error: Exception) -> str:
+    """Why there is no connection, and what to do."""
+    if isinstance(error, ssl.SSLError):
+        return f"the broker and this host do not trust each other ({error}); see broker_tls"
+    said = str(error) or type(error).__name__
+    if "authorization" in said.lower():
+        return f"the broker refuses this host ({said}); see broker_login and broker_tls"
+    return f"no NATS server answers ({said}); start one, for example: nats-server"
+
+
+def _demand_name(what: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise InputError(f"{what} {name!r}", "a name has letters, digits, - and _ only, because it is part of subjects")
