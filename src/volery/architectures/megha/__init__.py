@@ -221,6 +221,8 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
         due=sharing.due(),
+        sharers=tuple(f"gm/{gm}" for gm in range(config.gms)),
+        shares=sharing.shares,
         keeps_progress=config.preempted == "keep",
     )
 

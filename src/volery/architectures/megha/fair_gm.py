@@ -30,9 +30,10 @@ from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaste
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.component import sent_to
-from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
+from volery.core.events import Cancel, MoreTasks, Reweigh, Submit, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.resources import SLOT
+from volery.core.shares import ShareChange
 from volery.policies.jobs import ANSWERS, REFUSALS
 from volery.policies.vectorqueue import Kind
 
@@ -66,7 +67,8 @@ class FairGlobalMaster(VectorGlobalMaster):
 
     __slots__ = (
         "_attempts", "_claims", "_doubtful", "_held", "_hopeless", "_ledger", "_names", "_prey", "_running", "_sharing",
-        "_spared", "_spared_us", "_told", "_untouchable", "_user_lines", "_user_of_job", "_yielded", "_yields",
+        "_spared", "_spared_us", "_told", "_untouchable", "_user_lines", "_user_of_job", "_weighed", "_yielded",
+        "_yields",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +99,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         )
         self._sharing = sharing
         self._spared_us = spared_us
+        self._weighed = 0
         self._names = sharing.names
         self._ledger = sharing.ledger()
         self._user_of_job: dict[JobId, int] = {}
@@ -220,6 +223,8 @@ class FairGlobalMaster(VectorGlobalMaster):
         """Ask the Local Master for it; in the view it is so already. A user of this GM gives up its tasks with it."""
         place = self._held[victims[0]]
         partition, position = place.partition, place.position
+        user = self._user_of(task)
+        losing, gaining = self._ledger.has(self._names[loser]), self._ledger.has(self._names[user])
         lm = self._layout.lm_of[partition]
         claimed: dict[TaskId, Held] = {}
         for victim in victims:
@@ -230,7 +235,7 @@ class FairGlobalMaster(VectorGlobalMaster):
             if victim in self._placed:
                 self._yielded.add(victim)
         self._claims[task.id] = claimed
-        user, index, request = self._user_of(task), self._index[partition], task.request or SLOT
+        index, request = self._index[partition], task.request or SLOT
         had = sum_of([held.request for held in claimed.values()])
         lacking = tuple([max(0, asked - amount) for asked, amount in zip(request, had, strict=True)])
         index.put(position, index.free[position] - (self._packing.free(lacking) ^ self._guards))
@@ -240,7 +245,15 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._doubt(user, request, 1)
         number = self._requests[lm] = self._requests[lm] + 1
         attempt = self._attempt_of(task.id)
-        self._send_preempt(lm, Preempt(number, partition, position, task, user, attempt, loser, tuple(victims)))
+        loss, gain = self._change(loser, losing), self._change(user, gaining)
+        taken = tuple(victims)
+        wanted = Preempt(number, partition, position, task, user, attempt, loser, taken, self._weighed, gain, loss)
+        self._send_preempt(lm, wanted)
+
+    def _change(self, user: int, before: tuple[int, int]) -> ShareChange:
+        """What a user has now, and what it was due and had before."""
+        due, had = before
+        return ShareChange(self._names[user], due, had, self._ledger.has(self._names[user])[1])
 
     def _send_preempt(self, lm: int, message: Preempt) -> None:
         self._port.send(self._lms[lm], message)
@@ -275,6 +288,17 @@ class FairGlobalMaster(VectorGlobalMaster):
     def _schedule(self, tasks: Sequence[Task]) -> None:
         super()._schedule(tasks)
         self._hopeless.difference_update([self._user_of(task) for task in tasks])
+
+    def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
+        """Users are due something else: what could not be had may be had now."""
+        if message.number <= self._weighed:
+            return
+        self._weighed = message.number
+        self._ledger.reweigh(self._sharing.tree(dict(message.weights)))
+        self._untouchable.clear()
+        self._spared.clear()
+        self._hopeless.clear()
+        self._enforce()
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks of ours have ended, some that had been given up or never begun too: their places are not ours."""
@@ -367,11 +391,14 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._arrived(self._layout_lm(source), message.heard)
         known = [self._held[task] for task in message.tasks if task in self._held]
         agreed = len(known) == len(message.tasks) and self._knows_all() and self._can_lose(message.user, known)
+        loss = None
         if agreed:
+            before = self._ledger.has(self._names[message.user])
             for task in message.tasks:
                 self._yielded.add(task)
                 self._let_go(task)
-        self._port.send(source, Answer(message.number, agreed))
+            loss = self._change(message.user, before)
+        self._port.send(source, Answer(message.number, agreed, loss))
 
     def _knows_all(self) -> bool:
         """Whether all that this GM's users have is known here."""
@@ -412,6 +439,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         Submit: on_submit,
         MoreTasks: on_more_tasks,
         Cancel: VectorGlobalMaster.on_cancel,
+        Reweigh: on_reweigh,
         Ended: on_ended,
         StateUpdate: on_state_update,
         Refusal: on_refusal,
