@@ -66,9 +66,9 @@ class FairGlobalMaster(VectorGlobalMaster):
     """
 
     __slots__ = (
-        "_attempts", "_claims", "_doubtful", "_held", "_hopeless", "_ledger", "_names", "_prey", "_running", "_sharing",
-        "_spared", "_spared_us", "_told", "_untouchable", "_user_lines", "_user_of_job", "_weighed", "_yielded",
-        "_yields",
+        "_attempts", "_claims", "_doubtful", "_held", "_hopeless", "_kept_by_doubt", "_ledger", "_names", "_prey",
+        "_running", "_sharing", "_spared", "_spared_us", "_told", "_untouchable", "_user_lines", "_user_of_job",
+        "_weighed", "_yielded", "_yields",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +100,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._sharing = sharing
         self._spared_us = spared_us
         self._weighed = 0
+        self._kept_by_doubt = False
         self._names = sharing.names
         self._ledger = sharing.ledger()
         self._user_of_job: dict[JobId, int] = {}
@@ -141,14 +142,20 @@ class FairGlobalMaster(VectorGlobalMaster):
         return held
 
     def _doubt(self, user: int, request: Amounts, sign: int) -> None:
-        """What was asked for, and not heard of yet, may be refused."""
+        """What was asked for, and not heard of yet, may be refused; what has been heard of can be taken from."""
+        if sign < 0 and self._kept_by_doubt:
+            self._kept_by_doubt = False
+            self._hopeless.clear()
         pairs = zip(self._doubtful[user], request, strict=True)
         self._doubtful[user] = tuple([amount + sign * more for amount, more in pairs])
 
     def _can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
         """Whether the user keeps its share without these tasks of it, whatever else may still be refused."""
         losing = sum_of([self._doubtful[user], *(held.request for held in tasks)])
-        return user == self._sharing.others or self._ledger.can_lose(self._names[user], losing)
+        if user == self._sharing.others or self._ledger.can_lose(self._names[user], losing):
+            return True
+        self._kept_by_doubt = self._kept_by_doubt or any(self._doubtful[user])
+        return False
 
     def _take(self, task: Task, partition: int, position: int) -> None:
         super()._take(task, partition, position)
@@ -382,6 +389,7 @@ class FairGlobalMaster(VectorGlobalMaster):
     def on_taken(self, message: Taken, source: Address, now: Time) -> None:
         """A preemption is complete."""
         self._settle(message.task)
+        self._enforce()
 
     def on_yield(self, message: Yield, source: Address, now: Time) -> None:
         """Give tasks of a user up, if it has its share without them; nobody but this GM knows."""

@@ -37,9 +37,8 @@ class Sharing:
     """
 
     def __init__(self, shares: str, queues: str, cluster: Cluster, gm_count: int) -> None:
-        tree = parse_shares_text(shares, PLACE)
-        self._tree = Sharer("", 1, (*tree.members, Sharer(UNNAMED)))
-        self.names = [leaf.name for leaf in self._tree.leaves()]
+        self._tree = parse_shares_text(shares, PLACE)
+        self.names = [leaf.name for leaf in self.tree({}).leaves()]
         self.others = len(self.names) - 1
         self._numbers = {name: number for number, name in enumerate(self.names)}
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
@@ -53,8 +52,8 @@ class Sharing:
         return self._numbers.get(user, self.others)
 
     def tree(self, weights: Mapping[str, int]) -> Sharer:
-        """The tree, with other weights for some; see `reweighed`."""
-        return reweighed(self._tree, weights)
+        """The tree, with other weights for some, see `reweighed`, and with those whom it does not name."""
+        return Sharer("", 1, (*reweighed(self._tree, weights).members, Sharer(UNNAMED)))
 
     def ledger(self, weights: Mapping[str, int] = {}) -> ShareLedger:
         """A ledger in which nobody holds anything."""
@@ -69,12 +68,11 @@ class Sharing:
         Raises:
             InputError: as `reweighed`.
         """
-        tree, ledger = self.tree(weights), self.ledger(weights)
+        ledger = self.ledger(weights)
         found = []
-        for node, within in nodes(tree):
-            if node.name != UNNAMED:
-                due = sum((ledger.due(leaf.name) for leaf in node.leaves()), Fraction(0))
-                found.append(Share(node.name, within, node.weight, due, len(node.members)))
+        for node, within in nodes(reweighed(self._tree, weights)):
+            due = sum((ledger.due(leaf.name) for leaf in node.leaves()), Fraction(0))
+            found.append(Share(node.name, within, node.weight, due, len(node.members)))
         return tuple(found)
 
     def due(self) -> dict[str, Fraction]:

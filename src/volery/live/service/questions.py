@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Final
 
 from volery.core.model import Address, JobId, TaskId, Time
@@ -11,6 +10,7 @@ from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.jobs import Demand, JobDescription, demands, task_count
 from volery.live.service.listing import NEWEST, JobOrder, JobQuery, UserLoad
+from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
 
@@ -27,22 +27,23 @@ class Questions:
     __slots__ = ()
     _book: DecisionBook
     _drained: set[Address]
-    _due: Mapping[str, Fraction]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
     _nodes: Mapping[Address, int]
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
+    sharing: Sharing
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
         loads = {load.user: load for load in self._store.loads(user)}
-        names = sorted({*loads, *self._due} if user is None else {user})
+        due, weights = self.sharing.due(), self.sharing.weights()
+        names = sorted({*loads, *due} if user is None else {user})
         found = []
         for name in names:
-            share = self._due.get(name)
+            share = due.get(name)
             counts = loads[name]._asdict() if name in loads else {"user": name}
-            found.append(UserStatus(**counts, share=None if share is None else float(share)))
+            found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
         return found
 
     def job(self, number: JobId) -> JobStatus | None:

@@ -109,6 +109,13 @@ def test_an_organisation_has_a_weight_too() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("parameters", [{}, {"reliable": True}], ids=str)
+def test_who_shares_a_gm_with_the_violator_is_not_starved(parameters: dict[str, Any]) -> None:
+    """When c asks, a's GM has not heard of a's tasks, and cannot count on them; a has nothing to tell it later."""
+    records = played(built(shares="a:1+dev:3(b:1+c:3)", **parameters), (), ("a", "b", "c"))
+    assert had(records, 50 * SECOND) == {"a": 3, "b": 1, "c": 4}
+
+
 def test_a_gm_that_begins_anew_is_told_again() -> None:
     crash = FaultPlan(crashes=(Crash(30 * SECOND, "gm/0", 32 * SECOND),))
     records = played(built(reliable=True, shares="a:3+b:1"), (Reweighed("a", 1, 10 * SECOND),), plan=crash)
