@@ -1,4 +1,4 @@
-"""What the documents show works: commands parse, comparisons make studies, TOML is read, Python imports what there is."""
+"""What the documents show works: commands parse, comparisons make studies, TOML is read, Python finds its imports."""
 
 from __future__ import annotations
 
