@@ -19,6 +19,7 @@ from volery.core.shares import ShareChange
 from volery.core.why import Decision
 
 Outcome = Literal["finished", "failed", "killed"]
+"""How an attempt ended. One that failed is over like one that finished; only one that its component killed is not."""
 
 
 class Submit(Message, frozen=True):
