@@ -101,6 +101,7 @@ class Deployment(msgspec.Struct, frozen=True):
             that); otherwise it starts from zero.
         copies: how many attempts of one task may run at once, of which the first to finish counts (in the lab alone).
         in_charge: node -> the components that are told `Drain` of it; None where the design cannot drain nodes.
+        looks: whether the components that jobs are submitted to answer `Look`.
         sharers: the components that are told `Reweigh`; nobody where weights cannot change.
         shares: weights that differ from those of the beginning, by name -> who is due what, in the order of the tree;
             None where nobody has a share. InputError: a name that is not there, or not of one alone.
@@ -124,6 +125,7 @@ class Deployment(msgspec.Struct, frozen=True):
     checkpoint_us: Time = 0
     billing: Billing | None = None
     in_charge: Callable[[Address], tuple[Address, ...]] | None = None
+    looks: bool = False
     sharers: tuple[Address, ...] = ()
     shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from volery.core.model import Address, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.model import Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
 from volery.core.shares import ShareChange
 from volery.core.why import Decision
 
@@ -78,6 +78,25 @@ class Reweigh(Message, frozen=True):
 
     number: int
     weights: tuple[tuple[str, int], ...]
+
+
+class Look(Message, frozen=True):
+    """How many machines have room for such a task, in the scheduler's own view? Answered by `Seen`.
+
+    It is asked live alone, when somebody looks at a task that waits, and only where the deployment says that its
+    entries answer.
+    """
+
+    number: int
+    constraints: int
+    request: Amounts = ()
+
+
+class Seen(Message, frozen=True):
+    """So many machines, right or wrong."""
+
+    number: int
+    machines: int
 
 
 class JobAccepted(Message, frozen=True):
@@ -156,7 +175,7 @@ DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, 
 """What a driver tells a component of its own accord; encoded like messages, because journals hold them too."""
 
 SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset(
-    {Submit, MoreTasks, Cancel, Drain, Reweigh, JobAccepted, JobRejected, JobDone}
+    {Submit, MoreTasks, Cancel, Drain, Reweigh, Look, Seen, JobAccepted, JobRejected, JobDone}
 )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, Deployment, Sends, role_of
-from volery.core.events import DRIVER_EVENTS, Cancel, Drain, MoreTasks, Reweigh, Submit, TaskFinished
+from volery.core.events import DRIVER_EVENTS, Cancel, Drain, Look, MoreTasks, Reweigh, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Message
 
 TASK: Final = "task"
@@ -22,7 +22,18 @@ TASK: Final = "task"
 LAUNCH: Final = "launch"
 SUBMISSIONS: Final[frozenset[type]] = frozenset({Submit, MoreTasks, Cancel})
 """What the submitter says."""
-FIRST: Final = ("Submit", "MoreTasks", "Cancel", "Drain", "Reweigh", "JobAccepted", "JobRejected", "JobDone")
+FIRST: Final = (
+    "Submit",
+    "MoreTasks",
+    "Cancel",
+    "Drain",
+    "Reweigh",
+    "Look",
+    "JobAccepted",
+    "JobRejected",
+    "JobDone",
+    "Seen",
+)
 """The submitter's protocol in its own order; other messages between two roles are listed by name."""
 
 
@@ -104,10 +115,11 @@ def draining_roles(deployment: Deployment) -> frozenset[str]:
 
 
 def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
-    """What operators have the driver say, and to which roles."""
+    """What the driver says besides jobs, because somebody orders it or looks, and to which roles."""
     return frozenset(
         {(Drain, role) for role in draining_roles(deployment)}
         | {(Reweigh, role_of(address)) for address in deployment.sharers}
+        | {(Look, role) for role in (entry_roles(deployment) if deployment.looks else ())}
     )
 
 

@@ -240,7 +240,12 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
         return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})
 
     return Deployment(
-        components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0}, in_charge=in_charge
+        components,
+        machines,
+        lambda job: f"gm/{job % layout.gm_count}",
+        {("node", "lm"): 0},
+        in_charge=in_charge,
+        looks=True,
     )
 
 

@@ -30,11 +30,11 @@ from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaste
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.component import sent_to
-from volery.core.events import Cancel, MoreTasks, Reweigh, Submit, TimerFired
+from volery.core.events import Cancel, Look, MoreTasks, Reweigh, Submit, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.resources import SLOT
 from volery.core.shares import ShareChange
-from volery.policies.jobs import ANSWERS, REFUSALS
+from volery.policies.jobs import ANSWERS, REFUSALS, SIGHTS
 from volery.policies.vectorqueue import Kind
 
 SEARCH_MAX: Final = 256
@@ -447,6 +447,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         Submit: on_submit,
         MoreTasks: on_more_tasks,
         Cancel: VectorGlobalMaster.on_cancel,
+        Look: VectorGlobalMaster.on_look,
         Reweigh: on_reweigh,
         Ended: on_ended,
         StateUpdate: on_state_update,
@@ -458,4 +459,4 @@ class FairGlobalMaster(VectorGlobalMaster):
         Ousted: on_ousted,
         TimerFired: on_timer,
     }
-    sends = ANSWERS | REFUSALS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer)

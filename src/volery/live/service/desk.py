@@ -16,17 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
+from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained, PreemptionTold
+from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PreemptionTold, Why
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
 from volery.live.node.executor import AGENT, Received, TaskReport
 from volery.live.service.errors import ConflictError, UnwrittenError
-from volery.live.service.questions import Questions
+from volery.live.service.looking import Sight
+from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News, OpenJob
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
@@ -65,7 +68,7 @@ class Desk(Questions, Component):
         nodes: address of each node -> number of its machine.
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
-        due, shares, sharers: see `Deployment`.
+        due, shares, sharers, looks: see `Deployment`.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
@@ -75,8 +78,8 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_closed", "_drained", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
-        "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer",
+        "_book", "_closed", "_drained", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes", "_numbers",
+        "_post", "_received", "_running", "_sent", "_sight", "_store", "_thread", "_told", "_wake", "_writer",
         "_writes", "commit_s", "commits", "sharing", "told",
     )  # fmt: skip
 
@@ -84,7 +87,7 @@ class Desk(Questions, Component):
         self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
         due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
-        sharers: Collection[Address] = (), reports_late_s: float = REPORTS_LATE_S,
+        sharers: Collection[Address] = (), looks: bool = False, reports_late_s: float = REPORTS_LATE_S,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
@@ -95,6 +98,7 @@ class Desk(Questions, Component):
         self._late_s = reports_late_s
         self._drained = store.drained()
         self._book = DecisionBook()
+        self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
         self.commits = 0
@@ -144,6 +148,11 @@ class Desk(Questions, Component):
         """Write down who has lost what to whom."""
         self.sharing.note(event)
 
+    def on_seen(self, event: Seen, source: Address, now: Time) -> None:
+        """What a scheduler sees."""
+        if self._sight is not None:
+            self._sight.seen(event)
+
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
@@ -161,6 +170,7 @@ class Desk(Questions, Component):
         TaskReport: on_news,
         Explained: on_explained,
         PreemptionTold: on_preempted,
+        Seen: on_seen,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,
@@ -222,6 +232,21 @@ class Desk(Questions, Component):
             assert status is not None
             self._post(Outgoing(self._entry(number, status.user), (Cancel(number),)))
         return self._store.job(number)
+
+    async def explain(self, number: JobId, place: int | None) -> Why | None:
+        """As `why`; of a task that waits also what its scheduler sees just now."""
+        why, job = self.why(number, place), self.job(number)
+        if why is None or job is None:
+            return None
+        more = []
+        if self._sight is not None and why.state == "pending":
+            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
+            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
+            if seen is not None:
+                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
+        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
+        more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
+        return msgspec.structs.replace(why, funnel=(*why.funnel, *more))
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
         """Have nothing more placed on a node, or something again; None where there is no such node.

@@ -93,14 +93,19 @@ class Questions:
         if place is None:
             place = self._first_waiting(job)
         task = self._store.tasks(number, place, 1)[0]
-        wanted = next(one for one in demands(described[1], self._fleet) if place < one.first + one.tasks)
         return Why(
             job=number, index=place, state=task.state, reason=task.reason or job.reason,
             waiting=0 if job.ended else job.tasks - _heard(job),
-            funnel=counted(self._candidates(wanted)),
+            funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._nodes.items()}),
             explained=self._book.heard,
         )  # fmt: skip
+
+    def wanted(self, number: JobId, place: int) -> Demand:
+        """What a task of a job asks for."""
+        described = self._store.described(number)
+        assert described is not None, "there is such a job"
+        return next(one for one in demands(described[1], self._fleet) if place < one.first + one.tasks)
 
     def plan(self, description: JobDescription) -> JobPlan:
         """What a job would meet if it were submitted now.
@@ -167,6 +172,10 @@ class Questions:
         return found
 
 
+def started_tasks(job: JobStatus) -> int:
+    """The tasks of a job that run, or have run."""
+    return job.running + job.finished + job.failed + job.killed
+
+
 def _heard(job: JobStatus) -> int:
-    """The tasks of a job that run, or have ended."""
-    return job.running + job.finished + job.failed + job.killed + job.unsatisfiable
+    return started_tasks(job) + job.unsatisfiable

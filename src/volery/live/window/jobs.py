@@ -9,6 +9,7 @@ from typing import Final, get_args
 from starlette.requests import Request
 
 from volery.live.service.admission import choice, number, principal
+from volery.live.service.desk import Desk
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
 from volery.live.service.questions import Questions
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
@@ -31,6 +32,7 @@ from volery.live.window.html import (
 )
 from volery.live.window.reasons import reasons
 from volery.live.window.tables import Column, pager, slice_of, table
+from volery.live.window.users import last_preemptions
 
 CELLS: Final = 500
 """Tasks that a page shows at once."""
@@ -129,7 +131,7 @@ def progress(job: JobStatus) -> Markup:
     return joined((drawn, Markup(" "), share(job.finished, job.tasks)))
 
 
-def job_view(desk: Questions, job: JobStatus, request: Request) -> View:
+async def job_view(desk: Desk, job: JobStatus, request: Request) -> View:
     """One job.
 
     Raises:
@@ -154,13 +156,14 @@ def job_view(desk: Questions, job: JobStatus, request: Request) -> View:
         ("first task started", moment(job.started_us)),
         ("ended", moment(job.ended_us)),
     )
-    why = desk.why(job.id, None)
+    why = await desk.explain(job.id, None)
     live = joined(
         (
             cancel,
             known,
             section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why and why.waiting else None),
             section("Tasks", _choosing(job, where, first), grid(job, tasks)),
+            section("Preemptions", last_preemptions(desk, request, job.id)),
             section("Over time", timeline(tasks, time.time_ns() // 1000)),
         )
     )

@@ -23,10 +23,11 @@ from volery.live.window import frame
 from volery.live.window.frame import View, page
 from volery.live.window.html import address, link, tag
 from volery.live.window.jobs import job_view, jobs_view
-from volery.live.window.operating import node_view, nodes_view, users_view
+from volery.live.window.operating import node_view, nodes_view
 from volery.live.window.overview import Pace, overview
 from volery.live.window.session import Sessions, is_foreign
 from volery.live.window.tasks import task_view
+from volery.live.window.users import preemptions_view, users_view
 from volery.look import base_style
 
 PULSE_S: Final = 1.0
@@ -56,6 +57,7 @@ def window_routes(desk: Desk, outputs: Path, sessions: Sessions) -> list[Route]:
         (frame.HOME, views.federation), (frame.JOBS, views.jobs), (one_job, views.job),
         (one_job + "/tasks/{index:number}", views.task), (frame.NODES, views.nodes),
         (frame.NODES + "/{role:str}/{node:number}", views.node), (frame.USERS, views.users),
+        (frame.PREEMPTIONS, views.preemptions),
     )  # fmt: skip
     return [
         *(Route(path, access.shown(show)) for path, show in pages),
@@ -95,7 +97,7 @@ class _Views:
         return jobs_view(self._desk, request)
 
     async def job(self, request: Request) -> View:
-        return job_view(self._desk, self._job(request), request)
+        return await job_view(self._desk, self._job(request), request)
 
     async def task(self, request: Request) -> View:
         job, place = self._job(request), request.path_params["index"]
@@ -116,8 +118,16 @@ class _Views:
     async def users(self, request: Request) -> View:
         return users_view(self._desk, request)
 
+    async def preemptions(self, request: Request) -> View:
+        job = request.query_params.get("job", "")
+        if job.isdigit() and len(job) < 19:
+            self._known(request, int(job))
+        return preemptions_view(self._desk, request)
+
     def _job(self, request: Request) -> JobStatus:
-        number = request.path_params["id"]
+        return self._known(request, request.path_params["id"])
+
+    def _known(self, request: Request, number: int) -> JobStatus:
         job = self._desk.job(number)
         if job is None or request.state.principal.sees not in (None, job.user):
             no_job(number)
