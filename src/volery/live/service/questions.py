@@ -93,8 +93,9 @@ class Questions:
         if place is None:
             place = self._first_waiting(job)
         task = self._store.tasks(number, place, 1)[0]
+        again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
         return Why(
-            job=number, index=place, state=task.state, reason=task.reason or job.reason,
+            job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
             waiting=0 if job.ended else job.tasks - _heard(job),
             funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._nodes.items()}),

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS preemptions (
   loss_due INTEGER, loss_before INTEGER, loss_after INTEGER, gain_due INTEGER, gain_before INTEGER, gain_after INTEGER);
 CREATE UNIQUE INDEX IF NOT EXISTS preemptions_of_task ON preemptions (task, attempt, at_us);
 CREATE INDEX IF NOT EXISTS preemptions_of_job ON preemptions (job, number);
+CREATE INDEX IF NOT EXISTS preemptions_of_place ON preemptions (job, place);
 CREATE INDEX IF NOT EXISTS preemptions_for_job ON preemptions (for_job, number);
 CREATE INDEX IF NOT EXISTS preemptions_of_user ON preemptions (user, number);
 CREATE INDEX IF NOT EXISTS preemptions_for_user ON preemptions (for_user, number)
@@ -115,6 +116,12 @@ class ShareBook:
             (1 << 62 if before is None else before, *values, limit),
         )
         return [_status(*row) for row in rows]
+
+    def last_lost(self, job: JobId, place: int) -> PreemptionStatus | None:
+        """How a task was last preempted; None: it never was."""
+        asked = f"SELECT {_LISTED} FROM preemptions WHERE job = ? AND place = ? ORDER BY number DESC LIMIT 1"  # noqa: S608 - ours
+        row = self._read.execute(asked, (job, place)).fetchone()
+        return None if row is None else _status(*row)
 
 
 def _parts(change: ShareChange | None) -> tuple[int | None, int | None, int | None]:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -26,6 +26,13 @@ from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
 
 Written = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Writes in the next batch, and returns what that gave when it is committed."""
+
+WHY: Final[Mapping[str, str]] = {
+    "share": "who gained had less than its share, and who lost more",
+    "priority": "who gained is more urgent",
+    "cost": "the whole is better so",
+}
+"""By what rule attempts are preempted, in words."""
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +164,13 @@ class Sharing:
                 continue
             except InputError:  # the federation is shutting down
                 return
+
+    def why_again(self, job: JobId, place: int, attempt: int) -> str:
+        """Why an attempt of a task has ended, where it was preempted; else nothing. It does not name who gained."""
+        lost = self._book.last_lost(job, place)
+        if lost is None or lost.attempt != attempt:
+            return ""
+        return f"attempt {attempt} was preempted: {WHY[lost.reason]}; the task begins anew when there is room"
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from volery.live.service.admission import number, principal
 from volery.live.service.desk import Desk
+from volery.live.service.sharing import WHY
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -48,11 +49,10 @@ _SHARES: Final = (
     Column("name", text=True),
     Column("weight"),
     Column("share"),
-    Column("weight was changed", text=True),
     Column("", text=True),
+    Column("weight was changed (UTC)", text=True),
 )
 _PREEMPTIONS: Final = (
-    Column("number"),
     Column("when (UTC)", text=True),
     Column("lost by", text=True),
     Column("task"),
@@ -63,11 +63,6 @@ _PREEMPTIONS: Final = (
     Column("who lost had", text=True),
     Column("who gained had", text=True),
 )
-_WHY: Final = {
-    "share": "who gained had less than its share",
-    "priority": "who gained is more urgent",
-    "cost": "the whole is better so",
-}
 
 
 def users_view(desk: Desk, request: Request) -> View:
@@ -157,8 +152,8 @@ def _share(one: ShareStatus, changed: Mapping[str, WeightChange], *, may: bool) 
         joined((name, tag("span", " and its members", class_="soft"))) if one.organisation else name,
         whole(one.weight),
         share(one.share, 1),
-        told or NOTHING,
         _changing(one) if may else "",
+        told or NOTHING,
     )
 
 
@@ -216,14 +211,13 @@ def preemptions(found: Sequence[PreemptionStatus]) -> Markup:
 
 def _preemption(one: PreemptionStatus) -> Sequence[Piece]:
     return (
-        whole(one.number),
         moment(one.at_us),
         name_of(one.user, NAME_SHOWN) if one.user else NOTHING,
         _task(one.job, one.index),
         one.attempt if one.job >= 0 else NOTHING,
         name_of(one.for_user, NAME_SHOWN) if one.for_user else NOTHING,
         _task(one.for_job, one.for_index),
-        tag("span", one.reason, title=_WHY.get(one.reason)),
+        tag("span", one.reason, title=WHY.get(one.reason)),
         _change(one.loss),
         _change(one.gain),
     )
