@@ -98,6 +98,7 @@ class Placing(Component):
         self._reason: PreemptionReason = policies["T10"].reason
         if self._preempting is not None:
             self._state.priorities = {}
+            self._state.held_by = {}
         self._exits = Exits()
         self._lives: dict[Address, int] = {}
         self._doomed: list[Exit] = []
