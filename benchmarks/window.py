@@ -170,6 +170,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each page is watched")
     parser.add_argument("--rounds", type=int, default=3, help="of load, without pages and with them")
     parser.add_argument("--load", type=int, default=100, help="jobs of 1,000 tasks in a round")
+    parser.add_argument("--only-load", action="store_true", help="leave out paint and work")
     given = parser.parse_args()
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -181,12 +182,12 @@ def main() -> None:
         play = stack.enter_context(sync_playwright())
         browser = play.chromium.launch(executable_path=path, args=arguments)
         paint_ms(browser, url)
-        for name, view in VIEWS.items():
+        for name, view in ({} if given.only_load else VIEWS).items():
             before = cpu_s(server)
             painted = [paint_ms(browser, url + view) for _ in range(5)]
             told = {"view": name, "first_paint_ms": statistics.median(painted), "worst_ms": max(painted)}
             print(json.dumps(told | {"server_cpu_ms": 200 * (cpu_s(server) - before)}), flush=True)
-        for name, view in VIEWS.items():
+        for name, view in ({} if given.only_load else VIEWS).items():
             spent = work_ms(browser, url + view, client, given.seconds)
             print(json.dumps({"view": name, "main_thread_ms_per_s": round(spent, 1)}), flush=True)
         load_cpu_s(client, server, 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -31,6 +32,9 @@ from volery.live.window.users import preemptions_view, users_view
 from volery.look import base_style
 
 PULSE_S: Final = 1.0
+PAUSE: Final = 300
+"""A page that took one millisecond to make is not made again for so many."""
+EVERY_MAX_S: Final = 30.0
 KEEP_ALIVE_PULSES: Final = 15
 BODY_BYTES_MAX: Final = 4096
 _THEN: Final = re.compile(r"/(?:window/[a-z0-9/-]*)?")
@@ -134,6 +138,18 @@ class _Views:
         return job
 
 
+def paced(view: View, took_s: float) -> View:
+    """A view that is fetched again the more seldom the more it costs, so that a page takes a small part of a core.
+
+    Args:
+        view: what was made.
+        took_s: CPU seconds that this took.
+    """
+    if not view.every_s:
+        return view
+    return msgspec.structs.replace(view, every_s=max(view.every_s, min(EVERY_MAX_S, took_s * PAUSE)))
+
+
 class _Access:
     """Who gets to see pages, and the way in and out."""
 
@@ -149,8 +165,10 @@ class _Access:
             if who is None:
                 return RedirectResponse(address(frame.SIGN_IN, {"then": request.url.path}), 303, frame.HEADERS)
             request.state.principal = who
+            began_s = time.thread_time()
             try:
-                return page(await show(request), who)
+                view = await show(request)
+                return page(paced(view, time.thread_time() - began_s), who)
             except InputError as error:
                 return page(_problem(error.place, error.problem), who, status=422)
             except NotThereError as error:

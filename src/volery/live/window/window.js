@@ -4,8 +4,7 @@ const problem = document.getElementById("problem");
 const dialog = document.querySelector("dialog");
 const field = document.getElementById("answer");
 const pulse = document.getElementById("pulse");
-const every = 1000 * Number(live.dataset.every);
-let last = Date.now(), planned = 0, fetching = false;
+let every = 1000 * Number(live.dataset.every), last = Date.now(), planned = 0, fetching = false;
 
 function say(text) {
   problem.textContent = text;
@@ -33,6 +32,7 @@ async function refresh() {
     if (answer.redirected) { location.reload(); return; }
     const read = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
     if (read && !dialog.open) replaceLive(read);
+    if (read) every = 1000 * Number(read.dataset.every);  // what costs more is asked for less often
     last = Date.now();
   } catch (error) {
     pulse.textContent = "not connected";
