@@ -138,6 +138,7 @@ def walk_nodes(page: Page, http: httpx2.Client, of_eve: int) -> None:
     assert [one["address"] for one in http.get("/nodes").json() if one["drained"]] == [node]
     page.get_by_role("link", name=node, exact=True).click()
     expect(page.locator("section tbody")).to_contain_text(f"{of_eve}/")
+    assert 'label.zone == "<b>xxx' in page.locator("ul.conditions").inner_text()
     assert fits(page)
     give(page, f'[id="undrain-{node}"]')
     expect(page.get_by_role("button", name="drain", exact=True)).to_be_visible()

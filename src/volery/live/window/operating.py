@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 
+from volery.live.cluster.machine import ATTRIBUTES, LABEL, Value
 from volery.live.service.admission import choice, principal
 from volery.live.service.questions import Questions
 from volery.live.status import NodeStatus
@@ -120,6 +122,17 @@ def _draining(node: NodeStatus) -> Markup:
     return frame.order(word, f"/nodes/{node.address}/{word}", question, f"{word}-{node.address}")
 
 
+def _conditions(node: NodeStatus) -> Markup:
+    """All that a job can ask for and have here, as it would write it."""
+    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES}
+    attributes |= {LABEL + name: value for name, value in sorted(node.labels.items())}
+    told = []
+    for name, value in attributes.items():
+        text = f"{name} == {msgspec.json.encode(value).decode()}"
+        told.append(tag("li", tag("code", name_of(text, LABELS_SHOWN))))
+    return tag("ul", *told, class_="conditions")
+
+
 def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
     """One node, and the tasks there that may be seen."""
     who = principal(request)
@@ -147,5 +160,9 @@ def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
         for run in runs
     ]
     button = _draining(node) if desk.drains and who.may("operator") else None
-    live = joined((button, known, section("Tasks that run here", table(_RUNS, cells, empty="None that you may see."))))
+    parts = (
+        button, known, section("Tasks that run here", table(_RUNS, cells, empty="None that you may see.")),
+        section("Constraints that it meets", _conditions(node)),
+    )  # fmt: skip
+    live = joined(parts)
     return View(f"Node {node.address}", live, place=frame.NODES)
