@@ -6,8 +6,10 @@ A store of 100,000 jobs, one of them with a million tasks of which each has a ro
               time that the server's process spent on it
     work      per view: what the page's main thread did per second, in milliseconds (DevTools' TaskDuration), while jobs
               end the whole time, so that the page fetches itself as often as it ever does
-    load      CPU seconds of the server's process for jobs of no-op tasks without pages and with ten real pages open, of
-              all views, in turn; each is a window of its own that believes itself to be seen
+    core      the part of a core that the server takes while jobs come and end the whole time, without pages and with
+              ten real pages open, of all views, in turn; each is a window of its own that believes itself to be seen.
+              The difference is what the scheduler lacks where it has no more than that core: its throughput falls by so
+              much, because pages ask by the clock, however fast jobs end
 
 Times are those of a machine that nobody else uses; CPU time is of `volery up` alone, a process of its own.
 """
@@ -154,23 +156,21 @@ def work_ms(browser: Browser, url: str, client: Client, seconds: float) -> float
     return spent
 
 
-def load_cpu_s(client: Client, server: int, jobs: int) -> float:
-    """CPU seconds of the server for jobs of 1,000 no-op tasks, ten at a time."""
-    before = cpu_s(server)
-    for _ in range(jobs // 10):
-        numbers = [client.send(NO_OP | {"tasks": 1000}).id for _ in range(10)]
-        while not all(client.job(number).ended for number in numbers):
-            time.sleep(0.2)
-    return cpu_s(server) - before
+def core_of(client: Client, server: int, seconds: float) -> float:
+    """The part of a core that the server takes while ten jobs of ten no-op tasks come in per second."""
+    before, began = cpu_s(server), time.monotonic()
+    for count in range(round(10 * seconds)):
+        client.send(NO_OP | {"tasks": 10})
+        time.sleep(max(0.0, began + (count + 1) / 10 - time.monotonic()))
+    return (cpu_s(server) - before) / (time.monotonic() - began)
 
 
 def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each page is watched")
-    parser.add_argument("--rounds", type=int, default=3, help="of load, without pages and with them")
-    parser.add_argument("--load", type=int, default=100, help="jobs of 1,000 tasks in a round")
-    parser.add_argument("--only-load", action="store_true", help="leave out paint and work")
+    parser.add_argument("--rounds", type=int, default=3, help="without pages and with them")
+    parser.add_argument("--only-core", action="store_true", help="leave out paint and work")
     given = parser.parse_args()
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -182,26 +182,26 @@ def main() -> None:
         play = stack.enter_context(sync_playwright())
         browser = play.chromium.launch(executable_path=path, args=arguments)
         paint_ms(browser, url)
-        for name, view in ({} if given.only_load else VIEWS).items():
+        for name, view in ({} if given.only_core else VIEWS).items():
             before = cpu_s(server)
             painted = [paint_ms(browser, url + view) for _ in range(5)]
             told = {"view": name, "first_paint_ms": statistics.median(painted), "worst_ms": max(painted)}
             print(json.dumps(told | {"server_cpu_ms": 200 * (cpu_s(server) - before)}), flush=True)
-        for name, view in ({} if given.only_load else VIEWS).items():
+        for name, view in ({} if given.only_core else VIEWS).items():
             spent = work_ms(browser, url + view, client, given.seconds)
             print(json.dumps({"view": name, "main_thread_ms_per_s": round(spent, 1)}), flush=True)
-        load_cpu_s(client, server, 10)
+        core_of(client, server, 2.0)
         found: dict[int, list[float]] = {0: [], PAGES: []}
         for _ in range(given.rounds):
             for pages in found:
                 contexts = [browser.new_context() for _ in range(pages)]
                 for context, view in zip(contexts, [*VIEWS.values(), "/"], strict=False):
                     context.new_page().goto(url + view)
-                found[pages].append(load_cpu_s(client, server, given.load))
+                found[pages].append(core_of(client, server, given.seconds))
                 for context in contexts:
                     context.close()
-        without, with_pages = statistics.mean(found[0]), statistics.mean(found[PAGES])
-        print(json.dumps({"load_cpu_s": found, "more": round(with_pages / without - 1, 4)}), flush=True)
+        more = statistics.mean(found[PAGES]) - statistics.mean(found[0])
+        print(json.dumps({"core": found, "pages_take": round(more, 4)}), flush=True)
         browser.close()
 
 
