@@ -5,6 +5,9 @@ of them. A row stands for `instances` equal tasks. Where memory or processors ar
 machine, that is taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B). What cannot
 be run is passed over and counted: rows that do not say when they are submitted or how long they run, that did not end
 well, that begin before the trace does, or that do not ask for what the others ask for.
+
+A job is as urgent as the most urgent of its rows, and due with the last of them; one that says nothing has priority 0
+and no deadline. One that was due before it was submitted is due at once.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import pyarrow.compute as pc
 
 from volery.core.errors import InputError
 from volery.core.locality import with_replicas
-from volery.core.model import AMOUNT_MAX, Amounts
+from volery.core.model import AMOUNT_MAX, NEVER, Amounts
 from volery.core.trace import Trace, longs
 from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
@@ -69,6 +72,8 @@ class _Row(NamedTuple):
     parents: Sequence[str]
     number: int
     replicas: Sequence[int]
+    priority: int | None
+    deadline_us: int | None
 
 
 class _Links:
@@ -171,11 +176,11 @@ def _rows(
 
     asked = zip(*(amounts[name].to_pylist() for name in resources), strict=True) if resources else [()] * batch.num_rows
     names = ("job", "task", "submit_us", "runtime_us", "estimate_us", "instances", "status", "user")
-    lies = batch.column("replicas")
-    held: Iterable[Sequence[int] | None] = lies.to_pylist() if lies.null_count < batch.num_rows else repeat(())
+    held = _said(batch, "replicas", ())
+    urgent, due = _said(batch, "priority", None), _said(batch, "deadline_us", None)
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    columns = zip(asked, parents, held, values, strict=False)
-    for request, above, near, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
+    columns = zip(asked, parents, zip(held, urgent, due, strict=False), values, strict=False)
+    for request, above, others, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
         links.rows += 1
         unknown = job is None or submit_us is None or runtime_us is None or instances is None or None in request
         if (
@@ -190,8 +195,15 @@ def _rows(
         units = tuple(
             max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(resources, request, strict=True)
         )  # nothing that runs takes no processor and no memory
-        place, around = links.rows, above or ()
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, around, place, near or ())
+        near, level, due_us = others
+        wish = near or (), level, due_us
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, above or (), links.rows, *wish)
+
+
+def _said(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
+    """The values of a column; the same for all rows where none says it."""
+    column = batch.column(name)
+    return column.to_pylist() if column.null_count < batch.num_rows else repeat(otherwise)
 
 
 def _in_order(path: Path, job: _Job, links: _Links, passed: Passed) -> tuple[list[_Row], list[list[int]]]:
@@ -234,11 +246,23 @@ def _trace(
     users = [job.rows[0].user for job in jobs]
     known = form.name not in TABLES_OF_REQUESTS and all(users)
     parent_first, flat = edges.columns()
+    priority, deadline_us = (longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, begin)
     trace = Trace(
         name, array("q", [job.arrival_us - begin for job in jobs]), first, duration_us, estimate_us,
         user=tuple(user or "" for user in users) if known else (), parent_first=parent_first, parents=flat,
+        priority=priority, deadline_us=deadline_us,
     )  # fmt: skip
     if replicas:
         replicas += [()] * (trace.task_count - len(replicas))
         trace = with_replicas(trace, replicas, far_of(path, form))
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
+
+
+def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
+    """The columns of priorities, empty unless jobs differ in them, and of deadlines, empty unless some job has one."""
+    urgent = array("q", [max([row.priority or 0 for row in job.rows]) for job in jobs])
+    due = array("q")
+    for job in jobs:
+        said = [row.deadline_us for row in job.rows if row.deadline_us is not None]
+        due.append(max(*said, job.arrival_us) - begin_us if said else NEVER)
+    return urgent if len(set(urgent)) > 1 else longs(), due if any(at != NEVER for at in due) else longs()

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gzip
 import os
+from array import array
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.unit.architectures.pipeline.runs import run
 
 from volery.core.errors import InputError
+from volery.core.events import Submit
+from volery.core.features import DEADLINES, PRIORITIES, features_of
+from volery.core.model import NEVER, Cluster
 from volery.core.trace import Trace
 from volery.core.workflows import levels
 from volery.workload import load_trace, load_workload
@@ -17,6 +23,7 @@ from volery.workload.formats import format_of
 from volery.workload.replay import NODE_CPU_MILLI, NODE_MEMORY_MB, Passed, read_tasks
 from volery.workload.table import TaskRow, batches, table_output
 
+S = 1_000_000
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 V2017 = """\
 task_create_time, task_end_time, job_id, task_id,number_of_instances, status, number_of_cpus_requested_per_instance_in_\
@@ -285,3 +292,61 @@ def test_a_table_without_input_has_no_replicas(tmp_path: Path) -> None:
         for batch in batches([TaskRow(job="a", task="0", submit_us=1, runtime_us=7)]):
             table.add(batch)
     assert not load_trace(path).replicas
+
+
+def wishing_table(path: Path, *, alike: bool = False) -> Path:
+    """Three jobs, the last one first: urgent and due, nothing said, due before it is submitted; alike: nothing said."""
+    rows = [
+        TaskRow(job="c", task="0", submit_us=S + 20, runtime_us=7, deadline_us=S + 10, priority=-1),
+        TaskRow(job="a", task="0", submit_us=S, runtime_us=7, priority=2, deadline_us=S + 90),
+        TaskRow(job="a", task="1", submit_us=S, runtime_us=7, priority=5, deadline_us=S + 50),
+        TaskRow(job="b", task="0", submit_us=S + 5, runtime_us=9),
+    ]
+    if alike:
+        for row in rows:
+            row.deadline_us, row.priority = None, 3
+    with table_output(path) as table:
+        for batch in batches(rows):
+            table.add(batch)
+    return path
+
+
+def test_priorities_and_deadlines_reach_the_jobs_that_schedulers_see(tmp_path: Path) -> None:
+    """On the run's clock; without those, jobs are as they were before tables could say so."""
+    trace = load_trace(wishing_table(tmp_path / "a.parquet"))
+    assert trace.priority.tolist() == [5, 0, -1]
+    assert trace.deadline_us.tolist() == [90, NEVER, 20]
+    jobs = [message.job for job in range(3) for message in trace.submission(job) if isinstance(message, Submit)]
+    assert [(job.priority, job.deadline_us) for job in jobs] == [(5, 90), (0, NEVER), (-1, 20)]
+    assert features_of(trace) == (PRIORITIES, DEADLINES)
+    plain = load_trace(wishing_table(tmp_path / "b.parquet", alike=True))
+    assert not plain.priority
+    assert not plain.deadline_us
+
+
+def test_repairs_keep_priorities_and_move_deadlines_with_the_clock(tmp_path: Path) -> None:
+    source, table = wishing_table(tmp_path / "a.parquet"), tmp_path / "b.parquet"
+    chosen = {"clock-origin": "shift", "unsorted": "sort", "deadline-before-submission": "null"}
+    assert convert(source, table, chosen=chosen).left == {}
+    trace = load_trace(table)
+    assert trace.priority.tolist() == [5, 0, -1]
+    assert trace.deadline_us.tolist() == [90, NEVER, NEVER]
+
+
+def test_googles_priorities_decide_who_is_served_first(tmp_path: Path) -> None:
+    """Two jobs for one machine while a third runs: the one of band 9 overtakes that of band 0, where bands count."""
+    events = [
+        f"{at},,{job},0,,{kind},u,3,{band},0.5,0.25,,0"
+        for at, job, kind, band in [
+            (0, 1, 0, 0), (0, 1, 1, 0), (10, 2, 0, 0), (20, 3, 0, 9), (30, 1, 4, 0),
+            (30, 2, 1, 0), (60, 2, 4, 0), (60, 3, 1, 9), (90, 3, 4, 9),
+        ]
+    ]  # fmt: skip
+    trace, _ = read(tmp_path, "\n".join(events) + "\n")
+    assert trace.priority.tolist() == [0, 0, 9]
+    bare = msgspec.structs.replace(trace, resources=(), requests=(), request=array("H"))
+    start_us = {
+        order: list(run("pipeline", bare, Cluster.uniform(1), T2=order).start_us) for order in ("fifo", "priority")
+    }
+    assert start_us["fifo"][1] < start_us["fifo"][2]
+    assert start_us["priority"][2] < start_us["priority"][1]

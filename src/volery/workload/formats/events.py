@@ -42,6 +42,7 @@ def rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskRo
             row.memory_share = said.memory_share if row.memory_share is None else row.memory_share
             row.user = row.user or said.user
             row.constraints = said.constraints if row.constraints is None else row.constraints
+            row.priority = said.priority if row.priority is None else row.priority
         if kind == "submit" and row.submit_us is None:
             row.submit_us = time_us
             noticed["attempts submitted before the trace begins"] += time_us <= BEFORE_TRACE_US
