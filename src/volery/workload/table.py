@@ -51,10 +51,11 @@ SCHEMA: Final = pa.schema(
         pa.field("replicas", pa.list_(pa.int32())),
         pa.field("priority", pa.int64()),
         pa.field("deadline_us", pa.int64()),
+        pa.field("task_submit_us", pa.int64()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
-SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3}
+SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
@@ -79,6 +80,7 @@ class TaskRow(msgspec.Struct, gc=False):
         replicas: numbers of the machines that hold the input; empty: it has none.
         priority: of its job, larger is more urgent.
         deadline_us: when its job should be done, microseconds on the source's clock.
+        task_submit_us: when the task itself was submitted, where the source says so of each task.
     """
 
     job: str | None = None
@@ -104,6 +106,7 @@ class TaskRow(msgspec.Struct, gc=False):
     replicas: list[int] | None = None
     priority: int | None = None
     deadline_us: int | None = None
+    task_submit_us: int | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):

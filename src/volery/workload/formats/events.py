@@ -44,7 +44,7 @@ def rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskRo
             row.constraints = said.constraints if row.constraints is None else row.constraints
             row.priority = said.priority if row.priority is None else row.priority
         if kind == "submit" and row.submit_us is None:
-            row.submit_us = time_us
+            row.submit_us = row.task_submit_us = time_us
             noticed["attempts submitted before the trace begins"] += time_us <= BEFORE_TRACE_US
         elif kind == "schedule":
             row.start_us, row.status = time_us, "running"
