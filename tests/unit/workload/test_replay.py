@@ -8,6 +8,7 @@ from array import array
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from tests.unit.architectures.pipeline.runs import run
 
@@ -16,10 +17,11 @@ from volery.core.events import Submit
 from volery.core.features import DEADLINES, PRIORITIES, features_of
 from volery.core.model import NEVER, Cluster
 from volery.core.trace import Trace
-from volery.core.workflows import levels
+from volery.core.workflows import check_workflows, levels
 from volery.workload import load_trace, load_workload
 from volery.workload.convert import convert
-from volery.workload.formats import format_of
+from volery.workload.formats import format_of, read_source
+from volery.workload.formats.source import Noticed
 from volery.workload.replay import NODE_CPU_MILLI, NODE_MEMORY_MB, Passed, read_tasks
 from volery.workload.table import TaskRow, batches, table_output
 
@@ -350,3 +352,42 @@ def test_googles_priorities_decide_who_is_served_first(tmp_path: Path) -> None:
     }
     assert start_us["fifo"][1] < start_us["fifo"][2]
     assert start_us["priority"][2] < start_us["priority"][1]
+
+
+def test_tasks_come_when_the_source_says_that_each_was_submitted(tmp_path: Path) -> None:
+    """Job 7: its first task at 20 s; two more later, one of them said to come before what it waits for."""
+    head = GWF.splitlines()[0]
+    rows = ["8,1,10,11,1,1,", "7,1,20,10,1,1,", "7,2,45,20,1,1,1", "7,3,40,30,1,1,2", "8,2,10,12,1,1,1"]
+    trace, _ = read(tmp_path, "\n".join([head, *rows]) + "\n")
+    assert [at // S for at in trace.arrival_us] == [0, 10]
+    assert [at // S for at in trace.submit_us] == [0, 0, 10, 35, 35], "nobody knew of task 2 before"
+    check_workflows(trace)
+    convert(tmp_path / "table.csv", tmp_path / "t.parquet", chosen={"clock-origin": "shift"})
+    again = load_trace(tmp_path / "t.parquet")
+    assert (again.submit_us, again.digest()) == (trace.submit_us, trace.digest())
+    together, _ = read(tmp_path, "\n".join([head, rows[0], rows[4]]) + "\n")
+    assert not together.submit_us, "all come with their jobs: there is nothing to say"
+
+
+def test_tasks_of_one_job_submitted_apart_are_one_job_where_the_source_says_so(tmp_path: Path) -> None:
+    """As in Google's events; of a table that does not say so, what is submitted together is a job."""
+    events = [
+        f"{at},,{job},{task},,{kind},u,3,0,0.5,0.25,,0"
+        for at, job, task, kind in [
+            (10, 1, 0, 0), (20, 1, 1, 0), (20, 2, 0, 0), (30, 1, 0, 1), (30, 1, 1, 1), (30, 2, 0, 1),
+            (50, 1, 1, 4), (60, 1, 0, 4), (70, 2, 0, 4),
+        ]
+    ]  # fmt: skip
+    trace, _ = read(tmp_path, "\n".join(events) + "\n")
+    assert (trace.arrival_us.tolist(), trace.first.tolist()) == ([0, 10], [0, 2, 3])
+    assert trace.submit_us.tolist() == [10, 0, 10]
+    assert trace.duration_us.tolist() == [20, 30, 40]
+    old = tmp_path / "old.parquet"
+    with table_output(old) as table:
+        for batch in read_source(tmp_path / "table.csv", format_of(tmp_path / "table.csv"), Noticed()):
+            place = batch.schema.get_field_index("task_submit_us")
+            table.add(batch.set_column(place, batch.schema.field(place), pa.nulls(batch.num_rows, pa.int64())))
+    apart = load_trace(old)
+    assert (apart.job_count, apart.submit_us.tolist()) == (3, [])
+    only, _ = tasks_of(tmp_path / "table.csv", 1)
+    assert (only.job_count, only.task_count) == (1, 2), "the first job is read to its end"

@@ -78,6 +78,7 @@ TEXTS: dict[str, str] = {
         ]},
     }}),
 }  # fmt: skip
+VERSION_3 = ["priority", "deadline_us", "task_submit_us"]
 DAMAGE = ["", "-", "9" * 20, '"', ",", "nan", "\n", "1e400", "\0", "x"]
 T0 = 1_507_532_400 * S
 """2017-10-09 07:00:00 UTC."""
@@ -94,12 +95,14 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("3", "0", None, 20 * S, 20 * S, cpu_milli=1000, status="killed", line=4),
     ],
     "gwf": [
-        TaskRow("0", "1", None, 16 * S, None, None, 11 * S, cpu_milli=2000, parents=[], line=2),
-        TaskRow("0", "2", None, 40 * S, None, None, 11 * S, cpu_milli=1000, parents=["1"], line=3),
+        TaskRow("0", "1", None, 16 * S, None, None, 11 * S, cpu_milli=2000, parents=[], line=2, task_submit_us=16 * S),
+        TaskRow("0", "2", None, 40 * S, None, None, 11 * S, cpu_milli=1000, parents=["1"], line=3,
+                task_submit_us=40 * S),
     ],
     "wta": [
-        TaskRow("9", "1", None, 0, None, None, 7_184_000, cpu_milli=1000, parents=[], line=1),
-        TaskRow("9", "2", "5", 6_000_000, 6_003_000, 6_013_000, 10_000, cpu_milli=2000, parents=["1"], line=2),
+        TaskRow("9", "1", None, 0, None, None, 7_184_000, cpu_milli=1000, parents=[], line=1, task_submit_us=0),
+        TaskRow("9", "2", "5", 6 * S, 6_003_000, 6_013_000, 10_000, cpu_milli=2000, parents=["1"], line=2,
+                task_submit_us=6 * S),
     ],
     "alibaba-2017": [
         TaskRow("7", "1", None, 100 * S, None, 110 * S, 10 * S, instances=3, cpu_milli=500, memory_share=0.5,
@@ -125,10 +128,12 @@ ROWS: dict[str, list[TaskRow]] = {
     ],
     "google-2011": [
         TaskRow("1", "1", "ua", 0, 4, 9, 5, cpu_share=0.5, memory_share=0.25, disk_share=0.125,
-                constraints=["different_machine"], status="finished", line=1, priority=9),
+                constraints=["different_machine"], status="finished", line=1, priority=9, task_submit_us=0),
         TaskRow("1", "2", "ub", None, 9, status="running", line=4, priority=9),
     ],
-    "google-2011-jobs": [TaskRow("3", "0", "u=", 0, 5, 7, 2, instances=None, status="killed", line=1)],
+    "google-2011-jobs": [
+        TaskRow("3", "0", "u=", 0, 5, 7, 2, instances=None, status="killed", line=1, task_submit_us=0)
+    ],
     "google-2011-reduced": [
         TaskRow("12", "0", "user", 0, None, 5 * S, 5 * S, cpu_share=0.5, memory_share=0.25, line=1, priority=10)
     ],
@@ -138,7 +143,7 @@ ROWS: dict[str, list[TaskRow]] = {
     ],
     "google-2019": [
         TaskRow("44", "1", None, 5, 7, 11, 4, cpu_share=0.5, constraints=["k!=v"], status="finished", line=1,
-                priority=450),
+                priority=450, task_submit_us=5),
     ],
     "azure-packing": [
         TaskRow("8", "0", "3", 43_200 * S, 43_200 * S, 86_400 * S, 43_200 * S, cpu_share=0.25, memory_share=0.5,
@@ -302,14 +307,14 @@ def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path)
         format_of(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(
-    ("version", "lacks"), [(b"1", ["replicas", "priority", "deadline_us"]), (b"2", ["priority", "deadline_us"])]
-)
+@pytest.mark.parametrize(("version", "lacks"), [(b"1", ["replicas", *VERSION_3]), (b"2", VERSION_3)])
 def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     tmp_path: Path, version: bytes, lacks: list[str]
 ) -> None:
     path = tmp_path / "old.parquet"
-    said = TaskRow(job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9)
+    said = TaskRow(
+        job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9, task_submit_us=2
+    )
     [batch] = batches([said])
     old = pa.Table.from_batches([batch]).drop_columns(lacks).replace_schema_metadata({VERSION_KEY: version})
     pq.write_table(old, path)
