@@ -43,7 +43,7 @@ def convert(
         output: the table.
         form: name of the format; None: told by the content.
         chosen: rule of the doctor -> action.
-        parents: whether to keep what tasks wait for; without, they are unknown.
+        parents: whether to keep what tasks wait for, and when each was submitted in its job; without, both are unknown.
         far_permille: what distance from their input costs tasks, see `Manifest`; None: as the source says.
         force: replace the output if it exists.
 
@@ -107,8 +107,10 @@ def _repaired(
 
 
 def _without_parents(batch: pa.RecordBatch) -> pa.RecordBatch:
-    place = SCHEMA.get_field_index("parents")
-    return batch.set_column(place, SCHEMA.field(place), pa.nulls(batch.num_rows, SCHEMA.field(place).type))
+    for name in ("parents", "task_submit_us"):
+        place = SCHEMA.get_field_index(name)
+        batch = batch.set_column(place, SCHEMA.field(place), pa.nulls(batch.num_rows, SCHEMA.field(place).type))
+    return batch
 
 
 def digest_of(path: Path) -> str:
