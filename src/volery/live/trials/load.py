@@ -63,23 +63,23 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def sped_up(trace: Trace, speedup: float) -> Trace:
-    """The same work in less time: arrivals, durations and estimates divided, so that the load stays what it was.
+    """The same work in less time: arrivals, durations, estimates and deadlines divided, so that the load stays what it was.
 
     Raises:
         InputError: tasks wait for others or come after their jobs, and nobody holds them back here.
     """
     if comes_in_parts(trace):
-        problem = (
-            "its tasks wait or come late, and workflows run in the lab alone; make a table of independent ones with"
-        )
+        problem = "its tasks wait or come late; workflows run in the lab alone; make a table of independent ones with"
         raise InputError(trace.name, f"{problem} `volery trace convert --without-parents`")
 
     def divided(column: array[int]) -> array[int]:
-        return column[:] if speedup == 1 else array("q", [round(value / speedup) for value in column])
+        if speedup == 1:
+            return column[:]
+        return array("q", [value if value == NEVER else round(value / speedup) for value in column])
 
     return msgspec.structs.replace(
         trace, arrival_us=divided(trace.arrival_us), duration_us=divided(trace.duration_us),
-        estimate_us=divided(trace.estimate_us),
+        estimate_us=divided(trace.estimate_us), deadline_us=divided(trace.deadline_us),
     )  # fmt: skip
 
 
