@@ -63,7 +63,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def sped_up(trace: Trace, speedup: float) -> Trace:
-    """The same work in less time: arrivals, durations, estimates and deadlines divided, so that the load stays the same.
+    """The same work in less time: arrivals, durations, estimates and deadlines divided, so the load stays the same.
 
     Raises:
         InputError: tasks wait for others or come after their jobs, and nobody holds them back here.
