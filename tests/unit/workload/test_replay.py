@@ -365,6 +365,9 @@ def test_tasks_come_when_the_source_says_that_each_was_submitted(tmp_path: Path)
     convert(tmp_path / "table.csv", tmp_path / "t.parquet", chosen={"clock-origin": "shift"})
     again = load_trace(tmp_path / "t.parquet")
     assert (again.submit_us, again.digest()) == (trace.submit_us, trace.digest())
+    convert(tmp_path / "table.csv", tmp_path / "bare.parquet", submissions=False)
+    bare = load_trace(tmp_path / "bare.parquet")
+    assert (bare.submit_us.tolist(), bare.parents, bare.first) == ([], trace.parents, trace.first)
     together, _ = read(tmp_path, "\n".join([head, rows[0], rows[4]]) + "\n")
     assert not together.submit_us, "all come with their jobs: there is nothing to say"
 
