@@ -44,7 +44,7 @@ class End:
         )  # fmt: skip
         link.ends[name] = self
 
-    def _take(self, parcels: Iterable[Parcel]) -> None:
+    def _take(self, sender: str, parcels: Iterable[Parcel]) -> None:
         for _, _, message in parcels:
             assert isinstance(message, JobDone)
             self.taken.append(message.job)

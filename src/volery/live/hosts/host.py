@@ -12,20 +12,20 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any, Final
 
-from volery.core.component import Component, role_of
+from volery.core.component import Component, UnknownMessageError, role_of
 from volery.core.events import Adopted, Computed, Event, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
 from volery.live.hosts import port as effect_kinds
-from volery.live.hosts.doors import Alarm, Door
+from volery.live.hosts.doors import Alarm, Door, Doorkeeper
 from volery.live.hosts.explaining import Explained
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.hosts.port import Effect, LivePort, checksum
@@ -70,7 +70,6 @@ class Host:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
         inbox: door, event and source of what is to be handled.
-        refused: how many frames could not be understood.
         explains: whether the submitter is to hear what schedulers decide, where they say so.
         turn_us: when the last turn began, which is the `now` of all its events.
     """
@@ -94,7 +93,6 @@ class Host:
         self.now: Clock = clock or clock_from_now()
         self.facts = Facts()
         self.failed: BaseException | None = None
-        self.refused = 0
         self.explains = False
         self.turn_us: Time = 0
         self.inbox: deque[tuple[Door, Any, Address]] = deque()
@@ -123,6 +121,7 @@ class Host:
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
             self._doors[address] = Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
+        self._doorkeeper = Doorkeeper(name, self._doors, self._where)
 
     async def open(self) -> None:
         """Connect to the others and wait until they are there; nothing is handled before `start`."""
@@ -212,6 +211,11 @@ class Host:
             self._journal = None
         self._stopped.set()
 
+    @property
+    def refused(self) -> int:
+        """How much of what other hosts have said was refused."""
+        return self._doorkeeper.refused
+
     # The ways in.
 
     def post(self, to: Address, event: Event, source: Address) -> None:
@@ -244,16 +248,13 @@ class Host:
             return
         try:
             self._delivery.arrived(sender, encoded)
-        except (CodecError, KeyError) as error:
-            self.refused += 1
-            problem = f"{error} is not on this host" if isinstance(error, KeyError) else error
-            log.error("host %s refuses a frame of host %s: %s", self.name, sender, problem)
+        except CodecError as error:
+            self._doorkeeper.refuse(sender, error)
         except Superseded as error:
             self.stop(error)
 
-    def _take(self, parcels: Iterable[Parcel]) -> None:
-        doors = self._doors
-        self.inbox.extend([(doors[to], message, source) for to, source, message in parcels])
+    def _take(self, sender: HostName, parcels: Collection[Parcel]) -> None:
+        self.inbox.extend(self._doorkeeper.admitted(sender, parcels))
         self.wake()
 
     def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
@@ -316,9 +317,11 @@ class Host:
                 event = TimerFired(event.key)
             try:
                 door.handle(event, source, now)
-            except BaseException as error:  # whatever it is, it ends the host
-                self._fail(door, event, source, now, error)
-                return
+            except BaseException as error:  # whatever it is, it ends the host, unless another host is to blame
+                if not isinstance(error, UnknownMessageError) or source in self._doors:
+                    self._fail(door, event, source, now, error)
+                    return
+                self._doorkeeper.refuse(self._where[source], error)
             if journalling and door.journalled:
                 entries.append((door.address, source, journalled(event), checksum(effects)))
             if effects:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from volery.live.wire.codec import Codec, Frame, Parcel
@@ -75,7 +75,7 @@ class Delivery:
         incarnation: which life of this host it is, from 1.
         codec: of the federation.
         send: hands bytes to the transport.
-        take: takes a peer's parcels, in order.
+        take: takes a peer's parcels, in order, with its name.
         hear: takes what is said to this life aside (see `aside`), with its sender.
         meet: told of each peer that has begun to live, and whether an earlier life of it was known; its frames follow.
     """
@@ -85,7 +85,7 @@ class Delivery:
         incarnation: int,
         codec: Codec,
         send: Callable[[HostName, bytes], None],
-        take: Callable[[Iterable[Parcel]], None],
+        take: Callable[[HostName, Collection[Parcel]], None],
         hear: Callable[[HostName, Iterable[Parcel]], None],
         meet: Callable[[HostName, bool], None],
     ) -> None:
@@ -135,7 +135,6 @@ class Delivery:
 
         Raises:
             CodecError: it cannot be understood.
-            KeyError: it is for a component that does not stand here.
             Superseded: the sender knows of a later life of this host.
         """
         frame = self._codec.decode(encoded)
@@ -169,12 +168,12 @@ class Delivery:
             line.heard = frame.oldest - 1
         if frame.number == line.heard + 1:
             line.heard += 1
-            self._take(frame.parcels)
+            self._take(sender, frame.parcels)
         elif frame.number > line.heard and len(line.early) < EARLY_MAX:
             line.early[frame.number] = frame
         while line.early and (early := line.early.pop(line.heard + 1, None)) is not None:
             line.heard += 1
-            self._take(early.parcels)
+            self._take(sender, early.parcels)
 
     def _line(self, peer: HostName) -> _Line:
         line = self._lines.get(peer)
