@@ -42,7 +42,7 @@ from volery.live.loop import run_loop
 from volery.live.running import Front, Post, running
 
 NEXT: Final = "next"
-START_S: Final = 60
+PROGRAM: Final = [sys.executable, "-m", "volery.cli.main"]
 
 
 class Phase(NamedTuple):
@@ -260,15 +260,11 @@ def run(setting: Setting, phases: list[Phase]) -> None:
         config.write_text(setting.content(url, tls))
         processes, began = {"broker": broker, API_HOST: os.getpid()}, time.perf_counter()
         for host in hosts:
-            words = [*WRAP, sys.executable, "-m", "volery.cli.main", "serve", host, "-c", str(config), "--json"]
-            words = [word.replace("{host}", host) for word in words]
+            words = [*(word.replace("{host}", host) for word in PROGRAM), "serve", host, "-c", str(config), "--json"]
             served = stack.enter_context(subprocess.Popen(words, stdout=subprocess.DEVNULL))
             stack.callback(served.terminate)
             processes[host] = served.pid
         run_loop(measure(read_federation(config, choose), phases, processes, began))
-
-
-WRAP: list[str] = []
 
 
 def main() -> None:

@@ -452,7 +452,8 @@ class Host:
             self._arm(door, alarm, at, now)
 
     def _arm(self, door: Door, alarm: Alarm, at: Time, now: Time) -> None:
-        alarm.handle = self._loop.call_later((at - now) / SECOND, self._due, door, alarm, at)
+        # Loops know milliseconds and round to the nearest: whoever asks for less is called early, again and again.
+        alarm.handle = self._loop.call_later(-((now - at) // 1000) / 1000, self._due, door, alarm, at)
 
     def _due(self, door: Door, alarm: Alarm, at: Time) -> None:
         now = self.now()
