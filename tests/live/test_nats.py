@@ -13,7 +13,7 @@ from volery.live.wire import nats
 from volery.live.wire.nats import NatsClient, NatsError
 
 LIMIT_S = 10
-INFO = b'INFO {"max_payload": 64}\r\n'
+ABOUT = b'INFO {"max_payload": 64}\r\n'
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -41,7 +41,7 @@ async def serving(serve: Serve) -> AsyncIterator[str]:
 
 
 async def shake_hands(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(INFO)
+    writer.write(ABOUT)
     while not (await reader.readline()).startswith(b"PING"):
         pass
     writer.write(b"PONG\r\n")
@@ -133,7 +133,7 @@ def test_a_server_that_falls_silent_is_left_and_another_connection_is_made(monke
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", OSError),
         (b"INFO {\r\n", NatsError),
         (b"INFO []\r\n", NatsError),
-        (INFO + b"-ERR 'Authorization Violation'\r\n", NatsError),
+        (ABOUT + b"-ERR 'Authorization Violation'\r\n", NatsError),
         (b"x" * 100_000, OSError),
         (b"", OSError),
     ],
@@ -159,7 +159,7 @@ def test_where_certificates_are_given_nothing_is_said_in_the_clear() -> None:
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             nonlocal heard
-            writer.write(INFO)
+            writer.write(ABOUT)
             heard = await reader.read()
 
         async with serving(serve) as url:

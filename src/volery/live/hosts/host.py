@@ -39,6 +39,9 @@ from volery.live.wire.transport import HostName, Transport
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
 
+FIRST_MEETING_S: Final = 10.0
+"""Hosts that have never lived before wait so long for each other."""
+
 Clock = Callable[[], Time]
 
 log = logging.getLogger(__name__)
@@ -132,8 +135,11 @@ class Host:
                 self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
             )
             await self._transport.open(self.name, self._arrived)
-            # Where hosts are expected to fail, one that comes back cannot wait for another that is away.
+            # Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
+            # lives nothing is lost by waiting, and much is said twice by those who give up whoever only starts late.
             limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
+            if limit_s is not None and self._incarnation == 1:
+                limit_s = max(limit_s, FIRST_MEETING_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
                     await self._transport.meet(set(self._where.values()) - {self.name})

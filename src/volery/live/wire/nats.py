@@ -76,23 +76,23 @@ class _Wire(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(exc)
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, said: bytes) -> None:
         self.quiet = False
         if self._rest:
-            data = self._rest + data
+            said = self._rest + said
         at = 0
-        while (end := data.find(b"\r\n", at)) >= 0:
-            if data.startswith(b"MSG ", at):
-                words = data[at + 4 : end].split()
+        while (end := said.find(b"\r\n", at)) >= 0:
+            if said.startswith(b"MSG ", at):
+                words = said[at + 4 : end].split()
                 begin, size = end + 2, int(words[-1])
-                if begin + size + 2 > len(data):
+                if begin + size + 2 > len(said):
                     break
                 at = begin + size + 2
-                self._client.heard(words[0], words[1], data[begin : begin + size])
+                self._client.heard(words[0], words[1], said[begin : begin + size])
             else:
-                line, at = data[at:end], end + 2
+                line, at = said[at:end], end + 2
                 self._on_line(line)
-        self._rest = data[at:]
+        self._rest = said[at:]
         if len(self._rest) > LINE_BYTES_MAX and not self._rest.startswith(b"MSG ") and self.transport is not None:
             self.transport.abort()
 
@@ -107,7 +107,7 @@ class _Wire(asyncio.Protocol):
                 elif self.pongs and not (waiting := self.pongs.pop(0)).done():
                     waiting.set_result(None)
             case b"INFO":
-                self._on_info(rest)
+                self._on_about(rest)
             case b"-ERR":
                 said = rest.decode(errors="replace").strip("' ")
                 if not self.ready.done():
@@ -115,16 +115,16 @@ class _Wire(asyncio.Protocol):
                 else:
                     self._client.on_trouble(said)
 
-    def _on_info(self, said: bytes) -> None:
+    def _on_about(self, said: bytes) -> None:
         if not self.about.done():
             try:
                 self.about.set_result(msgspec.json.decode(said, type=_About))
             except msgspec.MsgspecError as error:
                 self.about.set_exception(NatsError(f"what answers is no NATS server: {error}"))
 
-    def write(self, data: bytes) -> None:
+    def write(self, words: bytes) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(data)
+            self.transport.write(words)
 
     def pong(self) -> asyncio.Future[None]:
         """Answered when the server has read all that was written before."""
