@@ -7,11 +7,14 @@ the start, in one federation:
 
 - *loaded*: a closed loop keeps 100 jobs of 10 tasks under way; tasks per second of real time, from the first
   submission to the last JobDone;
-- *steady*: 1,000 jobs of one task a second, on time whether answered or not; from the moment each was due to JobDone;
-- *idle*: one job of one task at a time, a millisecond apart, from the submission to JobDone.
+- *steady*: 1,000 jobs of one task a second, whether answered or not, from the submission to JobDone; how late they
+  were submitted is said beside it;
+- *idle*: one job of one task at a time, a millisecond apart, from the submission to JobDone;
+- *at rest*: nothing is submitted for some seconds; what beats and heartbeats cost, in CPU per second.
 
-Beside the times: what each process takes per task, in microseconds of CPU, and the most memory that it had. The
-submitter of this benchmark is no desk: it keeps no database and serves no HTTP (benchmarks/live.py measures those).
+Beside the times: what each process takes per task, in microseconds of CPU, how many frames the broker carries per task,
+and the most memory that each process had. The submitter of this benchmark is no desk: it keeps no database and serves
+no HTTP (benchmarks/live.py measures those).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -42,6 +46,7 @@ from volery.live.loop import run_loop
 from volery.live.running import Front, Post, running
 
 NEXT: Final = "next"
+REST_S: Final = 4.0
 PROGRAM: Final = [sys.executable, "-m", "volery.cli.main"]
 
 
@@ -63,7 +68,7 @@ PHASES: Final = (
     Phase("warm up", 300, size=10, under_way=20),
     Phase("loaded", 20_000, size=10, under_way=100, tasks_per_s_min=10_000),
     Phase("steady", 15_000, every_us=1_000, p50_ms_max=4, p99_ms_max=20),
-    Phase("idle", 1_000, under_way=1, pause_us=1_000, p50_ms_max=4),
+    Phase("idle", 3_000, under_way=1, pause_us=1_000, p50_ms_max=4),
 )
 
 
@@ -74,19 +79,20 @@ class Loader(Component):
         self._entry = deployment.entry
         self._jobs = 0
         self._tasks = 0
-        self._due: dict[JobId, float] = {}
+        self._at: dict[JobId, float] = {}
         self._phase = PHASES[0]
         self._left = 0
         self._began_us: Time = 0
         self.post: Post | None = None
         self.took_s: list[float] = []
+        self.late_s: list[float] = []
         self.began = self.ended = 0.0
         self.complete = asyncio.Event()
 
     async def play(self, phase: Phase, post: Post) -> None:
         """Return when all jobs of a phase are answered."""
         self._phase, self._left, self._began_us = phase, phase.jobs, -1
-        self.took_s = []
+        self.took_s, self.late_s = [], []
         self.complete.clear()
         self.began = time.perf_counter()
         post(TimerFired(NEXT))
@@ -100,29 +106,31 @@ class Loader(Component):
                 self._began_us, self.began = now, time.perf_counter()
             submitted = phase.jobs - self._left
             while self._left and self._began_us + submitted * phase.every_us <= now:
-                self._submit(self.began + submitted * phase.every_us / SECOND)
+                at = time.perf_counter()
+                self.late_s.append(at - self.began - submitted * phase.every_us / SECOND)
+                self._submit(at)
                 submitted += 1
             if self._left:
                 self._port.set_timer(NEXT, self._began_us + submitted * phase.every_us)
         else:
-            while self._left and len(self._due) < phase.under_way:
+            while self._left and len(self._at) < phase.under_way:
                 self._submit(time.perf_counter())
 
-    def _submit(self, due: float) -> None:
+    def _submit(self, at: float) -> None:
         job, first, size = self._jobs, self._tasks, self._phase.size
         self._left -= 1
         self._jobs += 1
         self._tasks += size
-        self._due[job] = due
+        self._at[job] = at
         tasks = tuple([Task(first + k, job, 0) for k in range(size)])
         self._port.send(self._entry(job), Submit(Job(job, size, tasks)))
 
     def on_done(self, message: JobDone, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
         """Note it, and submit the next."""
         self.ended = time.perf_counter()
-        self.took_s.append(self.ended - self._due.pop(message.job))
+        self.took_s.append(self.ended - self._at.pop(message.job))
         if not self._left:
-            if not self._due:
+            if not self._at:
                 self.complete.set()
         elif self._phase.pause_us:
             self._port.set_timer(NEXT, now + self._phase.pause_us)
@@ -166,9 +174,23 @@ class Setting(NamedTuple):
         )
 
 
+class Broker(NamedTuple):
+    """A server that runs: its URLs, the folder of the certificates, its process."""
+
+    url: str
+    monitoring: str
+    tls: Path
+    pid: int
+
+    def frames(self) -> int:
+        """How many it has been sent so far."""
+        with urllib.request.urlopen(f"{self.monitoring}/varz") as answer:  # noqa: S310 - our own server
+            return int(json.load(answer)["in_msgs"])
+
+
 @contextmanager
-def guarded_broker(folder: Path, hosts: list[str]) -> Iterator[tuple[str, Path, int]]:
-    """A server that lets in these hosts, each as itself: its URL, the folder of the certificates, its process."""
+def guarded_broker(folder: Path, hosts: list[str]) -> Iterator[Broker]:
+    """A server that lets in these hosts, each as itself."""
     found = program()
     if found is None:
         sys.exit("nats-server is not installed (Debian package nats-server)")
@@ -183,7 +205,7 @@ def guarded_broker(folder: Path, hosts: list[str]) -> Iterator[tuple[str, Path, 
     ports, config = folder / "ports", folder / "nats.conf"
     ports.mkdir()
     config.write_text(
-        f'listen: "127.0.0.1:-1"\nports_file_dir: "{ports}"\n'
+        f'listen: "127.0.0.1:-1"\nhttp: "127.0.0.1:-1"\nports_file_dir: "{ports}"\n'
         f'tls {{ cert_file: "{authority.of("broker.crt")}", key_file: "{authority.of("broker.key")}", '
         f'ca_file: "{authority.of("ca.crt")}", verify_and_map: true }}\nauthorization {{ users: [ {users} ] }}\n'
     )
@@ -191,8 +213,9 @@ def guarded_broker(folder: Path, hosts: list[str]) -> Iterator[tuple[str, Path, 
         try:
             while not (written := [*ports.glob("*.ports")]) or not written[0].read_text():
                 time.sleep(0.02)
-            url = json.loads(written[0].read_text())["nats"][0]
-            yield url.replace("nats://", "tls://"), authority.folder, server.pid
+            ports_of = json.loads(written[0].read_text())
+            url = ports_of["nats"][0].replace("nats://", "tls://")
+            yield Broker(url, ports_of["monitoring"][0], authority.folder, server.pid)
         finally:
             server.terminate()
 
@@ -209,7 +232,7 @@ def peak_mb(pid: int) -> int:
     return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
 
 
-def figures(phase: Phase, loader: Loader, spent: Mapping[str, float]) -> dict[str, Any]:
+def figures(phase: Phase, loader: Loader, spent: Mapping[str, float], frames: int) -> dict[str, Any]:
     """What a phase has shown."""
     tasks, took = phase.jobs * phase.size, sorted(loader.took_s)
     found: dict[str, Any] = {
@@ -218,9 +241,12 @@ def figures(phase: Phase, loader: Loader, spent: Mapping[str, float]) -> dict[st
         "tasks_per_s": round(tasks / (loader.ended - loader.began)),
         "cpu_us_per_task": {role: round(seconds * 1e6 / tasks, 1) for role, seconds in spent.items()},
         "cpu_us_per_task_in_all": round(sum(spent.values()) * 1e6 / tasks, 1),
+        "frames_per_task": round(frames / tasks, 2),
         "job_p50_ms": round(1000 * took[len(took) // 2], 3),
         "job_p99_ms": round(1000 * took[len(took) * 99 // 100], 3),
     }
+    if loader.late_s:
+        found["submitted_late_p99_ms"] = round(1000 * sorted(loader.late_s)[len(took) * 99 // 100], 3)
     bars = {
         "tasks_per_s_min": (phase.tasks_per_s_min, found["tasks_per_s"] >= phase.tasks_per_s_min),
         "p50_ms_max": (phase.p50_ms_max, found["job_p50_ms"] <= phase.p50_ms_max),
@@ -229,7 +255,9 @@ def figures(phase: Phase, loader: Loader, spent: Mapping[str, float]) -> dict[st
     return found | {f"bar_{name}": {"bar": bar, "holds": holds} for name, (bar, holds) in bars.items() if bar}
 
 
-async def measure(federation: Federation, phases: list[Phase], processes: Mapping[str, int], began: float) -> None:
+async def measure(
+    federation: Federation, phases: list[Phase], broker: Broker, processes: Mapping[str, int], began: float
+) -> None:
     """Run the submitter's host here and print the figures of each phase."""
     loaders: list[tuple[Loader, Post]] = []
 
@@ -241,12 +269,19 @@ async def measure(federation: Federation, phases: list[Phase], processes: Mappin
         loader, post = loaders[0]
         for phase in phases:
             before = {name: cpu_s(pid) for name, pid in processes.items()}
+            frames = await asyncio.to_thread(broker.frames)
             await loader.play(phase, post)
             spent = {name: cpu_s(pid) - before[name] for name, pid in processes.items()}
+            frames = await asyncio.to_thread(broker.frames) - frames
             if phase is phases[0]:
                 started = {"name": "start", "until_ready_s": round(loader.ended - began, 1)}
                 print(json.dumps(started | {"cpu_s": {name: round(cpu_s(pid), 1) for name, pid in processes.items()}}))
-            print(json.dumps(figures(phase, loader, spent)), flush=True)
+            print(json.dumps(figures(phase, loader, spent, frames)), flush=True)
+        before, frames = {name: cpu_s(pid) for name, pid in processes.items()}, await asyncio.to_thread(broker.frames)
+        await asyncio.sleep(REST_S)
+        spent = {name: round(1000 * (cpu_s(pid) - before[name]) / REST_S, 1) for name, pid in processes.items()}
+        frames = await asyncio.to_thread(broker.frames) - frames
+        print(json.dumps({"name": "at rest", "cpu_ms_per_s": spent, "frames_per_s": round(frames / REST_S)}))
         print(json.dumps({"name": "memory", "peak_mb": {name: peak_mb(pid) for name, pid in processes.items()}}))
 
 
@@ -255,16 +290,16 @@ def run(setting: Setting, phases: list[Phase]) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         hosts = [*setting.hosts()]
-        url, tls, broker = stack.enter_context(guarded_broker(folder, [*hosts, API_HOST]))
+        broker = stack.enter_context(guarded_broker(folder, [*hosts, API_HOST]))
         config = folder / "federation.toml"
-        config.write_text(setting.content(url, tls))
-        processes, began = {"broker": broker, API_HOST: os.getpid()}, time.perf_counter()
+        config.write_text(setting.content(broker.url, broker.tls))
+        processes, began = {"broker": broker.pid, API_HOST: os.getpid()}, time.perf_counter()
         for host in hosts:
             words = [*(word.replace("{host}", host) for word in PROGRAM), "serve", host, "-c", str(config), "--json"]
             served = stack.enter_context(subprocess.Popen(words, stdout=subprocess.DEVNULL))
             stack.callback(served.terminate)
             processes[host] = served.pid
-        run_loop(measure(read_federation(config, choose), phases, processes, began))
+        run_loop(measure(read_federation(config, choose), phases, broker, processes, began))
 
 
 def main() -> None:

@@ -68,6 +68,7 @@ class Drain(Message, frozen=True):
 class JobAccepted(Message, frozen=True):
     """The job is known and will be answered by JobDone."""
 
+    patient = True
     job: JobId
 
 

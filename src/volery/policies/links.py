@@ -50,6 +50,12 @@ class Frame(Message, frozen=True):
     payload: bytes
 
 
+class PatientFrame(Frame, frozen=True):
+    """One with a message for which nobody waits."""
+
+    patient = True
+
+
 class Acknowledgement(Message, frozen=True):
     """All frames up to `heard` have come."""
 
@@ -70,7 +76,7 @@ class Renewed(Message, frozen=True):
     peer: Address
 
 
-LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, Acknowledgement, Greeting})
+LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, PatientFrame, Acknowledgement, Greeting})
 
 
 class LinkSetting(msgspec.Struct, frozen=True):
@@ -245,6 +251,8 @@ class Linked(Component):
             if not end.waiting:
                 self.greet(peer)
             end.waiting.append(payload)
+        elif self._sure and message.patient:
+            self._port.send(peer, PatientFrame(end.mine, end.theirs, 0, 0, payload))
         else:
             self._send_frame(end, peer, payload)
 

@@ -28,6 +28,7 @@ from volery.live.hosts import port as effect_kinds
 from volery.live.hosts.doors import Alarm, Door, Doorkeeper
 from volery.live.hosts.explaining import Explained
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
+from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.watching import Beat, Watch, Watches
 from volery.live.node.executor import AGENT, Executor, OnEnd, TaskReport
@@ -111,7 +112,7 @@ class Host:
         self._entries: list[Entry] = []
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._held: list[tuple[Door, Event, Address]] = []
-        self._outgoing: dict[HostName, list[Parcel]] = {}
+        self._outbox = Outbox(self._send)
         self._delivery: Delivery | None = None
         self._watches = watches
         self._watch: Watch | None = None
@@ -198,6 +199,7 @@ class Host:
         if self._executor is not None:
             await self._executor.close()
         if self._delivery is not None:
+            self._outbox.release_all()
             self._delivery.close()
         if self._transport is not None:
             await self._transport.close()
@@ -211,6 +213,7 @@ class Host:
         self._stop()
 
     def _stop(self) -> None:
+        self._outbox.drop()
         if self._journal is not None:
             with suppress(OSError):  # what cannot be written was not promised
                 self._journal.close()
@@ -235,7 +238,7 @@ class Host:
             self.inbox.append((door, event, source))
         else:
             assert isinstance(event, Message), "only messages travel between hosts"
-            self._outgoing.setdefault(self._where[to], []).append((to, source, event))
+            self._outbox.put(self._where[to], to, source, event)
         self.wake()
 
     def report(self, report: TaskReport, source: Address = "") -> None:
@@ -287,6 +290,10 @@ class Host:
         self._beating = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
         if self._watch.news:
             self.wake()
+
+    def _send(self, peer: HostName, parcels: list[Parcel]) -> None:
+        assert self._delivery is not None
+        self._delivery.send(peer, parcels)
 
     def _say_beat(self, peer: HostName, beat: Beat) -> None:
         assert self._delivery is not None
@@ -368,11 +375,7 @@ class Host:
                 continue
             to = doors.get(first)
             if to is None:
-                where = self._where[first]
-                parcels = self._outgoing.get(where)
-                if parcels is None:
-                    parcels = self._outgoing[where] = []
-                parcels.append((first, source, effect[1]))
+                self._outbox.put(self._where[first], first, source, effect[1])
             elif to.journalled:
                 self.inbox.append((to, effect[1], source))
             else:
@@ -414,11 +417,7 @@ class Host:
         if self._held:
             self.inbox.extend(self._held)
             self._held.clear()
-        if self._outgoing:
-            outgoing, self._outgoing = self._outgoing, {}
-            assert self._delivery is not None
-            for to, parcels in outgoing.items():
-                self._delivery.send(to, parcels)
+        self._outbox.release()
         if self.inbox:
             self.wake()
 
