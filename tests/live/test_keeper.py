@@ -141,6 +141,42 @@ def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(free_folder: 
     asyncio.run(scenario())
 
 
+def test_ends_that_were_not_received_outlive_an_orderly_stop_and_what_runs_does_not(free_folder: Path) -> None:
+    async def scenario() -> None:
+        async with last_life(free_folder, lease_s=10.0) as first:
+            await first.open()
+            for number in range(2):
+                first.start(number, "sh", "-c", f"exit {number + 3}")
+            await first.until(2)
+            first.agent.forget(0, 2)
+            first.start(2, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
+            (pid,) = await written(free_folder / "pid")
+        await gone(int(pid))
+        async with last_life(free_folder) as second:
+            assert await second.open() == [("node/7", 1, 2, b"note 1")]
+            assert second.outcomes == {(1, 2): "failed"}
+            (report,) = second.reports
+            assert (report.task, report.exit_code) == (1, 4)
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_leaves_its_keeper_finds_what_runs(free_folder: Path) -> None:
+    """As one does that cannot write its journal, or finds no broker when it begins."""
+
+    async def scenario() -> None:
+        first = Host(free_folder, lease_s=10.0)
+        await first.open()
+        first.start(0, "sleep", "1000")
+        await asyncio.sleep(0.2)
+        first.agent.leave()
+        await first.agent.close()
+        async with last_life(free_folder) as second:
+            assert await second.open() == [("node/7", 0, 2, b"note 0")]
+
+    asyncio.run(scenario())
+
+
 def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_keeper(free_folder: Path) -> None:
     async def scenario() -> None:
         first = Host(free_folder, lease_s=0.4)

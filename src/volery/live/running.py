@@ -27,7 +27,7 @@ from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
 from volery.live.node.kept import KeeperLost
 from volery.live.node.records import Recorder
-from volery.live.node.reporting import reporter_of
+from volery.live.node.reporting import Kept, reporter_of
 from volery.live.wire.codec import Codec
 from volery.live.wire.transport import HostName, Transport
 
@@ -81,9 +81,11 @@ class Running:
 @asynccontextmanager
 async def running(
     federation: Federation, name: HostName = ALL, front: MakeFront | None = None, recorder: Recorder | None = None,
-    executor: Executor | None = None, make_host: type[Host] = Host,
+    executor: Executor | None = None, make_host: type[Host] = Host, unreceived: Kept | None = None,
 ) -> AsyncIterator[Running]:  # fmt: skip
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
+
+    Leaving it by an exception leaves what runs to its keeper, where there is one: the host will be started again.
 
     Args:
         federation: of the file.
@@ -92,6 +94,8 @@ async def running(
         recorder: hears of every attempt.
         executor: takes the place of the one that the file names.
         make_host: a kind of host that also measures itself.
+        unreceived: ends of tasks that the host has told and that were not received, from one of its lives in this
+            process to the next.
 
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
@@ -109,7 +113,7 @@ async def running(
     if any(address in deployment.machines for address in hosted):
         hands = hands_of(
             federation, name, deployment, lambda told, source: host.report(told, source), lambda why: host.stop(why),
-            executor,
+            executor, unreceived,
         )  # fmt: skip
     if hands.reporter is not None:
         hosted[reporter_of(name)] = hands.reporter
@@ -135,18 +139,29 @@ async def running(
 
     host.on_new_life(begun_anew)
     try:
-        adopted = await hands.kept.open() if hands.kept is not None else ()
-        await host.open()
-        host.start(adopted)
-        if hands.kept is not None:
-            hands.kept.go_on(host.ended)
-        if made is not None:
-            await made.open()
+        await _begin(host, hands, made)
         yield Running(host, made, str(path) if journal is not None else "")
+    except Exception:
+        if hands.kept is not None:
+            hands.kept.leave()
+        raise
     finally:
         await host.close()
         if made is not None:
             await made.close()
+
+
+async def _begin(host: Host, hands: Hands, made: Front | None) -> None:
+    """Open and start everything, and take up what earlier lives have left."""
+    adopted = await hands.kept.open() if hands.kept is not None else ()
+    await host.open()
+    host.start(adopted)
+    if hands.kept is not None:
+        hands.kept.go_on(host.ended)
+    if hands.reporter is not None:
+        hands.reporter.again()
+    if made is not None:
+        await made.open()
 
 
 def _demand_safe(
@@ -282,9 +297,10 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[Running]
 
 
 async def _until_stopped(federation: Federation, name: HostName, tell: Callable[[Running], None]) -> None:
+    unreceived: Kept = {}
     while True:
         try:
-            async with running(federation, name) as at_work:
+            async with running(federation, name, unreceived=unreceived) as at_work:
                 gc.collect()
                 gc.freeze()
                 tell(at_work)

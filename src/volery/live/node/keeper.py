@@ -64,6 +64,7 @@ class Keeper:
         self._host: Channel | None = None
         self._lease_s = 0.0
         self._expired = False
+        self._finishing = False
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
@@ -100,13 +101,15 @@ class Keeper:
                 self._attempts.pop((message.task, message.attempt), None)
             case Alive():
                 self._heard_at = asyncio.get_running_loop().time()
-            case Finish():
+            case Finish(keep=False):
                 self._over.set()
+            case Finish():
+                self._finish(host)
 
     def _begin_serving(self, host: Channel, message: Take) -> None:
         if self._host is not None:
             self._host.close()
-        self._host, self._lease_s = host, message.lease_s
+        self._host, self._lease_s, self._finishing = host, message.lease_s, False
         host.say(Held(tuple(self._attempts.values()), self._expired))
         if self._expired:
             self._attempts = {key: attempt for key, attempt in self._attempts.items() if attempt.end is None}
@@ -122,10 +125,31 @@ class Keeper:
         self._attempts[key] = Attempt(message.node, bare, message.attempt, message.note)
         self._agent.start(message.node, message.task, message.attempt, _nobody_else)
 
+    def _finish(self, host: Channel) -> None:
+        """End what runs, then let the host go; what has come to an end of its own is kept for its next life."""
+        if host is not self._host:
+            return
+        self._finishing = True
+        running = [key for key, attempt in self._attempts.items() if attempt.end is None]
+        for key in running:
+            self._agent.kill(*key)
+        if not running:
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        killed = [key for key, it in self._attempts.items() if it.end is not None and it.end.state == "killed"]
+        for key in killed:
+            del self._attempts[key]
+        if self._host is not None:
+            self._host.close()
+
     def _heard(self, report: TaskReport) -> None:
         attempt = self._attempts.get((report.task, report.attempt))
         if attempt is not None and report.state != "running":
             attempt.end = report
+            if self._finishing and all(it.end is not None for it in self._attempts.values()):
+                self._dismiss()
+                return
         if self._host is not None:
             self._host.say(Said(report))
 

@@ -170,15 +170,17 @@ class KeptAgent:
             self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
 
     async def close(self) -> None:
-        """End everything that runs."""
+        """End everything that runs; ends that were not received stay with the keeper.
+
+        A host without a lease is a whole federation: what its submitter has heard is written down when that closes.
+        """
         if self._closing or self._channel is None:
             return
-        self._closing = True
-        if self._ticking is not None:
-            self._ticking.cancel()
-        self._say(Finish())
+        self._stop_ticking()
+        keep = self._lease_s > 0
+        self._say(Finish(keep))
         await self._gone.wait()
-        if self._child:
+        if self._child and not keep:
             with suppress(ChildProcessError):
                 await asyncio.to_thread(os.waitpid, self._child, 0)
 
@@ -206,13 +208,20 @@ class KeptAgent:
             assert report.state != "running", "an end"
             found[1](found[0], report.attempt, report.state)
 
-    def _leave(self, why: KeeperLost) -> None:
-        """Begin anew; the keeper goes on."""
+    def leave(self) -> None:
+        """Hang up; the keeper goes on with what runs, for the next life of this host."""
+        if not self._closing and self._channel is not None:
+            self._stop_ticking()
+            self._channel.close()
+
+    def _stop_ticking(self) -> None:
         self._closing = True
         if self._ticking is not None:
             self._ticking.cancel()
-        assert self._channel is not None
-        self._channel.close()
+
+    def _leave(self, why: KeeperLost) -> None:
+        """Begin anew."""
+        self.leave()
         self._lost(why)
 
     def _hung_up(self, _: Channel) -> None:
