@@ -120,6 +120,30 @@ def test_the_next_life_hears_how_tasks_have_ended(free_folder: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_what_ends_while_the_next_life_is_about_to_begin_is_heard_of_when_it_has(free_folder: Path) -> None:
+    """Between the keeper's account of what there is and the start of the components a host finds its broker."""
+
+    async def scenario() -> None:
+        os.mkfifo(free_folder / "fifo")
+        (free_folder / "fifo").chmod(0o666)
+        first = Host(free_folder)
+        await first.open()
+        first.start(0, "sh", "-c", f"echo $$ > {free_folder}/pid; read x < {free_folder}/fifo")
+        (pid,) = await written(free_folder / "pid")
+        first.die()
+        async with last_life(free_folder) as second:
+            assert [event.task.id for _, event in await second.agent.open()] == [0]
+            (free_folder / "fifo").write_text("go on\n")
+            await gone(int(pid))
+            await asyncio.sleep(0.1)
+            assert not second.outcomes
+            second.agent.go_on(second.end_of)
+            assert second.outcomes == {(0, 2): "finished"}
+            assert [report.state for report in second.reports] == ["finished"]
+
+    asyncio.run(scenario())
+
+
 def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(free_folder: Path) -> None:
     async def scenario() -> None:
         first = Host(free_folder, lease_s=0.4)

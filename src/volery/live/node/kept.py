@@ -70,6 +70,7 @@ class KeptAgent:
         self._channel: Channel | None = None
         self._child = 0
         self._closing = False
+        self._going_on = False
         self._adopted: list[Attempt] = []
         self._asked: set[tuple[TaskId, int]] = set()
         self._ticking: asyncio.TimerHandle | None = None
@@ -140,6 +141,7 @@ class KeptAgent:
         """
         for attempt in self._adopted:
             self._under_way[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
+        self._going_on = True
         ended, self._ended = self._ended, []
         for report in ended:
             self._end(report)
@@ -193,6 +195,8 @@ class KeptAgent:
             return
         if message.report.state == "running":
             self._report(message.report)
+        elif not self._going_on:  # it has ended since the keeper told what it holds, and the components do not hear yet
+            self._ended.append(message.report)
         else:
             self._end(message.report)
 
