@@ -32,8 +32,8 @@ def read_told(text: str) -> list[Told]:
     for line in text.splitlines():
         words = line.split()
         if len(words) == len(Told._fields):
-            numbers = [int(word) for word in words[1:6]]
-            told.append(Told(words[0], *numbers, tuple(words[6].split(","))))  # type: ignore[arg-type]  # five numbers
+            job, place, attempt, node, at_us = (int(word) for word in words[1:6])
+            told.append(Told(words[0], job, place, attempt, node, at_us, tuple(words[6].split(","))))
     return sorted(told, key=lambda line: line.at_us)
 
 

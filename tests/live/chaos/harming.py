@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ class Harming:
             pending.append((at - wall + harm.lasts_us / SECOND, -1, end))
 
         for number, harm in enumerate(harms):
-            pending.append((harm.at_us / SECOND, number, lambda harm=harm: begin(harm)))  # type: ignore[misc]
+            pending.append((harm.at_us / SECOND, number, partial(begin, harm)))
         while pending:
             next_up = min(pending, key=lambda entry: entry[:2])
             pending.remove(next_up)

@@ -11,7 +11,7 @@ from volery.core.model import NEVER, SECOND
 from volery.sim.faults import Crash, MessageFaults, Partition
 from volery.storm import draw_schedule, weather
 from volery.storm.checks import Attempt, Attempts, excesses, losses, overlaps, told_twice
-from volery.storm.schedule import BACK_US, BUSY_MAX, Harm, Schedule
+from volery.storm.schedule import BACK_US, BUSY_MAX, Harm, Kind, Schedule
 
 NODES = ("node/0", "node/2", "node/4", "node/6")
 
@@ -71,16 +71,18 @@ def test_what_each_harm_is_in_the_lab() -> None:
         return (*plan.messages, *plan.partitions, *plan.crashes)
 
     assert schedule.hosts["lm-a"] == ("lm/0", "lm/1/standby")
-    for kind in ("kill", "tear", "fill"):
+    ending: tuple[Kind, ...] = ("kill", "tear", "fill")
+    for kind in ending:
         back = 15 + BACK_US
         assert played(Harm(5, kind, 10, "lm-a")) == (Crash(5, "lm/0", back), Crash(5, "lm/1/standby", back))
         assert played(Harm(5, kind, 10, "api")) == ()
-    for kind in ("stop", "cut"):
+    parting: tuple[Kind, ...] = ("stop", "cut")
+    for kind in parting:
         assert played(Harm(5, kind, 10, "node-a")) == (Partition(5, 15, NODES),)
     assert played(Harm(5, "slow", 10, "gm-b", extra_us=7)) == (
         MessageFaults(5, 15, delay=1.0, extra_us=7, among=("gm/1",)),
     )
-    assert {cut.one for cut in played(Harm(5, "broker", 10))} == set(schedule.hosts.values())  # type: ignore[attr-defined]
+    assert set(played(Harm(5, "broker", 10))) == {Partition(5, 15, host) for host in schedule.hosts.values()}
     assert played(Harm(5, "kill", 0, "node-a/keeper")) == tuple(Crash(5, node, 5 + BACK_US) for node in NODES)
     assert played(Harm(5, "stop", 10, "node-a/keeper")) == ()
 
