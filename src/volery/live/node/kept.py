@@ -81,7 +81,7 @@ class KeptAgent:
 
         Returns:
             What is adopted: attempts that run, and those that have ended since the host was last there; and on which
-            node. Nothing when the lease was over: then all of it is only reported.
+            node. When the lease was over nothing runs any more, and what was ended for it is only reported.
 
         Raises:
             InputError: there can be none.
@@ -99,9 +99,10 @@ class KeptAgent:
             how = "were given up" if held.expired else "go on, or have ended meanwhile"
             log.warning("%d attempts of an earlier life %s", len(held.attempts), how)
         self._ended = [attempt.end for attempt in held.attempts if attempt.end is not None]
-        if held.expired:
-            return ()
-        self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
+        if held.expired:  # what had come to its own end by then is done nevertheless
+            self._adopted = [it for it in held.attempts if it.end is not None and it.end.state != "killed"]
+        else:
+            self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
         return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
 
     def _connected(self) -> Any:
