@@ -201,6 +201,47 @@ def test_a_host_that_leaves_its_keeper_finds_what_runs(free_folder: Path) -> Non
     asyncio.run(scenario())
 
 
+def test_a_keeper_that_was_stopped_hears_its_host_out_before_it_counts_the_lease(free_folder: Path) -> None:
+    async def scenario() -> None:
+        async with last_life(free_folder, lease_s=0.6) as it:
+            await it.open()
+            it.start(0, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
+            await written(free_folder / "pid")
+            os.kill(it.agent._child, signal.SIGSTOP)
+            it.start(1, "true")
+            await asyncio.sleep(1.2)
+            os.kill(it.agent._child, signal.SIGCONT)
+            await it.until(1)
+            assert (it.outcomes, it.lost) == ({(1, 2): "finished"}, [])
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_begun_after_the_lease_and_the_next_life_waits_until_all_of_it_is_gone(free_folder: Path) -> None:
+    """What a host has said before it knew that its lease was over would run beside what its room was given to."""
+
+    async def scenario() -> None:
+        first = Host(free_folder, lease_s=0.4)
+        await first.open()
+        assert first.agent._ticking is not None
+        first.agent._ticking.cancel()  # as if it were stopped
+        leaving, first.agent._leave = first.agent._leave, lambda why: None  # type: ignore[method-assign]  # and slow
+        first.start(0, "sleep", "1000")
+        async with asyncio.timeout(LIMIT_S):
+            while [report.state for report in first.reports] != ["running"]:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.6)
+        first.start(1, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
+        await asyncio.sleep(0.2)
+        leaving(KeeperLost("the lease was over"))
+        async with last_life(free_folder, 0.4) as second:
+            assert await second.open() == []
+            assert sorted((report.task, report.state) for report in second.reports) == [(0, "killed"), (1, "killed")]
+        assert not (free_folder / "pid").exists()
+
+    asyncio.run(scenario())
+
+
 def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_keeper(free_folder: Path) -> None:
     async def scenario() -> None:
         first = Host(free_folder, lease_s=0.4)
