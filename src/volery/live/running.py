@@ -244,10 +244,9 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             gate = Gate(TokenFile(folder))
             files = server_files(tls, federation.base) if tls is not None else None
             store = JobStore(folder / "jobs.sqlite")
-            kept = federation.file.reports and survives(federation.plan.architecture, deployment)
             self._desk = Desk(
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
-                deployment.due, KEPT_REPORTS_LATE_S if kept else REPORTS_LATE_S,
+                deployment.due, KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
             )  # fmt: skip
             self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
             super().__init__(self._desk)
