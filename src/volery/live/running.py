@@ -43,10 +43,14 @@ class Front:
 
     Args:
         component: it stands at `SUBMITTER`.
+
+    Attributes:
+        elsewhere: what stands on other hosts, of which each is told to `begun_anew` once it is heard of.
     """
 
     def __init__(self, component: Component) -> None:
         self.component = component
+        self.elsewhere: Collection[Address] = ()
         self.url = ""
         self.open_to_all = False
 
@@ -54,7 +58,7 @@ class Front:
         """Called when the host has started."""
 
     def begun_anew(self, addresses: Collection[Address]) -> None:
-        """Called when a host with these components has begun to live again."""
+        """Called when a host with these components is heard of for the first time, or has begun to live again."""
 
     async def close(self) -> None:
         """Called when the host has closed."""
@@ -120,6 +124,7 @@ async def running(
     made = None
     if SUBMITTER in layout[name]:
         made = (front or desk_and_api)(federation, deployment, lambda event: host.post(SUBMITTER, event, SUBMITTER))
+        made.elsewhere = [address for host, listed in layout.items() if host != name for address in listed]
         hosted[SUBMITTER] = made.component
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
@@ -130,14 +135,7 @@ async def running(
         incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
     )  # fmt: skip
     host.explains = file.reports
-
-    def begun_anew(peer: HostName) -> None:
-        if made is not None:
-            made.begun_anew(layout[peer])
-        if hands.reporter is not None and SUBMITTER in layout[peer]:
-            hands.reporter.again()
-
-    host.on_new_life(begun_anew)
+    host.on_new_life(_hearer(made, hands, layout))
     try:
         await _begin(host, hands, made)
         yield Running(host, made, str(path) if journal is not None else "")
@@ -149,6 +147,20 @@ async def running(
         await host.close()
         if made is not None:
             await made.close()
+
+
+def _hearer(
+    made: Front | None, hands: Hands, layout: Mapping[HostName, Collection[Address]]
+) -> Callable[[HostName, bool], None]:  # fmt: skip
+    """What is done when a host is heard of."""
+
+    def heard_of(peer: HostName, known: bool) -> None:
+        if made is not None:
+            made.begun_anew(layout[peer])
+        if hands.reporter is not None and SUBMITTER in layout[peer] and known:
+            hands.reporter.again()
+
+    return heard_of
 
 
 async def _begin(host: Host, hands: Hands, made: Front | None) -> None:
@@ -253,7 +265,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
         async def open(self) -> None:
-            await self._desk.open()
+            await self._desk.open(self.elsewhere)
             await self._server.start()
 
         def begun_anew(self, addresses: Collection[Address]) -> None:
