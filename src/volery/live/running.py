@@ -58,7 +58,7 @@ class Front:
         """Called when the host has started."""
 
     def begun_anew(self, addresses: Collection[Address]) -> None:
-        """Called when a host with these components is heard of for the first time, or has begun to live again."""
+        """Called when a host with these schedulers is heard of for the first time, or has begun to live again."""
 
     async def close(self) -> None:
         """Called when the host has closed."""
@@ -135,7 +135,7 @@ async def running(
         incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
     )  # fmt: skip
     host.explains = file.reports
-    host.on_new_life(_hearer(made, hands, layout))
+    host.on_new_life(_hearer(made, hands, layout, deployment.machines))
     try:
         await _begin(host, hands, made)
         yield Running(host, made, str(path) if journal is not None else "")
@@ -150,13 +150,14 @@ async def running(
 
 
 def _hearer(
-    made: Front | None, hands: Hands, layout: Mapping[HostName, Collection[Address]]
+    made: Front | None, hands: Hands, layout: Mapping[HostName, Collection[Address]], nodes: Collection[Address]
 ) -> Callable[[HostName, bool], None]:  # fmt: skip
     """What is done when a host is heard of."""
 
     def heard_of(peer: HostName, known: bool) -> None:
-        if made is not None:
-            made.begun_anew(layout[peer])
+        schedulers = [address for address in layout[peer] if address not in nodes]
+        if made is not None and schedulers:
+            made.begun_anew(schedulers)
         if hands.reporter is not None and SUBMITTER in layout[peer] and known:
             hands.reporter.again()
 
@@ -168,10 +169,10 @@ async def _begin(host: Host, hands: Hands, made: Front | None) -> None:
     adopted = await hands.kept.open() if hands.kept is not None else ()
     await host.open()
     host.start(adopted)
-    if hands.kept is not None:
-        hands.kept.go_on(host.ended)
     if hands.reporter is not None:
         hands.reporter.again()
+    if hands.kept is not None:
+        hands.kept.go_on(host.ended)
     if made is not None:
         await made.open()
 
