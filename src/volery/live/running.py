@@ -219,6 +219,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     """The submitter that serves users."""
     from volery.live.service.api import ApiServer
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
+    from volery.live.service.foretelling import Foreteller
     from volery.live.service.store import JobStore
     from volery.live.service.tokens import Gate, TokenFile
     from volery.live.wire.tls import server_files
@@ -234,7 +235,10 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
                 deployment.due, KEPT_REPORTS_LATE_S if kept else REPORTS_LATE_S,
             )  # fmt: skip
-            self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
+            self._foreteller = Foreteller(federation, dict(deployment.machines))
+            self._server = ApiServer(
+                self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
+            )
             super().__init__(self._desk)
             self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
@@ -248,6 +252,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
         async def close(self) -> None:
             await self._desk.close()
             await self._server.close()
+            self._foreteller.close()
 
     return _Served()
 
