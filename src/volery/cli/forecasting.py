@@ -43,8 +43,6 @@ def answer(question: Question) -> Answer:
         found = standing(Path(question.store), fleet, question.nodes, question.job)
     except (InputError, TooMuchError, sqlite3.Error) as error:
         return Answer(0, 0, None, str(error))
-    if not found.planned.waiting:
-        return Answer(found.at_us, found.planned.number, None, "none of its tasks could ever run")
     outlook = foretell(architecture, config, fleet.cluster, found, question.budget_s)
     return Answer(found.at_us, found.planned.number, outlook)
 

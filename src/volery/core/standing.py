@@ -65,13 +65,21 @@ class WaitingTasks(msgspec.Struct, frozen=True):
 
 
 class StandingJob(msgspec.Struct, frozen=True):
-    """A job that has not ended."""
+    """A job that has not ended.
+
+    Args:
+        number, user: of the job.
+        estimate_us: what schedulers were told.
+        running, waiting: its tasks.
+        took_us: durations of some of its tasks that have finished.
+    """
 
     number: JobId
     user: str
     estimate_us: Time
     running: tuple[RunningTask, ...] = ()
     waiting: tuple[WaitingTasks, ...] = ()
+    took_us: tuple[Time, ...] = ()
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -41,6 +41,7 @@ class Foretold(msgspec.Struct, frozen=True, kw_only=True):
 
     job: int
     made_us: UnixMicroseconds
+    delay_us: Annotated[int, Meta(description="microseconds from the forecast to the submission of the job")]
     moments: Moments
     came: Came
 

@@ -29,9 +29,11 @@ from volery.core.trace import Trace
 from volery.sim import Options, Progress, simulate
 from volery.sim.draining import Drained
 from volery.sim.kernel import Enough
-from volery.study.lifetimes import JobLifetimes
+from volery.study.lifetimes import JobLifetimes, Kind
 
 RUNS_MAX: Final = 40
+RUNS_MIN: Final = 5
+"""Fewer say nothing of how far apart they could be."""
 SETTLED_US: Final = SECOND
 """Within this time all that runs is where it runs, as a rule; designs that take longer to decide get more."""
 SETTLED_MAX_US: Final = 4096 * SECOND
@@ -59,6 +61,7 @@ class _Fork(NamedTuple):
     cluster: Cluster
     bits: Sequence[int]
     standing: Standing
+    kinds: Sequence[Kind]
 
 
 class _Run(NamedTuple):
@@ -90,7 +93,7 @@ def foretell(
         InputError: the design cannot be built so.
         BrokenRule, Stalled: it fails in the lab.
     """
-    fork = _Fork(architecture, config, *_pinned(cluster, standing), standing)
+    fork = _Fork(architecture, config, *_pinned(cluster, standing), standing, [*map(Kind, standing.lifetimes)])
     began, settled_us = time.process_time(), SETTLED_US
     found: list[_Run] = []
     while len(found) < runs_max and (not found or time.process_time() - began < budget_s):
@@ -135,7 +138,7 @@ def _play(fork: _Fork, seed: int, settled_us: Time, deadline_s: float) -> _Run:
     settled_us += stream.randrange(PHASE_US)
     deployment = fork.architecture.build(fork.cluster, fork.config, Streams(seed))
     parts: list[_Part] = []
-    for part in _parts(standing, fork.bits, settled_us, stream):
+    for part in _parts(standing, fork.kinds, fork.bits, settled_us, stream):
         parts += _fillers(part, len(parts), deployment.entry_for)
         parts.append(part)
     reached: list[Time] = []
@@ -153,12 +156,19 @@ def _play(fork: _Fork, seed: int, settled_us: Time, deadline_s: float) -> _Run:
     return _read(records, parts, reached[0] if reached else None)
 
 
-def _parts(standing: Standing, bits: Sequence[int], settled_us: Time, stream: Random) -> Iterable[_Part]:
+def _parts(
+    standing: Standing, kinds: Sequence[Kind], bits: Sequence[int], settled_us: Time, stream: Random
+) -> Iterable[_Part]:
     """What arrives: first what runs, what the fewest machines can hold before the rest; then what waits."""
     drawn: list[dict[int, JobLifetimes]] = []
     for job in (*standing.jobs, standing.planned):
-        kinds = sorted({some.lifetime for some in job.running} | {some.lifetime for some in job.waiting})
-        drawn.append({kind: JobLifetimes(standing.lifetimes[kind], stream) for kind in kinds})
+        met: dict[int, list[Time]] = {some.lifetime: [] for some in job.waiting}
+        for task in job.running:
+            met.setdefault(task.lifetime, []).append(task.elapsed_us)
+        drawn.append({
+            kind: kinds[kind].job(stream, elapsed_us, job.took_us)
+            for kind, elapsed_us in sorted(met.items())
+        })  # fmt: skip
     held: dict[tuple[int, int], _Part] = {}
     for place, job in enumerate(standing.jobs):
         for task in job.running:
@@ -234,11 +244,16 @@ def _moments(runs: Sequence[_Run]) -> Moments:
 
 
 def _interval(found: Sequence[tuple[Time | None, Time]]) -> Interval:
-    """Of a moment; where runs ended early, all that is known is that it had not come until then."""
+    """Of a moment; where runs ended early, all that is known is that it had not come until then.
+
+    From few runs there is a median alone.
+    """
     lows = sorted(reached_us if at is None else at for at, reached_us in found)
     highs = sorted(math.inf if at is None else at for at, _ in found)
     last = len(found) - 1
     low, median, high = lows[math.floor(LOW * last)], highs[last // 2], highs[math.ceil(HIGH * last)]
+    if last + 1 < RUNS_MIN and median != math.inf:
+        return Interval(None, round(median), None)
     return Interval(
         max(0, low), None if median == math.inf else round(median),
         None if high == math.inf else round(high) + RESOLUTION_US,

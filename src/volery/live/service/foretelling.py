@@ -21,7 +21,7 @@ from volery.core.model import Address
 from volery.core.standing import Preempted
 from volery.live.cluster.federation import Federation
 from volery.live.forecasts import Forecast, ForecastRecord
-from volery.live.jobs import JobDescription, task_count
+from volery.live.jobs import JobDescription, demands, task_count
 from volery.live.service.admission import as_json, described, principal
 from volery.live.service.foretold import ForecastBook, meters
 from volery.live.service.meters import Meter
@@ -30,7 +30,7 @@ from volery.live.service.standing import Answer, Question
 from volery.live.service.tokens import Principal
 
 COMMAND: Final = (sys.executable, "-m", "volery.cli.forecasting")
-BUDGET_S: Final = 3.0
+BUDGET_S: Final = 5.0
 """Processor time for the runs of one forecast."""
 LIMIT_S: Final = 30.0
 """Wall time after which the process is ended: on a busy machine it gets what others leave."""
@@ -74,7 +74,13 @@ class Foreteller:
             self._book.close()
 
     async def forecast(self, job: JobDescription, who: Principal) -> Forecast:
-        """What a job would meet, without the names of others' jobs for who may not see them."""
+        """What a job would meet, without the names of others' jobs for who may not see them.
+
+        Raises:
+            InputError: constraints that the fleet gives no meaning to.
+        """
+        if all(one.obstacle for one in demands(job, self._fleet)):
+            return self._refused(job, "none of its tasks could ever run")
         if self._waiting >= WAITING_MAX:
             return self._refused(job, f"{WAITING_MAX} others wait for theirs; ask again")
         self._waiting += 1
@@ -101,20 +107,25 @@ class Foreteller:
             str(self._store), plan.architecture.name, msgspec.to_builtins(plan.config),
             self._fleet.machines, cluster.slots, cluster.resources, cluster.capacities, self._nodes, job, BUDGET_S,
         )  # fmt: skip
-        lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                answered, complaint = await lab.communicate(msgspec.msgpack.encode(question))
-        except TimeoutError:
-            return Answer(0, 0, None, f"the lab has not come to an end within {LIMIT_S:g} s")
-        finally:
-            if lab.returncode is None:
-                lab.kill()
-                await lab.wait()
-        if lab.returncode:
-            log.error("a forecast failed: %s", complaint.decode(errors="replace")[-2000:])
-            return Answer(0, 0, None, "the lab has failed; the log of the API's host says how")
-        return msgspec.msgpack.decode(answered, type=Answer)
+        return await ask_lab(question)
+
+
+async def ask_lab(question: Question) -> Answer:
+    """Have the question answered by a process of its own, which is ended after `LIMIT_S`."""
+    lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            answered, complaint = await lab.communicate(msgspec.msgpack.encode(question))
+    except TimeoutError:
+        return Answer(0, 0, None, f"the lab has not come to an end within {LIMIT_S:g} s")
+    finally:
+        if lab.returncode is None:
+            lab.kill()
+            await lab.wait()
+    if lab.returncode:
+        log.error("a forecast failed: %s", complaint.decode(errors="replace")[-2000:])
+        return Answer(0, 0, None, "the lab has failed; the log of the API's host says how")
+    return msgspec.msgpack.decode(answered, type=Answer)
 
 
 def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ...]:

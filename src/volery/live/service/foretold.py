@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from volery.core.model import SECOND, JobId, Time
-from volery.core.standing import Interval, Moments
+from volery.core.standing import Moments
 from volery.live.forecasts import Came, ForecastRecord, Foretold, MomentRecord
 from volery.live.jobs import JobDescription
 from volery.live.service.meters import Meter
@@ -32,7 +32,7 @@ NAMES: Final = Moments.__struct_fields__
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS forecasts (
   id INTEGER PRIMARY KEY, made_us INTEGER NOT NULL, next_job INTEGER NOT NULL, user TEXT NOT NULL,
-  description BLOB NOT NULL, moments BLOB NOT NULL, job INTEGER, came BLOB)
+  description BLOB NOT NULL, moments BLOB NOT NULL, job INTEGER, delay_us INTEGER, came BLOB)
 """
 _JOB: Final = (
     "SELECT id, submitted_us, ended_us FROM jobs WHERE user = ? AND id >= ? AND submitted_us < ? AND description = ? "
@@ -88,7 +88,7 @@ class ForecastBook:
         with self._lock:
             self._settle()
             rows = self._sql.execute(
-                "SELECT job, made_us, moments, came FROM forecasts WHERE came IS NOT NULL "
+                "SELECT job, made_us, moments, came, delay_us FROM forecasts WHERE came IS NOT NULL "
                 "AND (?1 IS NULL OR user = ?1) ORDER BY id DESC",
                 (user,),
             ).fetchall()
@@ -97,7 +97,7 @@ class ForecastBook:
         told = [
             Foretold(
                 job=row[0], made_us=row[1], moments=msgspec.json.decode(row[2], type=Moments),
-                came=msgspec.json.decode(row[3], type=Came),
+                came=msgspec.json.decode(row[3], type=Came), delay_us=row[4],
             )
             for row in rows
         ]  # fmt: skip
@@ -123,23 +123,39 @@ class ForecastBook:
             if ended_us is not None:
                 at = self._jobs.execute(_CAME, (job,)).fetchone()
                 came = msgspec.json.encode(Came(*(None if one is None else max(0, one - submitted_us) for one in at)))
-            self._sql.execute("UPDATE forecasts SET job = ?, came = ? WHERE id = ?", (job, came, number))
+            delay_us = max(0, submitted_us - made_us)
+            words = (job, delay_us, came, number)
+            self._sql.execute("UPDATE forecasts SET job = ?, delay_us = ?, came = ? WHERE id = ?", words)
 
 
 def _moment(name: str, told: Iterable[Foretold]) -> MomentRecord:
     settled, covered, off = 0, 0, []
     for one in told:
-        interval: Interval = getattr(one.moments, name)
         at: int | None = getattr(one.came, name)
-        if at is None or interval.high_us is None or interval.low_us is None:
+        low_us, median_us, high_us = counted_from_submission(one, name)
+        if at is None or high_us is None or low_us is None:
             continue
         settled += 1
-        covered += interval.low_us <= at <= interval.high_us
-        if interval.median_us is not None:
-            off.append(abs(interval.median_us - at))
+        covered += low_us <= at <= high_us
+        if median_us is not None:
+            off.append(abs(median_us - at))
     return MomentRecord(
         moment=name, settled=settled, covered=covered, off_us=round(statistics.median(off)) if off else None
     )
+
+
+def counted_from_submission(told: Foretold, moment: str) -> tuple[int | None, ...]:
+    """Low, median and high of a moment, for a job that was submitted some time after the forecast was made.
+
+    What was foretold to wait longer than that starts when it was foretold to; what would have started before is so much
+    later, to its end.
+    """
+    found = []
+    for bound in ("low_us", "median_us", "high_us"):
+        at, start = getattr(getattr(told.moments, moment), bound), getattr(told.moments.first_start, bound)
+        late = 0 if start is None else max(0, told.delay_us - start)
+        found.append(None if at is None else at + late - told.delay_us)
+    return tuple(found)
 
 
 def meters(record: ForecastRecord) -> list[Meter]:

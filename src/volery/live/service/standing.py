@@ -90,6 +90,11 @@ def reading(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
 
 
+def _took(sql: sqlite3.Connection, number: JobId) -> tuple[Time, ...]:
+    """How long some finished tasks of a job took, in order."""
+    return tuple(sorted(max(0, row[0]) for row in sql.execute(_TOOK, (number, TASKS_READ))))
+
+
 class _Earlier:
     """What earlier jobs tell: by what they are called the durations of their tasks, and how good estimates were."""
 
@@ -102,7 +107,7 @@ class _Earlier:
         words = (DESCRIPTION_BYTES_MAX, *(() if user is None else (user,)), JOBS_READ)
         decode = msgspec.json.Decoder(JobDescription).decode
         for number, content in sql.execute(_EARLIER + whose + "ORDER BY id DESC LIMIT ?", words).fetchall():
-            took = tuple(sorted(max(0, row[0]) for row in sql.execute(_TOOK, (number, TASKS_READ))))
+            took = _took(sql, number)
             if not took:
                 continue
             description = decode(content)
@@ -174,7 +179,8 @@ def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], description
         sql.execute("BEGIN")  # all of what follows is of one moment
         (before,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
         at_us, lifetimes = time.time_ns() // 1000, Lifetimes(sql)
-        planned = _job(before, description, list(_waiting(None, before, description, fleet, lifetimes)))
+        waiting = tuple(_waiting(None, before, description, fleet, lifetimes))
+        planned = StandingJob(before, description.user, estimate_us(description), (), waiting)
         jobs, count = [], sum(some.count for some in planned.waiting)
         decode = msgspec.json.Decoder(JobDescription).decode
         for number, content in sql.execute(_OPEN).fetchall():
@@ -187,12 +193,6 @@ def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], description
         return Standing(at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)))
     finally:
         sql.close()
-
-
-def _job(
-    number: JobId, description: JobDescription, waiting: list[WaitingTasks], running: tuple[RunningTask, ...] = ()
-) -> StandingJob:
-    return StandingJob(number, description.user, estimate_us(description), running, tuple(waiting))
 
 
 def _open_job(
@@ -210,7 +210,9 @@ def _open_job(
             one = next(demand for demand in wanted if place < demand.first + demand.tasks)
             kind = _kind(lifetimes, description, one)
             running.append(RunningTask(nodes[node], max(0, at_us - started_us), kind, one.request))
-    return _job(number, description, waiting, tuple(running))
+    took_us = _took(sql, number) if running else ()
+    told_us = estimate_us(description)
+    return StandingJob(number, description.user, told_us, tuple(running), tuple(waiting), took_us)
 
 
 def _waiting(
