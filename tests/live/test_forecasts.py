@@ -20,6 +20,7 @@ from volery.cli.main import main
 from volery.core.model import SECOND, Task
 from volery.live.client import Client
 from volery.live.service import foretelling
+from volery.live.service.standing import Answer, Question
 from volery.live.service.tokens import TokenFile
 
 SLOTS = 6
@@ -48,6 +49,10 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
             yield Users(ada, bob, olga, url)
 
 
+async def in_a_thread(question: Question) -> Answer:
+    return await asyncio.to_thread(answer, question)
+
+
 def sleeping(seconds: float, tasks: int, **keys: Any) -> dict[str, Any]:
     return {"command": "true", "estimate_s": seconds, "tasks": tasks} | keys
 
@@ -71,22 +76,23 @@ def test_an_idle_federation_starts_it_now(users: Users) -> None:
     assert not users.ada.jobs(), "nothing is submitted"
 
 
-def test_a_full_federation_starts_it_when_it_says_and_the_record_tells(users: Users) -> None:
+def test_a_full_federation_starts_it_when_it_says_and_the_record_tells(
+    users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All slots are taken for 2.5 s; what then comes lies within what was foretold, and is counted."""
+    monkeypatch.setattr(foretelling, "ask_lab", in_a_thread)  # which takes less time than a process of its own
     first = users.ada.send(sleeping(2.5, SLOTS))
     until(users.ada, first.id, running=SLOTS)
     planned = sleeping(0.3, SLOTS)
     told = users.ada.forecast(planned)
     assert told.moments is not None
-    low_us = told.moments.first_start.low_us
-    assert low_us is not None
+    median_us = told.moments.first_start.median_us
+    assert median_us is not None
+    assert median_us > 0.1 * SECOND, "it has to wait"
     job = users.ada.send(planned).id
     until(users.ada, job)
     record = users.ada.forecasts()
     assert [found.job for found in record.last] == [job]
-    came = record.last[0].came.first_start
-    assert came is not None
-    assert came > 0.1 * SECOND, "it had to wait"
     assert [(one.moment, one.settled, one.covered) for one in record.moments] == [(name, 1, 1) for name in MOMENTS]
     assert all(one.off_us is not None and one.off_us < SECOND for one in record.moments)
     assert users.bob.forecasts().last == (), "it is none of his business"
@@ -96,7 +102,8 @@ def test_a_full_federation_starts_it_when_it_says_and_the_record_tells(users: Us
     assert 'volery_forecast_off_seconds{moment="last_end"}' in text
 
 
-def test_who_would_be_preempted_is_named_to_those_who_may_know(users: Users) -> None:
+def test_who_would_be_preempted_is_named_to_those_who_may_know(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foretelling, "ask_lab", in_a_thread)
     taken = users.ada.send(sleeping(60, SLOTS, name="secret"))
     until(users.ada, taken.id, running=SLOTS)
     planned = sleeping(0.2, 2)
@@ -116,6 +123,7 @@ def test_what_could_never_run_has_no_forecast(users: Users) -> None:
 def test_the_command_line_tells_it(
     users: Users, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(foretelling, "ask_lab", in_a_thread)
     monkeypatch.setenv("VOLERY_TOKEN", users.ada._http.headers["authorization"].removeprefix("Bearer "))
     file = tmp_path / "job.toml"
     file.write_text('command = "true"\nestimate_s = 2\n')
@@ -146,10 +154,7 @@ def test_a_lab_that_fails_or_takes_too_long_is_no_failure_of_the_api(
 def test_intervals_hold_what_comes_about_as_often_as_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty jobs whose tasks take what nobody knows, on a busy federation; a minute and a half."""
 
-    async def here(question: Any) -> Any:
-        return await asyncio.to_thread(answer, question)
-
-    monkeypatch.setattr(foretelling, "ask_lab", here)
+    monkeypatch.setattr(foretelling, "ask_lab", in_a_thread)
 
     def duration_us(task: Task) -> int:
         job, own = Random(f"job {task.job}"), Random(f"task {task.id}")

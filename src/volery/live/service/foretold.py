@@ -6,6 +6,7 @@ whose job was never submitted is forgotten; where the same job was planned twice
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import statistics
 import threading
@@ -53,8 +54,9 @@ class ForecastBook:
     """
 
     def __init__(self, path: Path, jobs: Path) -> None:
+        # Commands and their environment stand in it: nobody else may read them.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
-        path.chmod(0o600)  # descriptions hold commands and their environment
         self._sql.execute("PRAGMA journal_mode = WAL")
         self._sql.execute("PRAGMA synchronous = NORMAL")
         self._sql.execute(_TABLE)
