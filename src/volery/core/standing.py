@@ -91,6 +91,7 @@ class Standing(msgspec.Struct, frozen=True):
         planned: the job in question, which comes after them.
         lifetimes: the kinds of tasks.
         drained: machines on which nothing is placed.
+        weights: of users and organisations, where they have changed since the beginning.
     """
 
     at_us: Time
@@ -98,6 +99,7 @@ class Standing(msgspec.Struct, frozen=True):
     planned: StandingJob
     lifetimes: tuple[Lifetime, ...]
     drained: tuple[int, ...] = ()
+    weights: tuple[tuple[str, int], ...] = ()
 
 
 Microseconds = Annotated[int | None, Meta(description="microseconds after the submission; null: not known")]

@@ -27,8 +27,8 @@ from volery.core.standing import Interval, Known, Moments, Outlook, Preempted, S
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.sim import Options, Progress, simulate
-from volery.sim.draining import Drained
 from volery.sim.kernel import Enough
+from volery.sim.orders import Drained, Reweighed
 from volery.study.lifetimes import JobLifetimes, Kind
 
 RUNS_MAX: Final = 40
@@ -149,7 +149,8 @@ def _play(fork: _Fork, seed: int, settled_us: Time, deadline_s: float) -> _Run:
             raise Enough
 
     drains = tuple(Drained(machine, settled_us // 2) for machine in standing.drained)
-    options = Options(graphs=fork.architecture.graphs, drains=drains)
+    reweighs = tuple(Reweighed(name, weight) for name, weight in standing.weights)
+    options = Options(graphs=fork.architecture.graphs, drains=drains, reweighs=reweighs)
     records = simulate(
         deployment, _trace(parts, fork.cluster), fork.cluster, seed=seed, options=options, progress=progress
     )

@@ -118,6 +118,15 @@ def test_it_says_whom_the_job_would_preempt() -> None:
     assert told.moments.last_start.median_us < SECOND
 
 
+def test_weights_are_those_that_hold_now() -> None:
+    """With a weight of 1 to 11 in place of equal ones, one machine is all that the job's user may take."""
+    standing = Standing(
+        0, (job(0, running=held(range(12), 1), user="ada"),), job(1, waiting=4, user="bo"), known(60),
+        weights=(("ada", 11),),
+    )  # fmt: skip
+    assert ask(standing, shares="ada:1+bo:1").preempts[0].tasks == 1
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     kinds = (Lifetime("estimate", 2 * SECOND), Lifetime("history", 0, ((10, 20, 3 * SECOND), (SECOND, SECOND))))
     standing = Standing(0, (job(0, running=held(range(12), 0.5)), job(1, waiting=9, kind=1)), job(2, waiting=9), kinds)

@@ -36,6 +36,7 @@ _TOOK: Final = (
     "SELECT ended_us - started_us FROM tasks WHERE job = ? AND state = 'finished' AND started_us IS NOT NULL LIMIT ?"
 )
 _HEARD: Final = "SELECT count(*) FROM tasks WHERE job = ? AND place >= ? AND place < ? AND state != 'pending'"
+_WEIGHTS: Final = "SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name"
 _RUNNING: Final = "SELECT place, node, started_us FROM tasks WHERE job = ? AND state = 'running'"
 
 
@@ -190,7 +191,8 @@ def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], description
                 raise TooMuchError(f"more than {WAITING_MAX:,} tasks are under way")
             jobs.append(job)
         drained = {nodes[node] for (node,) in sql.execute("SELECT node FROM drained") if node in nodes}
-        return Standing(at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)))
+        weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
+        return Standing(at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights)
     finally:
         sql.close()
 
