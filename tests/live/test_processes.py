@@ -347,7 +347,7 @@ def test_a_task_does_not_get_more_memory_than_it_has_asked_for(tmp_path: Path) -
 
     async def scenario(it: Bench) -> None:
         small = await it.run(Command(("sh", "-c", greedy), memory_mb=200))
-        assert (small.state, small.reason) == ("failed", "exit code 1; it may have 200 MB")
+        assert (small.state, small.reason) == ("failed", "exit code 1; each of its processes may have 200 MiB")
         assert "MemoryError" in (Path(small.folder) / "stderr").read_text()
         for memory_mb in (600, 0):
             assert (await it.run(Command(("sh", "-c", greedy), memory_mb=memory_mb))).state == "finished"

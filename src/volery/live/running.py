@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
 from volery.live.cluster.accounts import Accounts
 from volery.live.cluster.building import recovery, survives
-from volery.live.cluster.federation import ALL, Federation
+from volery.live.cluster.federation import ALL, DISCOVERED, Federation
 from volery.live.hosts.host import Host, clock_from_now, located
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.hosts.lives import begin_life, coming_life
@@ -140,6 +140,7 @@ async def running(
         host.start(adopted)
         if hands.kept is not None:
             hands.kept.go_on(host.ended)
+        _introduce(hands, (address for address in scheduling if address in deployment.machines), host)
         if made is not None:
             await made.open()
         yield Running(host, made, str(path) if journal is not None else "")
@@ -147,6 +148,15 @@ async def running(
         await host.close()
         if made is not None:
             await made.close()
+
+
+def _introduce(hands: Hands, nodes: Iterable[Address], host: Host) -> None:
+    """Tell the submitter what holds the tasks of this host's nodes."""
+    confined = hands.introduction(nodes)
+    if confined is not None and hands.reporter is not None:
+        hands.reporter.introduce(confined)
+    elif confined is not None:
+        host.report(confined)
 
 
 def _demand_safe(
@@ -173,6 +183,12 @@ def _demand_safe(
 def _layout(federation: Federation, name: HostName, deployment: Deployment) -> dict[HostName, tuple[Address, ...]]:
     if name == ALL:
         return {ALL: (*deployment.components, SUBMITTER)}
+    for place, table in enumerate(federation.file.machines):
+        if table.get("capacity") == DISCOVERED:
+            problem = (
+                "differs from host to host, and now and then; write down what `volery discover` says on each machine"
+            )
+            raise InputError(f"machines[{place}].capacity", problem)
     layout = federation.layout(deployment.components)
     if name not in layout:
         raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))

@@ -30,7 +30,7 @@ from volery.live.hosts.explaining import Explained
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.watching import Beat, Watch, Watches
-from volery.live.node.executor import AGENT, Executor, OnEnd, TaskReport
+from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
 from volery.live.node.records import Recorder
 from volery.live.wire.codec import Codec, CodecError, Parcel
 from volery.live.wire.delivery import Delivery, Superseded
@@ -228,10 +228,10 @@ class Host:
             self._outgoing.setdefault(self._where[to], []).append((to, source, event))
         self.wake()
 
-    def report(self, report: TaskReport, source: Address = "") -> None:
-        """Tell the submitter about an attempt; a federation without one has nobody to tell."""
+    def report(self, report: TaskReport | Confined, source: Address = "") -> None:
+        """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
-            self.post(SUBMITTER, report, source or report.node)
+            self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
 
     def _explain(self, scheduler: Address, decision: Decision) -> None:
         """Tell the submitter what a scheduler has decided, as `report` does of attempts; no effect of an event."""

@@ -1,9 +1,9 @@
 """The keeper of a node host: the parent of its tasks, which outlives it.
 
-python -m volery.live.node.keeper TASKS STATE ACCOUNTS; a node host starts it and says over its socket what is to run.
-If the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When no host
-has spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends when it is
-told to, or when nobody needs it any more.
+python -m volery.live.node.keeper TASKS STATE ACCOUNTS RULES; a node host starts it and says over its socket what is
+to run. If the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When
+no host has spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends
+when it is told to, or when nobody needs it any more.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from volery.core.errors import InputError
 from volery.core.events import Outcome
 from volery.core.model import Task, TaskId
 from volery.live.cluster.accounts import Accounts
+from volery.live.cluster.isolation import NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import TaskReport
 from volery.live.node.keeping import (
@@ -52,14 +53,14 @@ class Keeper:
     """Runs attempts for one host after the other.
 
     Args:
-        tasks, state, accounts: of the agent, see `NodeAgent`.
+        tasks, state, accounts, rules: of the agent, see `NodeAgent`.
 
     Raises:
         InputError: as the agent.
     """
 
-    def __init__(self, tasks: Path, state: Path, accounts: Accounts) -> None:
-        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts)
+    def __init__(self, tasks: Path, state: Path, accounts: Accounts, rules: NodeRules) -> None:
+        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts, rules=rules)
         self._attempts: dict[tuple[TaskId, int], Attempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
@@ -107,7 +108,7 @@ class Keeper:
         if self._host is not None:
             self._host.close()
         self._host, self._lease_s = host, message.lease_s
-        host.say(Held(tuple(self._attempts.values()), self._expired))
+        host.say(Held(tuple(self._attempts.values()), self._expired, self._agent.held))
         if self._expired:
             self._attempts = {key: attempt for key, attempt in self._attempts.items() if attempt.end is None}
         self._expired = False
@@ -163,7 +164,8 @@ def main() -> None:
     async def serve() -> None:
         try:
             accounts = Accounts(msgspec.json.decode(sys.argv[3], type=str | dict[str, str]))
-            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), accounts)
+            rules = msgspec.json.decode(sys.argv[4], type=NodeRules)
+            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), accounts, rules)
         except (InputError, OSError) as error:
             sys.stderr.write(f"{error}\n")
             sys.exit(2)

@@ -23,7 +23,7 @@ from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
-from volery.live.node.executor import AGENT, Received, TaskReport
+from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.service.questions import Questions
 from volery.live.service.store import JobStore, News, OpenJob
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
@@ -79,9 +79,9 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
-        "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer",
-        "_writes", "commit_s", "commits", "told",
+        "_book", "_closed", "_confined", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news",
+        "_nodes", "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake",
+        "_writer", "_writes", "commit_s", "commits", "told",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +99,7 @@ class Desk(Questions, Component):
         self._late_s = reports_late_s
         self._drained = store.drained()
         self._book = DecisionBook()
+        self._confined: dict[Address, str] = {}
         self.told: dict[str, int] = {}
         self.commits = 0
         self.commit_s = 0.0
@@ -143,6 +144,10 @@ class Desk(Questions, Component):
         """Remember what a scheduler has decided."""
         self._book.note(event)
 
+    def on_confined(self, event: Confined, source: Address, now: Time) -> None:
+        """Remember what holds tasks on some nodes."""
+        self._confined.update(dict.fromkeys(event.nodes, event.words))
+
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
@@ -158,6 +163,7 @@ class Desk(Questions, Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
         TaskReport: on_news,
+        Confined: on_confined,
         Explained: on_explained,
         JobAccepted: on_news,
         JobRejected: on_news,

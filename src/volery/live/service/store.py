@@ -47,7 +47,7 @@ CREATE TABLE tasks (
   result BLOB NOT NULL DEFAULT x'', PRIMARY KEY (job, place)) WITHOUT ROWID;
 CREATE INDEX tasks_by_revision ON tasks (revision);
 """
-_TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__)
+_TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
 _JOB_CHANGES: Final = (
     "answered", "cancelling", "state", "reason", "running", "finished", "failed", "killed", "started_us", "ended_us",
     "revision",
@@ -496,4 +496,4 @@ def _key(user: str, key: str) -> str | None:
 
 
 def _task(row: Sequence[Any]) -> TaskStatus:
-    return TaskStatus(**dict(zip(TaskStatus.__struct_fields__, row, strict=True)))
+    return TaskStatus(**dict(zip(TaskStatus.__struct_fields__[:-1], row, strict=True)))
