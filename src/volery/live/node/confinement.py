@@ -22,7 +22,7 @@ from volery.core.model import SECOND
 from volery.live.cluster.discovery import gpus_of_host
 from volery.live.cluster.isolation import Isolation
 from volery.live.command import Payload
-from volery.live.node.cgroups import Group, NotPermittedError, Tree, delegated_base, end_group
+from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.node.devices import Devices, gpu_environment
 from volery.live.node.executor import Usage
 
@@ -258,6 +258,16 @@ def _peak(spent: resource.struct_rusage | None) -> int | None:
 def out_of_memory(memory_mb: int) -> str:
     """Why an attempt has ended."""
     return f"out of memory: {memory_mb} MiB asked"
+
+
+def permitted() -> str:
+    """What could hold tasks on this machine, in words; nothing is changed."""
+    try:
+        base = delegated_base()
+    except NotPermittedError as error:
+        return f"no control groups: {error}"
+    there = sorted({*read(f"{base}/cgroup.controllers").split()} & {*CONTROLLERS})
+    return f"control groups below {base}, with controllers for {', '.join(there) or 'nothing'}"
 
 
 def mark_of(state: Path) -> str:
