@@ -72,7 +72,9 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     ended_us: UnixMicroseconds | None = None
     folder: Annotated[str, Meta(description="on the node's host: holds stdout and stderr")] = ""
     revision: Revision = 0
-    usage: Annotated[TaskUsage | None, Meta(description="of its last attempt, once that has ended")] = None
+    usage: Annotated[
+        TaskUsage | None, Meta(description="of its last attempt, once that has ended; events leave it out")
+    ] = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):

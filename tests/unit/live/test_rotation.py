@@ -86,7 +86,7 @@ def test_an_output_is_cut_again_only_when_it_has_grown_by_a_part_of_its_bound(ou
     [
         lambda path: os.link(path, path.with_name("other")),
         lambda path: (path.rename(path.with_name("other")), path.symlink_to("other")),
-        lambda path: (path.unlink(), os.mkfifo(path)),
+        lambda path: (path.unlink(), path.mkdir()),
     ],
 )
 def test_what_a_task_has_put_in_place_of_its_output_is_left_alone(

@@ -163,7 +163,7 @@ class CallExecutor:
             attempt.folder = str(folder)
             attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
             if held is not None:
-                held.take_in(worker.pid, revocable=True)
+                held.take_in(worker.pid)
         except (OSError, ValueError) as error:
             self._end(attempt, "failed", f"not started: {error}")
             return attempt.held is None
@@ -172,10 +172,13 @@ class CallExecutor:
         if self._report is not None:
             self._report(report_now(attempt.node, task, attempt.attempt, "running", folder=attempt.folder))
         environment = attempt_environment(attempt.node, task, attempt.attempt, call.index)
-        environment |= held.environment if held is not None else {}
+        request = Request(call.pickled, attempt.folder, environment)
+        if held is not None:
+            environment |= held.environment
+            request = Request(call.pickled, attempt.folder, environment, held.memory_mb, held.cpus)
         try:
             async with asyncio.timeout(call.timeout_s or None):
-                answer = await _ask(worker, Request(call.pickled, attempt.folder, environment))
+                answer = await _ask(worker, request)
         except TimeoutError:
             await self._bury(worker)
             self._end(attempt, "failed", f"timeout: it ran for more than {call.timeout_s:g} s")
@@ -200,7 +203,7 @@ class CallExecutor:
         if attempt.held is None:
             return True
         try:
-            attempt.held.let_go(worker.pid, self._means.confinement.home)
+            attempt.held.let_go(worker.pid)
         except OSError:
             return False
         return True

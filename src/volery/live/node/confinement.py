@@ -28,7 +28,6 @@ from volery.live.node.executor import Usage
 
 MILLI: Final = 1000
 PER_PROCESS: Final = "memory is limited per process, not per task"
-UNLIMITED: Final = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +66,11 @@ class Hold:
     Attributes:
         group: its own; None without control groups.
         environment: what tells its processes which GPUs they have.
+        memory_mb: a limit of each of its processes, where there is none of the group; 0: none.
+        cpus: the processors that they may run on, where no group limits them; nothing: any.
     """
 
-    __slots__ = ("_cpus", "_devices", "_memory_mb", "_of", "_payload", "environment", "group")
+    __slots__ = ("_devices", "_of", "_payload", "cpus", "environment", "group", "memory_mb")
 
     def __init__(self, of: Confinement, payload: Payload, group: Group | None, devices: tuple[str, ...]) -> None:
         self._of = of
@@ -77,51 +78,28 @@ class Hold:
         self.group = group
         self._devices = devices
         self.environment = {} if payload.gpus is None else gpu_environment(devices)
-        self._memory_mb = 0 if group is not None and "memory" in of.controllers else payload.memory_mb
+        self.memory_mb = 0 if group is not None and "memory" in of.controllers else payload.memory_mb
         by_group = group is not None and "cpu" in of.controllers
-        self._cpus = () if by_group or not of.pins else of.processors.take(payload.cpu_milli)
+        self.cpus: tuple[int, ...] = () if by_group or not of.pins else of.processors.take(payload.cpu_milli)
 
-    def take_in(self, pid: int, revocable: bool = False) -> None:
-        """Hold a process that has just been started, and all that it will start.
-
-        Args:
-            pid: the process, which is a child of ours and has not been reaped.
-            revocable: it will be let go, and do something else.
+    def take_in(self, pid: int) -> None:
+        """Hold a process that waits at its gate, and all that it will start.
 
         Raises:
             OSError: it cannot be held.
         """
-        with suppress(ProcessLookupError):  # it has ended already
-            if self.group is not None:
+        if self.group is not None:
+            with suppress(ProcessLookupError):  # it has ended already
                 self.group.take_in(pid)
-            if self._memory_mb:
-                limit = self._memory_mb << 20
-                hard = resource.RLIM_INFINITY if revocable else limit
-                resource.prlimit(pid, resource.RLIMIT_DATA, (limit, hard))
-            if self._cpus:
-                os.sched_setaffinity(pid, self._cpus)
 
-    def let_go(self, pid: int, home: Group | None) -> None:
-        """A process that was revocable does something else now.
-
-        Args:
-            pid: the process.
-            home: where such processes wait.
+    def let_go(self, pid: int) -> None:
+        """A worker process does something else from now on.
 
         Raises:
-            OSError: it cannot.
+            OSError: it cannot be moved.
         """
-        if self.group is not None and home is not None:
-            home.take_in(pid)
-        if self._memory_mb:
-            resource.prlimit(pid, resource.RLIMIT_DATA, UNLIMITED)
-        if self._cpus:
-            os.sched_setaffinity(pid, self._of.cpus)
-
-    @property
-    def memory_per_process(self) -> bool:
-        """Whether its processes are held to its memory one by one."""
-        return self._memory_mb > 0
+        if self.group is not None and self._of.home is not None:
+            self._of.home.take_in(pid)
 
     @property
     def words(self) -> str:
@@ -137,9 +115,9 @@ class Hold:
 
     def release(self) -> None:
         """Nothing of it lives any more."""
-        self._of.processors.give_back(self._cpus, self._payload.cpu_milli)
+        self._of.processors.give_back(self.cpus, self._payload.cpu_milli)
         self._of.devices.give_back(self._devices)
-        self._cpus = self._devices = ()
+        self.cpus = self._devices = ()
         if self.group is not None and not self.group.remove():
             log.warning("the control group %s cannot be removed", self.group.folder)
 

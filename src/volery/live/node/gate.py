@@ -17,7 +17,8 @@ from typing import Final
 
 from volery.live.cluster.accounts import SHELL
 
-_WAIT: Final = 'read -r go && exec "$@" <"$0"'
+_WAIT: Final = 'read -r go && {limit}exec "$@" <"$0"'
+_KB_PER_MB: Final = 1024
 
 
 class Gate:
@@ -25,20 +26,23 @@ class Gate:
 
     Args:
         stdin: path of what the program is to read; nothing by default.
+        memory_mb: what it and each process that it starts may have in data segments; 0: no limit.
 
     Attributes:
         outside: a descriptor, the standard input of the process that waits.
     """
 
-    __slots__ = ("_inside", "_stdin", "outside")
+    __slots__ = ("_inside", "_script", "_stdin", "outside")
 
-    def __init__(self, stdin: Path | None = None) -> None:
+    def __init__(self, stdin: Path | None = None, memory_mb: int = 0) -> None:
+        # The limit is set by whom it holds: another account's processes can be limited by few.
+        self._script = _WAIT.format(limit=f"ulimit -d {memory_mb * _KB_PER_MB} && " if memory_mb else "")
         self.outside, self._inside = os.pipe()
         self._stdin = os.devnull if stdin is None else str(stdin)
 
     def words(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Program and arguments of the process that waits, and becomes this program."""
-        return (SHELL, "-c", _WAIT, self._stdin, *argv)
+        return (SHELL, "-c", self._script, self._stdin, *argv)
 
     def open(self) -> None:
         """Let it go on."""

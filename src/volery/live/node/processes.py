@@ -16,7 +16,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -25,7 +25,7 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.cluster.accounts import SHELL, Account
 from volery.live.command import Command, decode_payload
-from volery.live.node.becoming import Starter
+from volery.live.node.becoming import Starter, started
 from volery.live.node.cgroups import Group
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.executor import AttemptState, OnEnd, Report, Usage, report_now
@@ -190,33 +190,31 @@ class ProcessExecutor:
             raise ValueError("the task carries no command with a program")
         attempt.command = command
         account = self._means.account_of(command.user)
-        attempt.held = self._means.confinement.hold(attempt_name(attempt.task, attempt.attempt), command)
+        attempt.held = held = self._means.confinement.hold(attempt_name(attempt.task, attempt.attempt), command)
         attempt.folder = folder = self._means.folders.make(attempt.task, attempt.attempt)
-        held, gate, stdin = attempt.held, None, self._nothing
-        words: Sequence[str] = command.argv
+        cwd = Path(command.cwd) if command.cwd else folder
+        environment = self._environment_of(attempt, command, account)
+        words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing
+        gate: Gate | None = None
         opened: list[int] = []
         try:
             for name in ("stdout", "stderr"):
                 opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
             if command.stdin:
-                opened.append(_holding(folder / "stdin", command.stdin))
-                stdin = opened[2]
-            stdout, stderr = opened[:2]
+                stdin = _holding(folder / "stdin", command.stdin)
+                opened.append(stdin)
             if account is not None:
                 account.own(folder, opened)
-            cwd = Path(command.cwd) if command.cwd else folder
-            # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
-            # the directory of this program around a spawn would be seen by its other threads.
-            environment = self._environment_of(attempt, command, account)
-            program = self._program(words[0], environment)
             if held is not None:
-                gate = Gate(folder / "stdin" if command.stdin else None)
                 if program is None:
                     demand_program(words[0], cwd, environment)
-                stdin, program, words = gate.outside, SHELL, gate.words(words)
+                gate = Gate(folder / "stdin" if command.stdin else None, held.memory_mb)
+                words, program, stdin = gate.words(words), SHELL, gate.outside
+            # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
+            # the directory of this program around a spawn would be seen by its other threads.
             attempt.popen = self._start_as(account)(
-                words, executable=program, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=environment,
-                start_new_session=True, close_fds=False,
+                words, held.cpus if held is not None else (), executable=program, stdin=stdin, stdout=opened[0],
+                stderr=opened[1], cwd=cwd, env=environment, start_new_session=True, close_fds=False,
             )  # fmt: skip
             self._hold(attempt, gate)
         finally:
@@ -250,7 +248,7 @@ class ProcessExecutor:
 
     def _start_as(self, account: Account | None) -> Callable[..., subprocess.Popen[bytes]]:
         if account is None:
-            return subprocess.Popen
+            return started
         if account not in self._starters:
             self._starters[account] = Starter(account)
         return self._starters[account].start
@@ -408,7 +406,7 @@ def _judge(attempt: _Attempt, code: int, usage: Usage) -> tuple[Outcome, str]:
     if code and usage.out_of_memory:
         return "failed", out_of_memory(command.memory_mb)
     held = attempt.held
-    per_process = held is not None and held.memory_per_process
+    per_process = held is not None and held.memory_mb
     limit = f"; each of its processes may have {command.memory_mb} MiB" if per_process else ""
     if code < 0:
         return "failed", f"ended by signal {signal_name(-code)}{limit}"
