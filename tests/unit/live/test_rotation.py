@@ -96,7 +96,7 @@ def test_what_a_task_has_put_in_place_of_its_output_is_left_alone(
     try:
         assert not bound(str(output), os.geteuid(), KEEP)
     except OSError:
-        assert output.is_symlink()
+        assert output.is_symlink() or output.is_dir()
     other = output.with_name("other")
     assert not other.exists() or other.stat().st_blocks * 512 >= 5 * KEEP
 
