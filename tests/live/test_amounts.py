@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from tests.live import serving
 from tests.live.bench import LIMIT_S
@@ -170,3 +171,6 @@ def test_nodes_say_what_they_offer_and_what_holds_tasks_there(reliable: bool, op
         assert task.usage is not None
         assert task.usage.held
         assert (task.usage.cpu_us or 0) > 0
+        with httpx2.Client(base_url=url, trust_env=False) as http:
+            assert task.usage.held in http.get(f"/window/jobs/{job.id}/tasks/0").text
+            assert "1000 MB, 0 gpus, 900 disk_mb" in http.get("/window/nodes/node/0").text

@@ -373,6 +373,21 @@ def test_of_long_output_the_newest_is_kept_while_the_task_writes(
     bench(tmp_path, scenario, rules=NodeRules(output=Output(stream_mb=1)))
 
 
+def test_old_folders_go_while_tasks_run(tmp_path: Path) -> None:
+    old = tmp_path / "1" / "0.0"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+
+    async def scenario(it: Bench) -> None:
+        end = await it.run(sh("true"))
+        async with asyncio.timeout(LIMIT_S):
+            while old.exists():
+                await asyncio.sleep(0.01)
+        assert Path(end.folder).exists()
+
+    bench(tmp_path, scenario, rules=NodeRules(output=Output(keep_days=1)))
+
+
 def test_a_task_does_not_get_more_memory_than_it_has_asked_for(tmp_path: Path) -> None:
     """What it starts is held to the same limit; who asks for none has none."""
     greedy = f"sleep 0.2; {sys.executable} -c 'bytearray(300 << 20)'"
