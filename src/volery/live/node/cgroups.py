@@ -36,7 +36,7 @@ class NotPermittedError(Exception):
     """There can be no control groups here; it says why."""
 
 
-class Usage(NamedTuple):
+class GroupUsage(NamedTuple):
     """What a group has used.
 
     Args:
@@ -109,14 +109,14 @@ class Group:
         except OSError:
             return False
 
-    def usage(self) -> Usage:
+    def usage(self) -> GroupUsage:
         """What it has used so far."""
         cpu_us = _number_in(f"{self.folder}/cpu.stat", "usage_usec")
         kills = _number_in(f"{self.folder}/memory.events", "oom_kill")
         peak = None
         with suppress(OSError, ValueError):
             peak = int(read(f"{self.folder}/memory.peak"))
-        return Usage(cpu_us, peak, kills > 0)
+        return GroupUsage(cpu_us, peak, kills > 0)
 
     def remove(self) -> bool:
         """Give it up; whether it is gone. One in which something lives stays."""

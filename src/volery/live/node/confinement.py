@@ -104,13 +104,13 @@ class Hold:
     @property
     def words(self) -> str:
         """What holds it."""
-        return self._of.brief
+        return self._of.brief if self.group is not None else self._of.brief_alone
 
     def end(self) -> None:
         """End whatever of it lives, and release it once that is gone."""
         if self.group is not None:
-            self.group.kill()
-            end_group(self.group)
+            with suppress(OSError):  # what does not end is told below
+                end_group(self.group)
         self.release()
 
     def release(self) -> None:
@@ -136,7 +136,8 @@ class Confinement:
         controllers: what control groups limit here.
         pins: whether attempts are tied to processors where groups cannot limit them.
         words: what holds tasks here, and what does not.
-        brief: the same in a few words, for each attempt.
+        brief: the same in a few words, for attempts with a group.
+        brief_alone: for those without.
         home: where worker processes wait between calls.
     """
 
@@ -152,6 +153,7 @@ class Confinement:
         self.processors = Processors(self.cpus)
         self.home = tree.make("workers") if tree is not None else None
         self.words, self.brief = _in_words(self.controllers, obstacle, tree is not None, self.pins)
+        self.brief_alone = _in_words(frozenset(), obstacle, False, self.pins)[1]
 
     def hold(self, name: str, payload: Payload) -> Hold | None:
         """Prepare to hold an attempt; None where nobody counts what it asks for.
