@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos screenshot reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -66,8 +66,16 @@ bench-pipeline: $(VENV)/.installed  ## speed of schedulers assembled from stages
 storm: $(VENV)/.installed  ## 2,000 fault storms per family of designs
 	$(BIN)/volery storm -a megha -a megha-2021 -a pigeon --seeds 2000 -p $(JOBS)
 
+CHAOS := --design megha
+SEED := 1
 chaos: $(VENV)/.tools  ## ten minutes of harm to a live federation of real processes; needs nats-server
-	$(BIN)/python -m tests.live.chaos --minutes 10
+	$(BIN)/python -m tests.live.chaos --minutes 10 --seed $(SEED) $(CHAOS)
+
+chaos-ci: $(VENV)/.tools  ## ninety seconds of it for each of four designs, two with certificates
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha --tls
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha-2021 --amounts --tls
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design pigeon
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design sparrow
 
 screenshot: $(VENV)/.tools  ## the picture of the live page in README.md; needs chromium
 	$(BIN)/python -m tests.live.screenshot

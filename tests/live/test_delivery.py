@@ -121,7 +121,7 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
             return Host(name, {}, codec=codec, transport=medium.transport(), where=where, incarnation=life)
 
         gm, node = host("gm", 1), host("node", 1)
-        gm.on_new_life(lambda peer: begun.set() if peer == "node" else None)
+        gm.on_new_life(lambda peer, known: begun.set() if peer == "node" and known else None)
         async with asyncio.timeout(LIMIT_S):
             await asyncio.gather(gm.open(), node.open())
             gm.start()

@@ -156,6 +156,7 @@ def test_the_command_shows_and_changes_shares(
     keys = {"machines": [{"count": 2}], "executor": "sleep", "parameters": PARAMETERS | {"gms": 1, "lms": 1}}
     with at_work(tmp_path, **keys) as url, Client(url) as client:
         monkeypatch.setenv("VOLERY_API", url)
+        monkeypatch.setenv("COLUMNS", "160")  # a row of a table stays on its line
 
         def said(*words: str) -> str:
             with pytest.raises(SystemExit) as stopped:

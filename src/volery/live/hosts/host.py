@@ -119,7 +119,7 @@ class Host:
         self._watches = watches
         self._watch: Watch | None = None
         self._beating: asyncio.TimerHandle | None = None
-        self._on_new_life: list[Callable[[HostName], None]] = []
+        self._on_new_life: list[Callable[[HostName, bool], None]] = []
         self._pool: Pool | None = None
         self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
@@ -176,8 +176,8 @@ class Host:
             self._watch = Watch(watches, now, self._say_beat)
             self._beat()
 
-    def on_new_life(self, hook: Callable[[HostName], None]) -> None:
-        """Have a function told of each host that has begun anew."""
+    def on_new_life(self, hook: Callable[[HostName, bool], None]) -> None:
+        """Have a function told of each life of another host that is heard of, and whether an earlier one was known."""
         self._on_new_life.append(hook)
 
     def ended(self, address: Address) -> OnEnd:
@@ -281,8 +281,8 @@ class Host:
             self.wake()
         if known:
             log.warning("host %s has begun anew", peer)
-            for hook in self._on_new_life:
-                hook(peer)
+        for hook in self._on_new_life:
+            hook(peer, known)
 
     def _beat(self) -> None:
         assert self._watch is not None

@@ -11,7 +11,7 @@ submission, but what ran before has no span in them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -213,9 +213,9 @@ class TracedDesk(Desk):
         described = self._store.described(number)
         return described[0] if described is not None else None
 
-    async def open(self) -> None:
+    async def open(self, elsewhere: Collection[Address] = ()) -> None:
         """Begin to write, and to follow what is written."""
-        await super().open()
+        await super().open(elsewhere)
         loop = asyncio.get_running_loop()
         self._following = loop.create_task(self._follow(self.revision))
         self._refreshing = loop.create_task(self._refresh())
