@@ -46,7 +46,8 @@ def federation(folder: Path, **parameters: Any) -> Iterator[Door]:
 
 def until_running(door: Door, **tasks: int) -> None:
     """Wait until users have so many tasks running, and nothing is under way."""
-    deadline, found = time.monotonic() + LIMIT_S, {}
+    deadline = time.monotonic() + LIMIT_S
+    found: dict[str, int] = {}
     while found != tasks:
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
