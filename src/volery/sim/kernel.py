@@ -25,7 +25,7 @@ from volery.core.records import PATH_SHIFT, Records
 from volery.core.resources import check_resources
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.core.workflows import check_workflows, has_workflows
+from volery.core.workflows import check_workflows, comes_in_parts
 from volery.sim.attempts import Attempts
 from volery.sim.copies import Copies
 from volery.sim.execution import Door, Handle, LabPort, Route, Routes
@@ -123,7 +123,7 @@ class Kernel:
         self._cluster = cluster
         self.pace = Pace(trace, cluster)
         self.preferred = Preferred(trace, cluster.constraints) if trace.preference else None
-        self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
+        self.flow = Flow(self, cluster, whole=options.graphs) if comes_in_parts(trace) else None
         self.unreliable: Unreliable | None = None
         self.copies = Copies(self, deployment) if deployment.copies > 1 else None
         self.attempts = self.copies or Attempts(self, deployment)

@@ -135,11 +135,11 @@ class Placing(Component):
         claim = None if self._preempting is None else self._preempting.claim(job)
         return self._state.kind(task, access, claim)
 
-    def _record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, now: Time) -> Waiting:
+    def _record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, came_us: Time, now: Time) -> Waiting:
         """A task that is ready, the next in number."""
         self._numbered += 1
         self._state.now = now
-        return Waiting(task, job, kind, self._numbered, now, self._state.work_us(task), rank_us)
+        return Waiting(task, job, kind, self._numbered, now, self._state.work_us(task), rank_us, came_us)
 
     def _enqueue(self, waiting: Waiting) -> None:
         """Stage J3, and T2: a task takes its place among those that wait."""
