@@ -13,10 +13,7 @@ from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
 from volery.live.jobs import job_from_table
-<<<<<<< HEAD
-=======
 from volery.live.node.executor import TaskReport
->>>>>>> main
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.listing import JobQuery
 from volery.live.status import JobStatus
