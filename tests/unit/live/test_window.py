@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -99,7 +100,7 @@ def test_what_costs_more_is_asked_for_less_often() -> None:
 
 
 def test_a_field_has_a_cell_per_node_and_no_more_than_its_bound() -> None:
-    machine = {"arch": "x", "os": "x", "kernel": "x", "cores": 1, "memory_mb": 1, "labels": {}}
+    machine: dict[str, Any] = {"arch": "x", "os": "x", "kernel": "x", "cores": 1, "memory_mb": 1, "labels": {}}
     nodes = [
         NodeStatus(address=f"node/{n}", slots=2, running=n % 3 % 2, drained=n == 5, **machine) for n in range(1_203)
     ]

@@ -100,7 +100,7 @@ views.watch = (mount) => {
     if (on) requestAnimationFrame(tick);
   }
 
-  const moments = content.moments, nearly = length * 1e-6;
+  const moments = content.moments || [], nearly = length * 1e-6;
   const jump = (time) => { play(false); show(time); };
   function toMoment(way) {
     const next = way > 0 ? moments.find(([at]) => at > state.time + nearly) : [...moments].reverse().find(([at]) => at < state.time - nearly);
@@ -121,6 +121,6 @@ views.watch = (mount) => {
     make("button", { type: "button", title: "next moment (n)", onclick: () => toMoment(1), hidden: !moments.length }, "\u25b6"), views_of),
   slider, told, field.frame, pointed);
   clock.heard.push({ by: "watch", hear: (time) => { play(false); show(time, true); } });
-  requestAnimationFrame(() => show(run.begin_s));
+  show(run.begin_s);
   return true;
 };
