@@ -27,7 +27,13 @@ LIBRARY_NAMES = {"tmp_path", "tmp_path_factory", "handle_data", "do_GET", "do_HE
 IMPURE_MODULES = {"time", "datetime", "uuid", "asyncio", "threading", "os", "secrets", "socket", "subprocess"}
 IMPURE_CALLS = {"print", "hash", "id", "input", "open"}
 MARKERS = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
-ENTRY_POINTS = {"volery.cli.main", "volery.cli.__main__", "volery.__main__", "volery.conformance.elsewhere"}
+ENTRY_POINTS = {
+    "volery.cli.main",
+    "volery.cli.__main__",
+    "volery.__main__",
+    "volery.conformance.elsewhere",
+    "volery.cli.forecasting",
+}
 FOR_TESTS = {"volery.conformance", "volery.live.wire.memory", "volery.sim.recording", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient"}

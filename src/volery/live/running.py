@@ -8,7 +8,9 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,6 +32,9 @@ from volery.live.node.records import Recorder
 from volery.live.node.reporting import Kept, reporter_of
 from volery.live.wire.codec import Codec
 from volery.live.wire.transport import HostName, Transport
+
+if TYPE_CHECKING:
+    from volery.live.service.desk import Desk
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -247,6 +252,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     """The submitter that serves users."""
     from volery.live.service.api import ApiServer
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
+    from volery.live.service.foretelling import Foreteller
     from volery.live.service.store import JobStore
     from volery.live.service.tokens import Gate, TokenFile
     from volery.live.wire.tls import server_files
@@ -257,12 +263,15 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             gate = Gate(TokenFile(folder))
             files = server_files(tls, federation.base) if tls is not None else None
             store = JobStore(folder / "jobs.sqlite")
-            self._desk = Desk(
+            self._desk = (Desk if not federation.file.telemetry else traced(federation))(
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
                 deployment.due, deployment.shares, deployment.sharers, deployment.looks,
                 KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
             )  # fmt: skip
-            self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
+            self._foreteller = Foreteller(federation, dict(deployment.machines))
+            self._server = ApiServer(
+                self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
+            )
             super().__init__(self._desk)
             self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
@@ -276,8 +285,26 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
         async def close(self) -> None:
             await self._desk.close()
             await self._server.close()
+            self._foreteller.close()
 
     return _Served()
+
+
+def traced(federation: Federation) -> Callable[..., Desk]:
+    """What makes a desk whose jobs become spans.
+
+    Raises:
+        InputError: OpenTelemetry is not installed.
+    """
+    endpoint = federation.file.telemetry
+    if not endpoint.startswith(("http://", "https://")):
+        raise InputError("telemetry", f"{endpoint!r} is no address of a collector; write it as http://127.0.0.1:4318")
+    try:
+        from volery.live.service import telemetry
+    except ImportError as error:
+        raise InputError("telemetry", f"{error.name} is not installed; install 'volery[otel]'") from None
+    made = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
+    return partial(telemetry.TracedDesk, made)
 
 
 async def serve(federation: Federation, name: HostName, tell: Callable[[Running], None]) -> None:
