@@ -92,6 +92,9 @@ class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 1
 
 
+_decode_job: Final = msgspec.json.Decoder(JobDescription).decode
+
+
 class PlannedTask(NamedTuple):
     """A task before it is submitted; `obstacle` says why no machine can run it."""
 
@@ -130,6 +133,24 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
         job = msgspec.convert(table, JobDescription)
     except msgspec.ValidationError as error:
         raise _named(error, place) from None
+    _check(job, place)
+    return job
+
+
+def job_from_json(text: bytes | bytearray, place: str) -> JobDescription:
+    """A job from JSON as it arrives, without a table between.
+
+    Raises:
+        InputError: naming the key; or "body", where it is no JSON at all.
+    """
+    try:
+        job = _decode_job(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        try:
+            table = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InputError("body", f"is not JSON: {error}") from None
+        return job_from_table(table, place)
     _check(job, place)
     return job
 

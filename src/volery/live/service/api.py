@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 import volery
 from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
-from volery.live.jobs import JobDescription, job_from_table
+from volery.live.jobs import JobDescription, job_from_json
 from volery.live.node.output import STREAMS, blocks, open_output
 from volery.live.service.admission import (
     HEAD_BYTES_MAX,
@@ -62,6 +62,8 @@ BODY_BYTES_MAX: Final = 64 << 20
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 CONNECTIONS_MAX: Final = 2_000
+
+_encode: Final = msgspec.json.Encoder().encode
 
 log = logging.getLogger(__name__)
 
@@ -160,11 +162,7 @@ class _JobEndpoints:
             body += block
             if len(body) > BODY_BYTES_MAX:
                 raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
-        try:
-            table = msgspec.json.decode(body)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InputError("body", f"is not JSON: {error}") from None
-        return _owned(job_from_table(table, "job"), principal(request))
+        return _owned(job_from_json(body, "job"), principal(request))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
@@ -215,12 +213,14 @@ async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> 
             continue
         if not changes:
             return
+        after, told = changes[-1].revision, []  # together: each piece of a stream costs as much as an answer
         for status in changes:
-            after = status.revision
             kind = b"job" if isinstance(status, JobStatus) else b"task"
-            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (after, kind, msgspec.json.encode(status))
+            told.append(b"id: %d\nevent: %s\ndata: %s\n\n" % (status.revision, kind, _encode(status)))
             if job is not None and isinstance(status, JobStatus) and status.ended:
+                yield b"".join(told)
                 return
+        yield b"".join(told)
 
 
 class _TaskEndpoints:

@@ -24,6 +24,7 @@ from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
 from volery.live.node.executor import AGENT, Received, TaskReport
+from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.questions import Questions
 from volery.live.service.store import JobStore, News, OpenJob
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
@@ -79,9 +80,9 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
-        "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer",
-        "_writes", "commit_s", "commits", "told",
+        "_book", "_checkpoints", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news",
+        "_nodes", "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake",
+        "_writer", "_writes", "commit_s", "commits", "told",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +105,7 @@ class Desk(Questions, Component):
         self.commit_s = 0.0
         self._numbers = store.next_numbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
+        self._checkpoints = Checkpoints(store.checkpoint)
         self._writes: list[_Write] = []
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
@@ -121,23 +123,30 @@ class Desk(Questions, Component):
         for message in event.messages:
             self._port.send(event.to, message)
 
+    def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
+        """Note what has become of an attempt."""
+        self._note(event)
+        state, key = event.state, (event.task, event.attempt)
+        self.told[state] = self.told.get(state, 0) + 1
+        if state == "running":
+            self._running[key] = event.node
+            return
+        self._running.pop(key, None)
+        if source != event.node and role_of(source) == AGENT:
+            self._received.setdefault(source, []).append(key)
+
     def on_news(self, event: News, source: Address, now: Time) -> None:
-        """Note what has become of a job or a task."""
+        """Note what has become of a job."""
+        self._note(event)
+        if isinstance(event, JobRejected):
+            self._port.set_timer(event.job, now + event.retry_after_us)
+        else:
+            self._sent.pop(event.job, None)
+
+    def _note(self, event: News) -> None:
         self._news.append(event)
-        self._wake.set()
-        if isinstance(event, TaskReport) and event.state != "running" and role_of(source) == AGENT:
-            self._received.setdefault(source, []).append((event.task, event.attempt))
-        match event:
-            case TaskReport(state="running"):
-                self.told["running"] = self.told.get("running", 0) + 1
-                self._running[event.task, event.attempt] = event.node
-            case TaskReport():
-                self.told[event.state] = self.told.get(event.state, 0) + 1
-                self._running.pop((event.task, event.attempt), None)
-            case JobRejected():
-                self._port.set_timer(event.job, now + event.retry_after_us)
-            case JobAccepted() | JobDone():
-                self._sent.pop(event.job, None)
+        if not self._wake.is_set():
+            self._wake.set()
 
     def on_explained(self, event: Explained, source: Address, now: Time) -> None:
         """Remember what a scheduler has decided."""
@@ -157,7 +166,7 @@ class Desk(Questions, Component):
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
-        TaskReport: on_news,
+        TaskReport: on_report,
         Explained: on_explained,
         JobAccepted: on_news,
         JobRejected: on_news,
@@ -190,6 +199,7 @@ class Desk(Questions, Component):
             self._wake.set()
             await self._writer
         self._thread.shutdown()
+        self._checkpoints.close()
         self._store.close()
         self._told.set()
 
@@ -366,6 +376,7 @@ class Desk(Questions, Component):
             write.tell()
         for number in late:
             loop.call_later(self._late_s, self._give_up_waiting, number)
+        await self._checkpoints.after_batch()
 
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:
