@@ -232,13 +232,13 @@ async def load(server: Server, jobs: int, connections: int, under_way: int, per_
         submitted = 0
 
         def is_room() -> bool:
-            return submitted - len(ends.ended) <= under_way
+            return submitted - len(ends.ended) + per_request <= max(under_way, per_request)
 
         async def submit(connection: Connection, limit: int) -> None:
             nonlocal submitted
             while submitted < limit:
-                submitted += per_request
                 await ends.until(is_room)
+                submitted += per_request
                 status, answer = await connection.ask("POST", path, body)
                 assert status == 201, answer
 
@@ -320,13 +320,22 @@ async def pend(server: Server, tasks: int, size: int) -> dict[str, Any]:
     }
     for one in made:
         one.close()
-    return found | await questions(server, jobs, body)
+    return found
+
+
+async def quiet(server: Server) -> dict[str, Any]:
+    """Wait until the server has nothing left that keeps it busy."""
+    began, cpu_s = time.perf_counter(), server.cpu_s()
+    while True:
+        await asyncio.sleep(0.5)
+        if (now_s := server.cpu_s()) - cpu_s < 0.05:
+            return {"quiet_after_s": round(time.perf_counter() - began, 1), "cpu_s": round(now_s, 1)}
+        cpu_s = now_s
 
 
 async def questions(server: Server, jobs: int, body: bytes) -> dict[str, Any]:
     """How long answers take, one at a time."""
     connection = await server.connect()
-    await asyncio.sleep(1)
     found: dict[str, Any] = server.memory_mb()
     took: dict[str, list[float]] = {}
     for turn in range(200):
@@ -376,18 +385,20 @@ def measure_idle(source: str, given: argparse.Namespace) -> Iterator[dict[str, A
 
 
 def measure_pending(source: str, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Few large jobs, and many small ones; each is left alone by a restart."""
+    """Few large jobs, and many small ones: while schedulers still take them in, at rest, and after a restart."""
     for size in (10_000, SIZE):
+        jobs, body, kind = given.tasks // size, described(size, estimate_s=86400), f"jobs of {size}"
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
             where = Path(folder)
             with federation(where, source, "sleep", machines=30) as server:
-                yield {"name": f"pending, jobs of {size}"} | run(pend(server, given.tasks, size))
+                yield {"name": f"submitted, {kind}"} | run(pend(server, given.tasks, size))
+                yield {"name": f"taken in, {kind}"} | run(questions(server, jobs, body))
+                yield {"name": f"pending, {kind}"} | run(quiet(server)) | run(questions(server, jobs, body))
             began = time.perf_counter()
             with federation(where, source, "sleep", machines=30) as server:
-                seconds = time.perf_counter() - began
-                answers = run(questions(server, given.tasks // size, described(size, estimate_s=86400)))
-                name, cpu_s = f"restart, jobs of {size}", round(server.cpu_s(), 1)
-                yield {"name": name, "at_work_after_s": round(seconds, 1), "cpu_s": cpu_s} | answers
+                seconds = round(time.perf_counter() - began, 1)
+                yield {"name": f"restart, {kind}", "answers_after_s": seconds} | run(questions(server, jobs, body))
+                yield {"name": f"restarted, {kind}"} | run(quiet(server)) | run(questions(server, jobs, body))
 
 
 CASES: Final = ("throughput", "bulk", "idle", "pending")

@@ -13,7 +13,8 @@ from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
 from volery.live.jobs import job_from_table
-from volery.live.service.desk import ConflictError, UnwrittenError
+from volery.live.service.accepting import ConflictError
+from volery.live.service.desk import UnwrittenError
 from volery.live.service.listing import JobQuery
 from volery.live.status import JobStatus
 

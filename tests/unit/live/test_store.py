@@ -192,8 +192,11 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     assert store.changes(0, None, 99) == before
     assert store.revision == revision
     assert store.next_numbers() == (2, FIRST + 3)
-    assert [(job.id, job.cancelling) for job in store.open_jobs()] == [(0, False), (1, True)]
-    assert store.open_jobs()[0].description == JobDescription(command="true", tasks=3, key="k")
+    unfinished = [store.open_job(number) for number in store.open_ids()]
+    assert [(job.id, job.cancelling) for job in unfinished if job] == [(0, False), (1, True)]
+    assert unfinished[0] is not None
+    assert unfinished[0].description == JobDescription(command="true", tasks=3, key="k")
+    assert store.open_job(2) is None
     assert store.ended_places(0) == {1}
     assert store.result(0, 1) == b"r"
     assert store.result(0, 2) == b""

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
-from volery.live.service.desk import ConflictError, UnwrittenError
+from volery.live.service.accepting import ConflictError
+from volery.live.service.desk import UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
 from volery.live.window.session import Sessions, is_foreign

@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 import volery
 from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
-from volery.live.jobs import JobDescription, job_from_json
+from volery.live.jobs import JobDescription, job_from_json, jobs_from_json
 from volery.live.node.output import STREAMS, blocks, open_output
 from volery.live.service.admission import (
     HEAD_BYTES_MAX,
@@ -94,6 +94,7 @@ def operations(desk: Desk, outputs: Path, traffic: Traffic) -> tuple[Operation, 
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
     return (
         Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, status=201),
+        Operation("POST", "/jobs/many", jobs.submit_many, list[Receipt], list[JobDescription], status=201),
         Operation("POST", "/plan", jobs.plan, JobPlan, JobDescription),
         Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
         Operation("GET", one_job, jobs.show, JobStatus),
@@ -151,18 +152,20 @@ class _JobEndpoints:
         receipt = await self._desk.submit(job)
         return as_json(receipt, 200 if receipt.known else 201)
 
+    async def submit_many(self, request: Request) -> Response:
+        """Submit several jobs, all of them or none; they are stored when this is answered, in their order."""
+        who = principal(request)
+        jobs = [_owned(job, who) for job in jobs_from_json(await _body(request), "jobs")]
+        receipts = await self._desk.submit_many(jobs)
+        return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
+
     async def plan(self, request: Request) -> Response:
         """What a job would meet if it were submitted now; nothing is submitted."""
         return as_json(self._desk.plan(await self._described(request)))
 
     async def _described(self, request: Request) -> JobDescription:
         """The job in a request's body, as its user's."""
-        body = bytearray()
-        async for block in request.stream():
-            body += block
-            if len(body) > BODY_BYTES_MAX:
-                raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
-        return _owned(job_from_json(body, "job"), principal(request))
+        return _owned(job_from_json(await _body(request), "job"), principal(request))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
@@ -200,6 +203,15 @@ class _JobEndpoints:
             return Response(status_code=204)  # tells an EventSource not to come back
         stream = _events(self._desk, job, after, principal(request).sees)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+async def _body(request: Request) -> bytearray:
+    body = bytearray()
+    async for block in request.stream():
+        body += block
+        if len(body) > BODY_BYTES_MAX:
+            raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
+    return body
 
 
 async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> AsyncIterator[bytes]:

@@ -12,6 +12,7 @@ are gone as well, and run again.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -39,6 +40,7 @@ _WRITE_TASK: Final = (
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
+_OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
@@ -104,6 +106,7 @@ class _Job(msgspec.Struct):
 
 
 _JOB_COLUMNS: Final = ", ".join(name for name in _Job.__struct_fields__ if name not in ("heard", "counted"))
+_described: Final = msgspec.json.Decoder(JobDescription).decode
 _UNHEARD: Final[tuple[TaskState, int, Time | None]] = ("pending", NEVER, None)
 
 
@@ -153,7 +156,7 @@ class JobStore:
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
         row = self._read.execute("SELECT first_task, description FROM jobs WHERE id = ?", (number,)).fetchone()
-        return (row[0], msgspec.json.decode(row[1], type=JobDescription)) if row else None
+        return (row[0], _described(row[1])) if row else None
 
     def drained(self) -> set[Address]:
         """The nodes on which nothing is to be placed."""
@@ -456,13 +459,15 @@ class JobStore:
         found.sort(key=lambda status: status.revision)
         return found[:limit]
 
-    def open_jobs(self) -> list[OpenJob]:
-        """Jobs that have not ended, the oldest first."""
-        rows = self._read.execute(
-            "SELECT id, first_task, description, cancelling FROM jobs WHERE ended_us IS NULL ORDER BY id"
-        )
-        decode = msgspec.json.Decoder(JobDescription).decode
-        return [OpenJob(row[0], row[1], decode(row[2]), bool(row[3])) for row in rows]
+    def open_ids(self) -> Sequence[JobId]:
+        """The numbers of jobs that have not ended, the oldest first."""
+        return array("q", sorted(number for (number,) in self._read.execute(_OPEN)))
+
+    def open_job(self, number: JobId) -> OpenJob | None:
+        """A job that has not ended; None where it has."""
+        query = "SELECT id, first_task, description, cancelling FROM jobs WHERE id = ? AND ended_us IS NULL"
+        row = self._read.execute(query, (number,)).fetchone()
+        return OpenJob(row[0], row[1], _described(row[2]), bool(row[3])) if row else None
 
     def ended_places(self, number: JobId) -> set[int]:
         """The places of a job's tasks that need not run again."""
