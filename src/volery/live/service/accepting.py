@@ -87,14 +87,14 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
     """The receipt of the job that was submitted under the same key, earlier or just before."""
     user, key = job.description.user, job.description.key
     if (twin := before.get((user, key))) is not None:
-        number, same = twin[1], twin[0].description == job.description
+        number, same, which = twin[1], twin[0].description == job.description, twin[0].place
     elif found := store.job_with_key(user, key):
-        number, same = found[0], store.describes(found[0], job.description)
+        number, same, which = found[0], store.describes(found[0], job.description), f"job {found[0]}"
     else:
         before[user, key] = job, job.number
         return None
     if not same:
-        problem = f"{key!r} is the key of job {number}, which says something else; take another"
+        problem = f"{key!r} is the key of {which}, which says something else; take another"
         raise ConflictError(f"{job.place}.key", problem)
     before[user, key] = job, number
     return Receipt(id=number, tasks=len(job.planned), known=True)
