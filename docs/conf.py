@@ -1,6 +1,11 @@
 """How Sphinx makes a site of this folder: `make docs`."""
 
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
 import volery
+from volery.cli.reference import write_pages
 
 project = "Volery"
 version = release = volery.__version__
@@ -11,3 +16,8 @@ html_theme = "furo"
 html_title = f"Volery {release}"
 html_show_copyright = False
 myst_heading_anchors = 4
+
+
+def setup(app: Sphinx) -> None:
+    """Pages of what is declared in code are written before the sources are read."""
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir, "reference", "generated")))

@@ -129,6 +129,9 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
 }
 
 LONG = {
+    "borg",
+    "kubernetes",
+    "megha-2021:preempted=keep",
     "omega:gang=true",
     "omega:preemption=true",
     "alsched",

@@ -10,8 +10,8 @@ from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import Node, OracleConfig, Scheduler
 from volery.core.component import Deployment
-from volery.core.events import Counted
-from volery.core.model import Cluster, Task, Time
+from volery.core.events import Counted, TaskFinished
+from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
 
 
@@ -146,3 +146,22 @@ class FirstFit(Scheduler):
 @mutant("check_labels_do_not_matter")
 def build_prefers_low_numbers(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, FirstFit(cluster), Node, {})
+
+
+class Stubborn(Node):
+    """Runs a task that has failed again, as another attempt."""
+
+    __slots__ = ()
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        if event.outcome == "failed":
+            self._port.launch(event.task, event.attempt + 1)
+        else:
+            super().on_task_finished(event, source, now)
+
+    receives = Node.receives | {TaskFinished: on_task_finished}
+
+
+@mutant("check_failed_tasks_are_over")
+def build_runs_failed_tasks_again(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Scheduler(cluster), Stubborn, {})

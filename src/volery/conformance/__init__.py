@@ -14,6 +14,7 @@ from volery.conformance.determinism import (
     check_observing_changes_nothing,
     check_same_seed_same_digest,
 )
+from volery.conformance.failing import check_failed_tasks_are_over
 from volery.conformance.flowing import check_workflows
 from volery.conformance.heeding import (
     check_features_are_declared,
@@ -59,6 +60,7 @@ __all__ = [
     "check_costly_roles_saturate",
     "check_done_is_said_once",
     "check_every_task_finishes_once",
+    "check_failed_tasks_are_over",
     "check_features_are_declared",
     "check_flow_is_declared",
     "check_goes_quiet",

@@ -18,6 +18,7 @@ from volery.core.model import Address, Job, JobId, Key, Message, Task, TaskId, T
 from volery.core.why import Decision
 
 Outcome = Literal["finished", "failed", "killed"]
+"""How an attempt ended. One that failed is over like one that finished; only one that its component killed is not."""
 
 
 class Submit(Message, frozen=True):

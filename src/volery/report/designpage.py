@@ -12,6 +12,7 @@ from volery.core.component import Architecture
 from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
 from volery.core.flow import Flow
 from volery.core.stages import STAGES, Stage
+from volery.look.markdown import table
 
 COMMAND = "volery architectures --pages docs/architectures"
 ALWAYS = "always"
@@ -68,7 +69,7 @@ def index_page(entries: Iterable[Architecture]) -> str:
             "",
             OF_ALL,
             "",
-            *_table(("name", "what it is", "source"), rows),
+            *table(("name", "what it is", "source"), rows),
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
@@ -170,12 +171,4 @@ def _faults(entry: Architecture) -> Iterator[str]:
 def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"## {title}"
     yield ""
-    yield from _table(heads, rows)
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield "|" + "---|" * len(heads)
-    for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
-    yield ""
+    yield from table(heads, rows)

@@ -96,6 +96,7 @@ class Example:
         )
         self.state = State(cluster, half_life_us=86_400 * SECOND)
         self.state.priorities = {}
+        self.state.held_by = {}
         self.view = View(self.state)
         self.draw = stream
         self._access = self.state.access(None)

@@ -15,13 +15,16 @@ from volery.study.pool import each_outcome
 class Killer:
     """Kills every run's process as soon as the first has read its input."""
 
+    def __init__(self) -> None:
+        self._before = set(multiprocessing.active_children())
+
     def expected(self, run_count: int) -> None:
         assert run_count == 2
 
     def started(self, run: PlannedRun) -> None: ...
 
     def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
-        for child in multiprocessing.active_children():
+        for child in set(multiprocessing.active_children()) - self._before:
             child.kill()
 
     def moved(self, run: PlannedRun, progress: Progress) -> None: ...
@@ -34,15 +37,17 @@ LONG = compare_spec(("megha", "megha:gms=2"), {"trace": "syn:500x2000", "workers
 
 
 def test_a_process_that_dies_is_named_with_its_run() -> None:
+    before = multiprocessing.active_children()  # other tests may have left a solver that serves many
     with pytest.raises(LostRunError, match=r"the process of megha.* \(seed 0\) ended with status -9 and no answer"):
         list(each_outcome(plan(LONG), 2, Killer()))
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)
 
 
 def test_closing_early_ends_what_is_running() -> None:
+    before = multiprocessing.active_children()
     short = compare_spec(("megha",), {"trace": "syn:5x2", "workers": 60}, 1)
     with closing(each_outcome([*plan(short), *plan(LONG)], 3, None)) as outcomes:
         run, outcome = next(outcomes)
     assert run.spec.trace == "syn:5x2"
     assert outcome.summary.tasks == 10
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)

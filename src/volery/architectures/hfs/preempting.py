@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.architectures.hfs.messages import Ended, Kill
 from volery.architectures.hfs.tracker import JobTracker, JobWork, Running
 from volery.core.events import Preemption, TimerFired
 from volery.core.model import NEVER, Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
+from volery.policies.attempts import AttemptEnded, Kill
 from volery.policies.fairness import Pool
 
 LOOK: Final = "shares"
@@ -81,13 +81,13 @@ class PreemptingTracker(JobTracker):
         self._stays.setdefault(self._pools.pool_of(task.job), {})[task.id] = None
         super()._launch(work, task, machine, now)
 
-    def _end(self, run: Running, ended: Ended, now: Time) -> None:
+    def _end(self, run: Running, ended: AttemptEnded, now: Time) -> None:
         task = run.task
         del self._stays[self._pools.pool_of(task.job)][task.id]
         winner = self._dying.pop(task.id, None)
         if winner is not None:
             self._losing[self._pools.pool_of(task.job)] -= 1
-        if winner is not None and not ended.finished and task.job not in self._jobs.cancelled:
+        if winner is not None and ended.killed and task.job not in self._jobs.cancelled:
             self._port.observe(Preemption(now, task.id, run.attempt, winner[0].id))
         super()._end(run, ended, now)
 

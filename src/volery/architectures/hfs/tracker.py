@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from volery.architectures.hfs.messages import Ended, Heartbeat, Kill, Launch
+from volery.architectures.hfs.messages import Heartbeat
 from volery.architectures.hfs.node import BEAT
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
+from volery.policies.attempts import AttemptEnded, Kill, Launch
 from volery.policies.fairness import Pools
 from volery.policies.heartbeats import Heartbeats
 from volery.policies.jobs import ANSWERS, JobLedger
@@ -228,13 +229,13 @@ class JobTracker(Component):
             self._offer(machine, now)
             self._arm(now)
 
-    def _end(self, run: Running, ended: Ended, now: Time) -> None:
+    def _end(self, run: Running, ended: AttemptEnded, now: Time) -> None:
         task, machine = run.task, run.machine
         del self._running[task.id]
         if not self._idle[machine]:
             self._free |= 1 << self._seat[machine]
         self._idle[machine] += 1
-        if ended.finished or task.job in self._jobs.cancelled:
+        if not ended.killed or task.job in self._jobs.cancelled:
             self._pools.change(task.job, 0, -1)
             self._attempts.pop(task.id, None)
             self._jobs.finished(task.job)

@@ -2,8 +2,8 @@
 
 Roles    Front, Scheduler (several, in parallel), CellState (the master copy; validation is all that it does), Node.
          monolithic: one Scheduler that places on the master. mesos: Framework (several) and Allocator.
-Flow     Submit > Refresh > Changes > (decision) > Commit > Verdict, Launch > Completed > Ended.
-         mesos: Submit > Demand > (batch) > Offer > (decisions) > Answer > Launch > Completed > Ended.
+Flow     Submit > Refresh > Changes > (decision) > Commit > Verdict, Launch > AttemptEnded > Ended.
+         mesos: Submit > Demand > (batch) > Offer > (decisions) > Answer > Launch > AttemptEnded > Ended.
 Deviates A transaction fetches what has changed and commits over the network (the paper's simulators: without messages).
          Jobs are never given up by default (the simulator: after 100 attempts without a task placed; the paper: after
          1,000): attempts_max and fruitless_max do, and the submitter is told of those tasks as of ones that fit no

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import JobId, Message, Task, TaskId
+from volery.policies.attempts import ATTEMPT_NODE_MESSAGES
 
 
 class Refresh(Message, frozen=True):
@@ -77,29 +78,6 @@ class Ended(Message, frozen=True):
     task: TaskId
 
 
-class Launch(Message, frozen=True):
-    """Cell > node: run the task."""
-
-    number: int
-    task: Task
-    attempt: int = 0
-
-
-class Kill(Message, frozen=True):
-    """Cell > node: end the task; Completed follows."""
-
-    task: TaskId
-    attempt: int = 0
-
-
-class Completed(Message, frozen=True):
-    """Node > cell: the attempt has ended."""
-
-    task: TaskId
-    attempt: int = 0
-    killed: bool = False
-
-
 class Preempted(Message, frozen=True):
     """Cell > scheduler: the task had to make way for one of higher priority, and has to be placed again."""
 
@@ -155,11 +133,9 @@ class Release(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-MESSAGES: frozenset[type[Message]] = frozenset(
-    {Refresh, Changes, Commit, Verdict, Withdraw, Ended, Preempted, Launch, Kill, Completed}
-)
-OFFER_MESSAGES: frozenset[type[Message]] = frozenset(
-    {Demand, Offer, Answer, Release, Withdraw, Ended, Launch, Kill, Completed}
-)
+MESSAGES: frozenset[type[Message]] = ATTEMPT_NODE_MESSAGES | {
+    Refresh, Changes, Commit, Verdict, Withdraw, Ended, Preempted,
+}  # fmt: skip
+OFFER_MESSAGES: frozenset[type[Message]] = ATTEMPT_NODE_MESSAGES | {Demand, Offer, Answer, Release, Withdraw, Ended}
 FORWARDED: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobDone})
 """What the front hands on, there and back."""

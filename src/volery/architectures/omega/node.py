@@ -5,42 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from volery.architectures.omega.layout import Rule, Workload
-from volery.architectures.omega.messages import Completed, Kill, Launch
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit, TaskFinished
+from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, JobId, Time
+from volery.policies import attempts
+from volery.policies.attempts import AttemptEnded
 from volery.policies.jobs import ANSWERS
 
 
-class Node(Component):
-    """Runs what it is told.
+class Node(attempts.Node):
+    """One worker machine; its master is the cell."""
 
-    Args:
-        cell: to whom it reports.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_cell", "_launched")
-
-    def __init__(self, cell: Address) -> None:
-        self._cell = cell
-        self._launched = 0
-
-    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
-        """Start the task; a repeated or overtaken launch is ignored."""
-        if message.number > self._launched:
-            self._launched = message.number
-            self._port.launch(message.task, message.attempt)
-
-    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
-        self._port.kill(message.task, message.attempt)
-
-    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report the end."""
-        self._port.send(self._cell, Completed(event.task.id, event.attempt, event.outcome == "killed"))
-
-    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
-    sends = sent_to("cell", Completed)
+    sends = sent_to("cell", AttemptEnded)
 
 
 class Front(Component):

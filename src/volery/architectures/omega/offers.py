@@ -8,12 +8,13 @@ from typing import Final
 
 from volery.architectures.omega.cell import Claims, Running
 from volery.architectures.omega.layout import Layout, Workload
-from volery.architectures.omega.messages import Answer, Completed, Demand, Ended, Kill, Launch, Offer, Release, Withdraw
+from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
+from volery.policies.attempts import AttemptEnded, Kill, Launch
 from volery.policies.fairness import FairOrder
 from volery.policies.firstfit import NOWHERE, Placed, Placing, place
 
@@ -204,7 +205,7 @@ class Allocator(Claims):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Demand: on_demand,
         Answer: on_answer,
-        Completed: Claims.on_completed,
+        AttemptEnded: Claims.on_completed,
         Release: on_release,
         Withdraw: Claims.on_withdraw,
         TimerFired: on_timer,

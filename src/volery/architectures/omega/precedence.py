@@ -16,17 +16,7 @@ from typing import NamedTuple
 
 from volery.architectures.omega.cell import CellState, Conflicts, Running
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import (
-    Changes,
-    Commit,
-    Completed,
-    Ended,
-    Kill,
-    Launch,
-    Preempted,
-    Verdict,
-    Withdraw,
-)
+from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Verdict, Withdraw
 from volery.architectures.omega.placer import Setting
 from volery.architectures.omega.scheduler import Attempt, Scheduler
 from volery.core.component import sent_to
@@ -34,6 +24,7 @@ from volery.core.events import Preemption
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.core.records import ATTEMPT_MAX
+from volery.policies.attempts import AttemptEnded, Kill, Launch
 from volery.policies.firstfit import NOWHERE, Placed, Placing, place
 
 
@@ -176,7 +167,7 @@ class PrecedenceCell(CellState):
             self._launches += 1
             self._port.send(self._layout.nodes[machine], Launch(self._launches, one.task, one.attempt))
 
-    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
         """What the attempt held is free, or another's already."""
         gone, held = self._leaving.get(message.task), self._held.get(message.task)
         if gone is not None and gone.held.attempt == message.attempt:

@@ -97,6 +97,7 @@ class Placing(Component):
         self._preempting = None if isinstance(policies["T10"], NoPreemption) else policies["T10"]
         if self._preempting is not None:
             self._state.priorities = {}
+            self._state.held_by = {}
         self._exits = Exits()
         self._lives: dict[Address, int] = {}
         self._doomed: list[Exit] = []

@@ -1,7 +1,7 @@
 """Quincy (Isard et al., SOSP 2009) and Firmament (Gog et al., OSDI 2016): scheduling as a minimum-cost flow.
 
 Roles    Scheduler (one, knows every slot), Node (one per machine).
-Flow     Submit > (something has changed) > compute: network, cheapest flow > Launch, Kill > Ended > ..
+Flow     Submit > (something has changed) > compute: network, cheapest flow > Launch, Kill > AttemptEnded > ..
 Deviates Neither text was at hand: costs and prices are those of Firmament's published code, the rest is restated or
          chosen (docs/reference/flow.md). All input of a task is one piece of `input_gb`, whole on each machine that
          holds it. Constraints have aggregators of their own. A job's least number of tasks is bought at a price above
@@ -19,13 +19,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.quincy.messages import MESSAGES
 from volery.architectures.quincy.node import SCHEDULER, Node
 from volery.architectures.quincy.scheduler import Scheduler, Setting
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.policies.attempts import ATTEMPT_NODE_MESSAGES
 from volery.policies.flow.costs import UNIT, CostModel, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.policies.flow.graph import Solver
 from volery.policies.flow.scaling import check_solver
@@ -130,7 +130,7 @@ QUINCY = Architecture(
     summary="all tasks and slots as one minimum-cost flow: locality against waiting, fair shares, preemption",
     source="Isard, Prabhakaran, Currey, Wieder, Talwar, Goldberg: Quincy, SOSP 2009",
     defaults=QuincyConfig(),
-    messages=MESSAGES,
+    messages=ATTEMPT_NODE_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,
@@ -144,7 +144,7 @@ FIRMAMENT = Architecture(
     summary="Quincy's flow without shares and preemption, by several policies, solved anew whenever something changes",
     source="Gog, Schwarzkopf, Gleave, Watson, Hand: Firmament, OSDI 2016",
     defaults=QuincyConfig(fairness=False, preemption=False, cycle_s=0.0),
-    messages=MESSAGES,
+    messages=ATTEMPT_NODE_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.architectures.quincy.machines import Machines
-from volery.architectures.quincy.messages import Ended, Kill, Launch
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
+from volery.policies.attempts import AttemptEnded, Kill, Launch
 from volery.policies.flow.bounds import fair_floors
 from volery.policies.flow.costs import CostModel
 from volery.policies.flow.graph import Answer, Graph, Question, Solver
@@ -237,14 +237,14 @@ class Scheduler(Component):
         observe(Measured("flow_paths", answer.paths))
         observe(Measured("flow_scanned", answer.scanned))
 
-    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+    def on_ended(self, message: AttemptEnded, source: Address, now: Time) -> None:
         """A slot is idle again: for who was promised it, or for the next flow."""
         item = self._machines.running.get(message.task)
         if item is None or item.attempt != message.attempt:
             return
         beneficiary = self._machines.stopping.get(message.task)
         machine, job = self._machines.end(message.task), item.task.job
-        if message.finished or job in self._jobs.cancelled:
+        if not message.killed or job in self._jobs.cancelled:
             self._machines.let_go(item)
             self._jobs.finished(job)
             self._close_if_done(job)
@@ -259,7 +259,7 @@ class Scheduler(Component):
             else:
                 self._waiting.add(item)
         self._launch(machine, now)
-        if beneficiary is None or message.finished or self._machines.free[machine]:
+        if beneficiary is None or not message.killed or self._machines.free[machine]:
             self._change(now)  # otherwise all is as the last flow has it
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
@@ -298,7 +298,7 @@ class Scheduler(Component):
         Submit: on_submit,
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
-        Ended: on_ended,
+        AttemptEnded: on_ended,
         TimerFired: on_timer,
         Computed: on_computed,
     }

@@ -8,6 +8,7 @@ jobs decides, and then who came first.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -244,6 +245,7 @@ def _free_units(view: View) -> int:
     return int(view.free_table()[:, view.work_resource].sum())
 
 
+@lru_cache
 def _tree(text: str) -> Sharer:
     try:
         return parse_shares_text(text)

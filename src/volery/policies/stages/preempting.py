@@ -6,8 +6,10 @@ fairness it goes from a user who keeps its share without it to one who has no mo
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
@@ -102,13 +104,9 @@ class ByFairness(Policy, frozen=True):
         if any(member.members for member in members):
             raise ValueError("preemption is between users; a tree has no place here")
 
-    def due(self) -> dict[str, Fraction]:
+    def due(self) -> Mapping[str, Fraction]:
         """Per user that is named, its part of everything."""
-        if not self.shares:
-            return {}
-        members = parse_shares_text(self.shares).members
-        total = sum(member.weight for member in members)
-        return {member.name: Fraction(member.weight, total) for member in members}
+        return _due(self.shares)
 
     def claim(self, job: JobRecord) -> Hashable:
         """The user."""
@@ -116,8 +114,7 @@ class ByFairness(Policy, frozen=True):
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
         """From the user furthest above its share down, the youngest task that makes room, or several of one machine."""
-        users = dict.fromkeys([run.job.user for run in view.running()])
-        named = self.due()
+        users, named = view.holders(), self.due()
         if not named:
             wanting = {*users, *[job.user for job in view.jobs.values()]}
             named = dict.fromkeys(wanting, Fraction(1, max(1, len(wanting))))
@@ -125,13 +122,13 @@ class ByFairness(Policy, frozen=True):
         request = task.task.request or (1,)
         if share_of(plus(view.used(mine), request), total) > named.get(mine, 0):
             return None
-        excess = {
-            user: share_of(view.used(user), total) - named.get(user, Fraction(0)) for user in users if user != mine
-        }
-        allowed = set(machines)
-        for user in sorted(excess, key=lambda user: -excess[user]):
-            if excess[user] <= 0:
-                break
+        above = [
+            (-excess, user)
+            for user in users
+            if user != mine and (excess := share_of(view.used(user), total) - named.get(user, 0)) > 0
+        ]
+        allowed = set(machines) if above else set()
+        for _, user in sorted(above):
             found = self._among(view, task, user, named.get(user, Fraction(0)), allowed)
             if found is not None:
                 return found
@@ -140,11 +137,10 @@ class ByFairness(Policy, frozen=True):
     def _among(self, view: View, task: Waiting, user: str, due: Fraction, allowed: set[int]) -> Eviction | None:
         settled = view.now - round(self.settle_s * SECOND)
         held: Resources = view.used(user)
-        for run in view.latest():
+        for run in view.latest_of(user):
             if run.start_us <= settled:
                 break
-            if run.job.user == user:
-                held = minus(held, run.task.request or (1,))
+            held = minus(held, run.task.request or (1,))
         runs = [run for run in _youngest(view, user) if run.start_us <= settled and run.machine in allowed]
         spared = [run for run in runs if _stays_above(held, run, view.total, due)]
         for run in spared:
@@ -161,6 +157,13 @@ class ByFairness(Policy, frozen=True):
                 if view.makes_room(task, machine, losers):
                     return Eviction(machine, tuple([one.task.id for one in fewest(view, task, machine, losers)]))
         return None
+
+
+@lru_cache
+def _due(shares: str) -> Mapping[str, Fraction]:
+    members = parse_shares_text(shares).members if shares else ()
+    total = sum(member.weight for member in members)
+    return {member.name: Fraction(member.weight, total) for member in members}
 
 
 def share_of(used: Resources, total: Resources) -> Fraction:
@@ -185,13 +188,7 @@ def fewest(view: View, task: Waiting, machine: int, runs: Sequence[Running]) -> 
 
 
 def _youngest(view: View, user: str) -> Iterator[Running]:
-    count = 0
-    for run in view.latest():
-        if run.job.user == user and run.losable:
-            yield run
-            count += 1
-            if count >= LATEST:
-                return
+    return itertools.islice((run for run in view.latest_of(user) if run.losable), LATEST)
 
 
 def _stays_above(held: Resources, run: Running, total: Resources, due: Fraction) -> bool:

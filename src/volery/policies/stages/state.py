@@ -57,6 +57,7 @@ class State:
         resume: where the last search for a machine said that the next one should begin.
         copies: per task of which several attempts run, those after the first.
         priorities: how many tasks of each priority run; None where nobody asks.
+        held_by: per user the attempts that run, those placed first first; None where nobody asks.
         graphs: per job whose tasks wait for each other, what is known of that (stage T1).
     """
 
@@ -85,6 +86,7 @@ class State:
         self.half_life_us = half_life_us
         self.averages: dict[str, Average] = {}
         self.priorities: dict[int, int] | None = None
+        self.held_by: dict[str, dict[tuple[TaskId, int], Running]] | None = None
         self.graphs: dict[JobId, Workflow] = {}
         self._allowed: list[int] = []
         self._kinds: dict[tuple[int, Amounts, int, Hashable], Kind] = {}
@@ -143,6 +145,8 @@ class State:
         job.running += 1
         if self.priorities is not None:
             self.priorities[job.priority] = self.priorities.get(job.priority, 0) + 1
+        if self.held_by is not None:
+            self.held_by.setdefault(job.user, {})[task.id, running.attempt] = running
         self._hold(job.user, task, 1, now)
         return running
 
@@ -158,6 +162,11 @@ class State:
         waiting.job.running -= 1
         if self.priorities is not None:
             self.priorities[waiting.job.priority] -= 1
+        if self.held_by is not None:
+            held = self.held_by[waiting.job.user]
+            del held[task, running.attempt]
+            if not held:
+                del self.held_by[waiting.job.user]
         self._hold(waiting.job.user, waiting.task, -1, now)
         return running
 
@@ -224,6 +233,11 @@ class State:
                 for k, amount in enumerate(run.task.request or (1,)):
                     held[run.job.user][k] += amount
         assert held == self.used, f"users hold {held}, not {self.used}"
+        if self.held_by is not None:
+            placed = sorted(
+                [(run.job.user, run.task.id, run.attempt) for own in self.on_machine for run in own.values()]
+            )
+            assert placed == sorted([(user, *attempt) for user, own in self.held_by.items() for attempt in own])
         copies = [copy for others in self.copies.values() for copy in others]
         assert sum(map(len, self.on_machine)) == len(self.running) + len(copies)
         assert all(self.copies.values()), "an empty list of copies"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -105,9 +105,13 @@ class View:
         """Tasks that run on a machine."""
         return tuple(self._state.on_machine[machine].values())
 
-    def latest(self) -> Iterator[Running]:
-        """Tasks that run, those placed last first."""
-        return reversed(self._state.running.values())
+    def holders(self) -> Collection[str]:
+        """Users of whom something runs, for policies of stage T10."""
+        return (self._state.held_by or {}).keys()
+
+    def latest_of(self, user: str) -> Iterator[Running]:
+        """Attempts of a user that run, those placed last first, for policies of stage T10."""
+        return reversed((self._state.held_by or {}).get(user, {}).values())
 
     def attempts(self, task: Waiting) -> tuple[Running, ...]:
         """The attempts of a task that run, the one placed first first."""

@@ -9,13 +9,14 @@ from tests.unit.architectures.parts import Alone, messages, tasks
 
 from volery import theory
 from volery.architectures import configure, lookup
-from volery.architectures.hfs.messages import Ended, Heartbeat, Kill, Launch
+from volery.architectures.hfs.messages import Heartbeat
 from volery.core.errors import InputError
 from volery.core.events import Cancel, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.metrics import locality_summary
+from volery.policies.attempts import AttemptEnded, Kill, Launch
 from volery.sim import simulate
 from volery.sim.recording import TimerSet
 from volery.workload import load_cluster, load_trace
@@ -30,7 +31,7 @@ def job(number: int, *held: tuple[int, ...], user: str = "") -> Submit:
 
 
 def beat(*ended: tuple[int, int, bool]) -> Heartbeat:
-    return Heartbeat(tuple(Ended(*each) for each in ended))
+    return Heartbeat(tuple(AttemptEnded(task, attempt, not finished) for task, attempt, finished in ended))
 
 
 def launched_on(effects: list[Any]) -> list[tuple[str, int]]:

@@ -1,0 +1,74 @@
+"""The node of designs that preempt: it runs attempts of tasks, and says of each that it has ended, or was ended.
+
+A task that is killed and placed again is another attempt; its number tells late messages about the earlier one apart.
+Beyond that it is the plain node (`nodes`): it decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from volery.core.component import Component
+from volery.core.events import TaskFinished
+from volery.core.model import Address, Message, Task, TaskId, Time
+
+
+class Launch(Message, frozen=True):
+    """Master > node: run the attempt. Numbers grow, so that a repeated or overtaken launch is recognised."""
+
+    number: int
+    task: Task
+    attempt: int = 0
+
+
+class Kill(Message, frozen=True):
+    """Master > node: end the attempt, if it still runs; AttemptEnded follows."""
+
+    task: TaskId
+    attempt: int = 0
+
+
+class AttemptEnded(Message, frozen=True):
+    """Node > master: the attempt has ended and what it took is free.
+
+    Args:
+        task, attempt: which.
+        killed: the master wanted it; otherwise the task is over, whether it has succeeded or failed.
+    """
+
+    task: TaskId
+    attempt: int = 0
+    killed: bool = False
+
+
+ATTEMPT_NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Launch, Kill, AttemptEnded})
+
+
+class Node(Component):
+    """One worker machine.
+
+    Args:
+        master: who launches here, and is told.
+    """
+
+    __slots__ = ("_launched", "_master")
+
+    def __init__(self, master: Address) -> None:
+        self._master = master
+        self._launched = 0
+
+    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
+        """Start the attempt; a repeated or overtaken launch is ignored."""
+        if message.number > self._launched:
+            self._launched = message.number
+            self._port.launch(message.task, message.attempt)
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the attempt, if it still runs."""
+        self._port.kill(message.task, message.attempt)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Report the end."""
+        self._port.send(self._master, AttemptEnded(event.task.id, event.attempt, event.outcome == "killed"))
+
+    receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
