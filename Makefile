@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-pipeline storm chaos reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-serving bench-calibration bench-pipeline storm chaos reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -42,6 +42,9 @@ bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 
 bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs predicts a live federation, as JSON
 	$(BIN)/python benchmarks/calibration.py
+
+bench-serving: $(VENV)/.tools  ## speed, latency and memory of a federation in one process, as JSON
+	$(BIN)/python benchmarks/serving.py
 
 bench-pipeline: $(VENV)/.installed  ## speed of schedulers assembled from stages, as JSON, in CPU seconds
 	$(BIN)/python benchmarks/pipeline.py

@@ -171,10 +171,10 @@ class Server(NamedTuple):
 
     async def connect(self) -> Connection:
         """A connection to its API."""
-        at = urlsplit(self.url)
-        authority = f"{at.hostname}:{at.port}"
+        authority = urlsplit(self.url).netloc
+        host, _, port = authority.rpartition(":")
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(lambda: Connection(authority, self.token), at.hostname, at.port)
+        _, made = await loop.create_connection(lambda: Connection(authority, self.token), host, int(port))
         return made
 
     @asynccontextmanager
@@ -376,7 +376,8 @@ def run(coroutine: Any) -> Any:
 def measure_throughput(source: str, given: argparse.Namespace, per_request: int) -> Iterator[dict[str, Any]]:
     """One job per request, or several."""
     with tempfile.TemporaryDirectory(dir=given.folder) as folder, federation(Path(folder), source) as server:
-        yield run(load(server, given.jobs, given.connections, given.under_way, per_request)) | server.memory_mb()
+        connections = given.connections if per_request == 1 else 4  # each idles, and is closed when it idles for long
+        yield run(load(server, given.jobs, connections, given.under_way, per_request)) | server.memory_mb()
 
 
 def measure_idle(source: str, given: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -190,7 +190,7 @@ def test_submissions_share_commits_and_a_full_disk_takes_none_and_loses_nothing(
     play(tmp_path, scenario)
 
 
-def described(*tables: dict[str, object]) -> list[JobDescription]:
+def described(*tables: Mapping[str, object]) -> list[JobDescription]:
     return [job_from_table(table, "job") for table in tables]
 
 

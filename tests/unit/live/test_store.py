@@ -18,7 +18,7 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import AttemptState, TaskReport
 from volery.live.service.listing import JobQuery
-from volery.live.service.store import JobStore
+from volery.live.service.store import JobStore, News
 from volery.live.service.tally import Tally, UserLoad
 from volery.live.status import JobStatus
 
@@ -301,13 +301,14 @@ def counted_anew(store: JobStore) -> list[UserLoad]:
 
 def test_loads_are_what_counting_all_jobs_gives_after_every_commit(store: JobStore, tmp_path: Path) -> None:
     seen = []
+    last: list[News] = [report(1, "failed", attempt=1), report(2, "finished"), JobDone(0)]
     insert(store, 3, user="ada")
     store.insert(1, FIRST + 3, JobDescription(command="true", user="bob", tasks=2), 2, [(1, "too large")], 0)
     for news in (
         [report(0, "running"), report(1, "running")],
         [report(0, "finished"), report(1, "killed")],
         [report(1, "running", attempt=1), report(2, "running")],
-        [report(1, "failed", attempt=1), report(2, "finished"), JobDone(0)],
+        last,
     ):
         seen.append(store.loads())
         assert seen[-1] == counted_anew(store)

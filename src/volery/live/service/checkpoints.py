@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-PAUSE_S: Final = 0.5
+PAUSE_S: Final = 0.25
 """Between two checkpoints. One waits for the disk twice, and commits that meet it there take longer."""
 LOG_PAGES_MAX: Final = 16_384
 """A log that is longer, 64 MiB, is moved as a whole before anything more is written, so that it is used anew."""

@@ -146,9 +146,8 @@ class Desk(Questions, Component):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
-        messages = self._sent.get(event.key, ())
-        for message in messages:
-            self._port.send(self._entry_of(event.key, messages), message)
+        if messages := self._sent.get(event.key, ()):
+            self._feed.send(self._entry_of(event.key, messages), messages)
 
     def _entry_of(self, number: JobId, messages: tuple[Message, ...]) -> Address:
         first = messages[0]
