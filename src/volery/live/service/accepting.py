@@ -7,20 +7,16 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from volery.core.errors import InputError
 from volery.core.model import JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.jobs import JobDescription, PlannedTask, plan
+from volery.live.service.errors import ConflictError
 from volery.live.service.store import JobStore
 from volery.live.status import Receipt
 
 WARNINGS_MAX: Final = 5
 PIECE: Final = 1000
 """Tasks that are planned at a time, in about 5 ms."""
-
-
-class ConflictError(InputError):
-    """A key stands for another job already."""
 
 
 class NewJob(NamedTuple):

@@ -16,18 +16,24 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
+from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained
+from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PreemptionTold, Why
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Received, TaskReport
 from volery.live.service.accepting import admit, planned, planned_jobs
 from volery.live.service.checkpoints import Checkpoints
+from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
-from volery.live.service.questions import Questions
+from volery.live.service.looking import Sight
+from volery.live.service.questions import Questions, started_tasks
+from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News, OpenJob
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
 
@@ -45,10 +51,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class UnwrittenError(Exception):
-    """The store could not be written just now; nothing has happened, and the same may be asked again."""
-
-
 class Desk(Questions, Component):
     """Submits jobs, follows them, and answers the API's questions; all calls come from the event loop's thread.
 
@@ -59,24 +61,26 @@ class Desk(Questions, Component):
         nodes: address of each node -> number of its machine.
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
-        due: share of each user that has one; see `Deployment`.
+        due, shares, sharers, looks: see `Deployment`.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
+        sharing: who is due what.
         told: what nodes have said of attempts, by state: how often.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     __slots__ = (
-        "_book", "_checkpoints", "_closed", "_drained", "_due", "_entry", "_feed", "_fleet", "_held", "_in_charge",
-        "_late_s", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent", "_store",
-        "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "told",
+        "_book", "_checkpoints", "_closed", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge", "_late_s",
+        "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent", "_sight", "_store",
+        "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
         self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
-        due: Mapping[str, Fraction] = {}, reports_late_s: float = REPORTS_LATE_S,
+        due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
+        sharers: Collection[Address] = (), looks: bool = False, reports_late_s: float = REPORTS_LATE_S,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
@@ -84,10 +88,11 @@ class Desk(Questions, Component):
         self._nodes = nodes
         self._post = post
         self._in_charge = in_charge
-        self._due = due
         self._late_s = reports_late_s
         self._drained = store.drained()
         self._book = DecisionBook()
+        self._sight = Sight(self._order) if looks else None
+        self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
         self.commits = 0
         self.commit_s = 0.0
@@ -143,6 +148,15 @@ class Desk(Questions, Component):
         """Remember what a scheduler has decided."""
         self._book.note(event)
 
+    def on_preempted(self, event: PreemptionTold, source: Address, now: Time) -> None:
+        """Write down who has lost what to whom."""
+        self.sharing.note(event)
+
+    def on_seen(self, event: Seen, source: Address, now: Time) -> None:
+        """What a scheduler sees."""
+        if self._sight is not None:
+            self._sight.seen(event)
+
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
@@ -158,6 +172,8 @@ class Desk(Questions, Component):
         Outgoing: on_outgoing,
         TaskReport: on_report,
         Explained: on_explained,
+        PreemptionTold: on_preempted,
+        Seen: on_seen,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,
@@ -166,29 +182,34 @@ class Desk(Questions, Component):
 
     # What the API calls.
 
-    async def open(self) -> None:
+    async def open(self, elsewhere: Collection[Address] = ()) -> None:
         """Begin to write, and to submit what had not ended when the store was last closed; ended tasks stay ended.
 
         What is submitted meanwhile is sent after it.
+
+        Args:
+            elsewhere: entries on other hosts. What is theirs is submitted when they are heard of (`resubmit`): said
+                before, it would wait for one that is away, and name tasks of which the ends are told meanwhile.
         """
         loop = asyncio.get_running_loop()
         self._writer = loop.create_task(self._write())
-        self._repeat_drains()
+        self._repeat_orders()
         if unfinished := self._store.open_ids():
             self._held = []
-            self._resuming = loop.create_task(self._resume(unfinished))
+            self._resuming = loop.create_task(self._resume(unfinished, elsewhere))
 
-    async def _resume(self, unfinished: Sequence[JobId]) -> None:
+    async def _resume(self, unfinished: Sequence[JobId], elsewhere: Collection[Address]) -> None:
         try:
-            await self._resubmit(unfinished)
+            await self._resubmit(unfinished, lambda entry: entry not in elsewhere)
         finally:
             held, self._held = self._held, None
             for number, messages in held or ():
                 self._submit(number, messages)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
-        """Submit what has not ended to entries that have begun anew: they know no job any more."""
-        await self._resubmit(self._store.open_ids(), entries)
+        """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
+        self.sharing.tell(entries)
+        await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
 
     async def close(self) -> None:
         """Write down what has been heard, and close the store."""
@@ -247,6 +268,21 @@ class Desk(Questions, Component):
             self._feed.send(self._entry(number, status.user), (Cancel(number),))
         return self._store.job(number)
 
+    async def explain(self, number: JobId, place: int | None) -> Why | None:
+        """As `why`; of a task that waits also what its scheduler sees just now."""
+        why, job = self.why(number, place), self.job(number)
+        if why is None or job is None:
+            return None
+        more = []
+        if self._sight is not None and why.state == "pending":
+            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
+            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
+            if seen is not None:
+                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
+        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
+        more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
+        return msgspec.structs.replace(why, funnel=(*why.funnel, *more))
+
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
         """Have nothing more placed on a node, or something again; None where there is no such node.
 
@@ -263,17 +299,21 @@ class Desk(Questions, Component):
         self._tell_of_drain(node, drained)
         return next(found for found in self.nodes() if found.address == node)
 
-    def _repeat_drains(self) -> None:
-        """Tell of all drained nodes once more: whoever is in charge may have begun anew."""
+    def _repeat_orders(self) -> None:
+        """Tell of all drained nodes and of weights once more: whoever is concerned may have begun anew."""
         if self._closed:
             return
         for node in sorted(self._drained):
             self._tell_of_drain(node, drained=True)
-        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_drains)
+        self.sharing.tell()
+        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
 
     def _tell_of_drain(self, node: Address, drained: bool) -> None:
         for master in self._in_charge(node) if self._in_charge is not None else ():
-            self._post(Outgoing(master, (Drain(node, drained),)))
+            self._order(master, Drain(node, drained))
+
+    def _order(self, to: Address, message: Message) -> None:
+        self._post(Outgoing(to, (message,)))
 
     async def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
@@ -320,14 +360,14 @@ class Desk(Questions, Component):
         self._sent[number] = messages
         self._feed.send(self._entry_of(number, messages), messages)
 
-    async def _resubmit(self, numbers: Sequence[JobId], entries: Collection[Address] | None = None) -> None:
-        """Submit jobs again, the oldest first, as fast as they are sent; all, or those of some entries."""
+    async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool]) -> None:
+        """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
         for number in numbers:
             job = self._store.open_job(number)
             if job is None or self._closed:
                 continue
             entry = self._entry(job.id, job.description.user)
-            if entries is None or entry in entries:
+            if is_meant(entry):
                 await self._feed.empty()
                 await self._submit_again(job, entry)
             else:
