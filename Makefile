@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci screenshot reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-serving bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -45,6 +45,9 @@ bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs pre
 
 bench-calibration-nats: $(VENV)/.tools  ## likewise over NATS, each host a process; needs nats-server
 	$(BIN)/python -m benchmarks.calibration_nats
+
+bench-serving: $(VENV)/.tools  ## speed, latency and memory of a federation in one process, as JSON
+	$(BIN)/python benchmarks/serving.py
 
 # Ray stands in an environment of its own, beside the tree; where it cannot be had, its line says so.
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/volery/peers

@@ -90,6 +90,23 @@ def test_output_is_served_by_ranges_and_without_what_was_dropped(http: httpx2.Cl
         assert client.log_piece(number, offset=start + 5).end == size
 
 
+def test_several_jobs_in_one_request(http: httpx2.Client) -> None:
+    one = {"command": "true", "key": "k"}
+    response = http.post("/jobs/many", json=[one, {"command": "true", "tasks": 3}])
+    assert (response.status_code, [receipt["tasks"] for receipt in response.json()]) == (201, [1, 3])
+    again = http.post("/jobs/many", json=[one])
+    assert (again.status_code, again.json()[0]["known"]) == (200, True)
+    for wrong, place in (
+        ([], "jobs"), ({}, "jobs"), ([one] * 1001, "jobs"), ([one, {"command": 3}], "jobs[1].command"),
+        ([one, {}], "jobs[1].command"), ([{"command": "true", "tasks": 600_000}] * 2, "jobs"),
+    ):  # fmt: skip
+        refused = http.post("/jobs/many", json=wrong)
+        assert (refused.status_code, refused.json()["error"]["place"]) == (422, place), refused.text
+    conflict = http.post("/jobs/many", json=[{"command": "true"}, one | {"command": "false"}])
+    assert (conflict.status_code, conflict.json()["error"]["place"]) == (409, "jobs[1].key")
+    assert len(http.get("/jobs").json()) == 2
+
+
 def test_output_that_is_not_on_this_host_is_said_to_be_elsewhere(http: httpx2.Client, tmp_path: Path) -> None:
     number = submit(http, command="true")
     events(http, f"job={number}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,9 +12,10 @@ from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
-from volery.live.jobs import job_from_table
+from volery.live.jobs import JobDescription, job_from_table
 from volery.live.node.executor import TaskReport
 from volery.live.service.errors import ConflictError, UnwrittenError
+from volery.live.service.feeding import TASKS_PER_TURN
 from volery.live.service.listing import JobQuery
 from volery.live.status import JobStatus
 
@@ -212,3 +213,50 @@ def test_submissions_share_commits_and_a_full_disk_takes_none_and_loses_nothing(
         assert [(await ended(it, number)).state for number in range(50)] == ["done"] * 50
 
     play(tmp_path, scenario)
+
+
+def described(*tables: Mapping[str, object]) -> list[JobDescription]:
+    return [job_from_table(table, "job") for table in tables]
+
+
+def test_several_jobs_are_taken_together_or_not_at_all(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        one, other = {"command": "true", "key": "k"}, {"command": "false", "key": "k"}
+        many = await it.desk.submit_many(described({"command": "true", "tasks": 2}, one, one))
+        assert [(receipt.id, receipt.tasks, receipt.known) for receipt in many] == [
+            (0, 2, False), (1, 1, False), (1, 1, True),
+        ]  # fmt: skip
+        assert [(await ended(it, number)).state for number in (0, 1)] == ["done"] * 2
+        for wrong, place in ((other, "jobs[1].key"), ({"command": "true", "constraints": ["core > 1"]}, "jobs[1]")):
+            with pytest.raises(InputError, match=r"job 1|core") as caught:
+                await it.desk.submit_many(described({"command": "true"}, wrong))
+            assert caught.value.place.startswith(place)
+        assert len(it.desk.jobs(JobQuery(), 9)) == 2
+        (known,) = await it.desk.submit_many(described(one))
+        assert (known.id, known.known) == (1, True)
+        with pytest.raises(ConflictError, match=r"the key of jobs\[0\]"):
+            await it.desk.submit_many(described({"command": "true", "key": "new"}, {"command": "false", "key": "new"}))
+        assert it.submitted == [0, 1]
+
+    play(tmp_path, scenario)
+
+
+def test_what_is_submitted_while_a_restart_submits_again_comes_after_it(tmp_path: Path) -> None:
+    large = 3 * TASKS_PER_TURN
+
+    async def before(it: Loopback) -> None:
+        it.silent = True
+        await it.desk.submit_many(described(*[{"command": "true", "tasks": large}] * 3))
+
+    async def after(it: Loopback) -> None:
+        it.silent = True
+        assert it.submitted == []
+        assert await submit(it, command="true") == 3
+        assert await submit(it, command="true") == 4
+        while len(it.submitted) < 5:
+            await asyncio.sleep(0)
+        assert it.submitted == [0, 1, 2, 3, 4]
+        assert await submit(it, command="true") == 5
+
+    play(tmp_path, before)
+    play(tmp_path, after)

@@ -194,3 +194,13 @@ def test_what_is_kept_of_jobs_is_for_the_owner_of_the_federation_alone(door: Doo
     submit(door.ada, command="true", env={"PASSWORD": "x"})
     for name in ("jobs.sqlite", "jobs.sqlite-wal", "tokens.json"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+def test_nobody_submits_for_others_among_many(door: Door) -> None:
+    refused = door.ada.post("/jobs/many", json=[{"command": "true"}, {"command": "true", "user": "bob"}])
+    assert (refused.status_code, refused.json()["error"]["place"]) == (403, "job.user")
+    assert door.nobody.post("/jobs/many", json=[{"command": "true"}]).status_code == 401
+    assert door.admin.get("/jobs").json() == []
+    (receipt,) = door.ada.post("/jobs/many", json=[{"command": "true"}]).json()
+    assert door.bob.get(f"/jobs/{receipt['id']}").status_code == 404
+    assert door.ada.get(f"/jobs/{receipt['id']}").json()["user"] == "ada"

@@ -116,6 +116,7 @@ def reader(kind: type[AnswerT]) -> Callable[[httpx2.Response], AnswerT]:
     return read
 
 
+_receipts: Callable[[httpx2.Response], list[Receipt]] = reader(list[Receipt])
 _receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
 _jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
 _tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
@@ -213,6 +214,11 @@ def logs(number: int, index: int, stream: str, offset: int) -> Asked[LogPiece]:
 def result(number: int, index: int) -> Asked[bytes]:
     """What a callable returned or raised, pickled."""
     return Asked("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
+
+
+def submit_many(jobs: Iterable[JobLike], named: bool = False) -> Asked[list[Receipt]]:
+    """Submit several jobs, all of them or none; see `submit`."""
+    return Asked("POST", "/jobs/many", _receipts, body=[description_of(job, named) for job in jobs])
 
 
 def plan(job: JobLike, named: bool = False) -> Asked[JobPlan]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -52,6 +52,14 @@ class AsyncClient:
             InputError: the job is wrong somewhere, or no federation answers.
         """
         return await self._ask(asking.submit(job, self._named))
+
+    async def submit_many(self, jobs: Iterable[JobLike]) -> list[Receipt]:
+        """Submit up to 1,000 jobs in one request, all of them or none.
+
+        Raises:
+            InputError: one of them is wrong, named by its place, or no federation answers.
+        """
+        return await self._ask(asking.submit_many(jobs, self._named))
 
     async def wait(self, number: int) -> JobStatus:
         """The last status of a job, once it has ended."""

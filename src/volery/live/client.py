@@ -116,6 +116,14 @@ class Client:
         """Submit a job without following it."""
         return self._ask(asking.submit(job, self._named))
 
+    def send_many(self, jobs: Iterable[JobLike]) -> list[Receipt]:
+        """Submit up to 1,000 jobs in one request, all of them or none, without following them.
+
+        Raises:
+            InputError: one of them is wrong, named by its place, or no federation answers.
+        """
+        return self._ask(asking.submit_many(jobs, self._named))
+
     def run(self, function: Callable[..., Any], *arguments: Any, **words: Any) -> Future[Any]:
         """Call a function on some node; `words` are further keys of a job, as `constraints`."""
         (future,) = self.map(function, [arguments], unpack=True, **words)

@@ -19,6 +19,8 @@ from volery.live.cluster.tables import read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 
 TASKS_MAX: Final = 1_000_000
+JOBS_MAX: Final = 1_000
+"""Jobs that are submitted together."""
 NAME_MAX: Final = 200
 USER_MAX: Final = 64
 TEXT_MAX: Final = 100_000
@@ -94,6 +96,10 @@ class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 1
 
 
+_decode_job: Final = msgspec.json.Decoder(JobDescription).decode
+_decode_jobs: Final = msgspec.json.Decoder(list[JobDescription]).decode
+
+
 class PlannedTask(NamedTuple):
     """A task before it is submitted; `obstacle` says why no machine can run it."""
 
@@ -134,6 +140,49 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
         raise _named(error, place) from None
     _check(job, place)
     return job
+
+
+def job_from_json(text: bytes | bytearray, place: str) -> JobDescription:
+    """A job from JSON as it arrives, without a table between.
+
+    Raises:
+        InputError: naming the key; or "body", where it is no JSON at all.
+    """
+    try:
+        job = _decode_job(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return job_from_table(_json(text), place)
+    _check(job, place)
+    return job
+
+
+def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
+    """Several jobs from a list in JSON.
+
+    Raises:
+        InputError: as `job_from_json`, naming which job; or there are none, or too many.
+    """
+    try:
+        jobs = _decode_jobs(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        tables = _json(text)
+        if not isinstance(tables, list):
+            raise InputError(place, "are a list") from None
+        jobs = [job_from_table(table, f"{place}[{at}]") for at, table in enumerate(tables[:JOBS_MAX])]
+    if not 1 <= len(jobs) <= JOBS_MAX:
+        raise InputError(place, f"has {len(jobs):,} jobs; send 1 to {JOBS_MAX:,}")
+    for at, job in enumerate(jobs):
+        _check(job, f"{place}[{at}]")
+    if sum(map(task_count, jobs)) > TASKS_MAX:
+        raise InputError(place, f"have more than {TASKS_MAX:,} tasks together; submit fewer at once")
+    return jobs
+
+
+def _json(text: bytes | bytearray) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InputError("body", f"is not JSON: {error}") from None
 
 
 def _named(error: msgspec.ValidationError, place: str) -> InputError:
@@ -230,15 +279,15 @@ def task_count(job: Work) -> int:
     return job.tasks if isinstance(job.tasks, int) else sum(task.count for task in job.tasks)
 
 
-def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job") -> list[PlannedTask]:
-    """The tasks of a job, numbered from `first`, with constraints compiled for a fleet.
+def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job") -> Iterator[PlannedTask]:
+    """The tasks of a job, numbered from `first`, with constraints compiled for a fleet; one by one, about 5 us each.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
     shared = parse_conditions(job.constraints, f"{place}.constraints")
     estimated_us = estimate_us(job)
-    planned: list[PlannedTask] = []
+    index = 0
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
             raise InputError(f"{where}.cwd", f"{work.cwd!r} is not an absolute path; nodes know no other")
@@ -247,11 +296,10 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
             own = parse_conditions(work.constraints, f"{where}.constraints")
         request = fleet.request(work.request, f"{where}.request")
         mask, obstacle = fleet.needed(shared + own, request)
-        count = task_count(work)
-        for index in range(len(planned), len(planned) + count):
+        for _ in range(task_count(work)):
             payload = encode_payload(_payload(work, index, job.user, fleet))
-            planned.append(PlannedTask(Task(first + index, number, mask, estimated_us, payload, request), obstacle))
-    return planned
+            yield PlannedTask(Task(first + index, number, mask, estimated_us, payload, request), obstacle)
+            index += 1
 
 
 class Demand(NamedTuple):
@@ -311,13 +359,13 @@ def _payload(work: Work, index: int, user: str, fleet: Fleet) -> Command | Call:
     return Command(argv, index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, **asked)
 
 
-def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Message]:
-    """The messages that submit a job: one Submit, and MoreTasks where it is too large for one message."""
+def submission(number: JobId, tasks: tuple[Task, ...], user: str, chunk_tasks: int = CHUNK_TASKS) -> list[Message]:
+    """The messages that submit a job: one Submit, and MoreTasks where it has more tasks or bytes than one may hold."""
     estimated_us = tasks[0].estimate_us if tasks else 0
     bounds, size = [0], 0
     for at, task in enumerate(tasks):
         size += len(task.payload)
-        if at > bounds[-1] and (size > CHUNK_BYTES or at - bounds[-1] == CHUNK_TASKS):
+        if at > bounds[-1] and (size > CHUNK_BYTES or at - bounds[-1] == chunk_tasks):
             bounds.append(at)
             size = len(task.payload)
     chunks = [tasks[low:high] for low, high in zip(bounds, [*bounds[1:], len(tasks)], strict=True)]

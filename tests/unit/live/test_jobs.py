@@ -13,7 +13,16 @@ from volery.live.cluster.constraints import NOWHERE
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.machine import Machine
 from volery.live.command import Call, Command, decode_payload
-from volery.live.jobs import CHUNK_BYTES, JobDescription, job_from_table, plan, read_job, submission, task_count
+from volery.live.jobs import (
+    CHUNK_BYTES,
+    JobDescription,
+    PlannedTask,
+    job_from_table,
+    plan,
+    read_job,
+    submission,
+    task_count,
+)
 
 FLEET = Fleet(
     [Machine("x86_64", "linux", "6.1", cores, 1024, {"zone": zone}) for cores, zone in ((4, "a"), (8, "b"))], [1, 2]
@@ -41,6 +50,10 @@ estimate_s = 40
 """
 
 
+def tasks_of(job: JobDescription, number: int, first: int, fleet: Fleet) -> list[PlannedTask]:
+    return list(plan(job, number, first, fleet))
+
+
 def job_in(folder: Path, text: str) -> JobDescription:
     path = folder / "job.toml"
     path.write_text(text)
@@ -48,13 +61,13 @@ def job_in(folder: Path, text: str) -> JobDescription:
 
 
 def commands(job: JobDescription) -> list[Command]:
-    payloads = [decode_payload(planned.task.payload) for planned in plan(job, 7, 100, FLEET)]
+    payloads = [decode_payload(planned.task.payload) for planned in tasks_of(job, 7, 100, FLEET)]
     return [payload for payload in payloads if isinstance(payload, Command)]
 
 
 def test_a_file_becomes_tasks(tmp_path: Path) -> None:
     job = job_in(tmp_path, WHOLE)
-    planned = plan(job, 7, 100, FLEET)
+    planned = tasks_of(job, 7, 100, FLEET)
     assert task_count(job) == 3
     assert [task.id for task, _ in planned] == [100, 101, 102]
     assert {task.job for task, _ in planned} == {7}
@@ -74,17 +87,17 @@ def test_a_file_becomes_tasks(tmp_path: Path) -> None:
 def test_a_number_of_equal_tasks(tmp_path: Path) -> None:
     job = job_in(tmp_path, 'command = "true"\ntasks = 3\nestimate_s = 2')
     assert [command.index for command in commands(job)] == [0, 1, 2]
-    assert plan(job, 0, 0, FLEET)[0].task.estimate_us == 2_000_000
+    assert tasks_of(job, 0, 0, FLEET)[0].task.estimate_us == 2_000_000
 
 
 def test_a_callable_comes_in_base64() -> None:
     job = job_from_table({"call": "AQI="}, "job")
-    assert decode_payload(plan(job, 0, 0, FLEET)[0].task.payload) == Call(b"\1\2")
+    assert decode_payload(tasks_of(job, 0, 0, FLEET)[0].task.payload) == Call(b"\1\2")
 
 
 def test_a_task_that_no_machine_can_run_says_why() -> None:
     job = job_from_table({"command": "true", "constraints": ["cores > 8"]}, "job")
-    (planned,) = plan(job, 0, 0, FLEET)
+    (planned,) = tasks_of(job, 0, 0, FLEET)
     assert planned.task.constraints == NOWHERE
     assert planned.obstacle == "no machine has cores > 8; there are 4, 8"
 
@@ -94,15 +107,15 @@ OFFERING = Fleet(FLEET.machines, [1, 1], capacities=[{"memory_mb": 65536, "gpus"
 
 def test_tasks_ask_for_amounts_in_the_order_of_the_fleet() -> None:
     text = {"command": "true", "request": {"gpus": 1}, "tasks": [{}, {"request": {"memory_mb": 512}, "count": 2}]}
-    planned = plan(job_from_table(text, "job"), 0, 0, OFFERING)
+    planned = tasks_of(job_from_table(text, "job"), 0, 0, OFFERING)
     assert [one.task.request for one in planned] == [(0, 1), (512, 0), (512, 0)]
     assert not any(one.obstacle for one in planned)
-    assert [one.task.request for one in plan(job_from_table({"command": "true"}, "job"), 0, 0, FLEET)] == [()]
+    assert [one.task.request for one in tasks_of(job_from_table({"command": "true"}, "job"), 0, 0, FLEET)] == [()]
 
 
 def test_a_request_that_no_machine_ever_holds_names_the_nearest_miss() -> None:
     wanted = {"command": "true", "request": {"memory_mb": 98304}, "constraints": ["cores >= 4", 'label.zone == "a"']}
-    (planned,) = plan(job_from_table(wanted, "job"), 0, 0, OFFERING)
+    (planned,) = tasks_of(job_from_table(wanted, "job"), 0, 0, OFFERING)
     meets = 'that meets cores >= 4, label.zone == "a"'
     assert planned.obstacle == f"needs 96 GB; the largest machine {meets} has 64 GB"
 
@@ -117,7 +130,7 @@ def test_a_request_that_no_machine_ever_holds_names_the_nearest_miss() -> None:
 )
 def test_a_request_that_the_fleet_does_not_know_is_named(fleet: Fleet, request_: dict[str, int], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        plan(job_from_table({"command": "true", "request": request_}, "job"), 0, 0, fleet)
+        tasks_of(job_from_table({"command": "true", "request": request_}, "job"), 0, 0, fleet)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +174,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_constraint_that_the_fleet_does_not_know_is_named_with_its_place() -> None:
     job = job_from_table({"command": "x", "tasks": [{"constraints": ["core >= 8"]}]}, "job")
     with pytest.raises(InputError, match=r"job.tasks\[0\].constraints\[0\]: unknown attribute 'core'"):
-        plan(job, 0, 0, FLEET)
+        tasks_of(job, 0, 0, FLEET)
 
 
 def test_a_directory_on_nodes_is_absolute() -> None:
     with pytest.raises(InputError, match=r"job.cwd: 'work' is not an absolute path"):
-        plan(job_from_table({"command": "x", "cwd": "work"}, "job"), 0, 0, FLEET)
+        tasks_of(job_from_table({"command": "x", "cwd": "work"}, "job"), 0, 0, FLEET)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import AttemptState, TaskReport, Usage
 from volery.live.service.listing import JobQuery
-from volery.live.service.store import JobStore
+from volery.live.service.store import JobStore, News
+from volery.live.service.tally import Tally, UserLoad
 from volery.live.status import JobStatus, TaskUsage
 
 FIRST = 100
@@ -192,8 +193,11 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     assert store.changes(0, None, 99) == before
     assert store.revision == revision
     assert store.next_numbers() == (2, FIRST + 3)
-    assert [(job.id, job.cancelling) for job in store.open_jobs()] == [(0, False), (1, True)]
-    assert store.open_jobs()[0].description == JobDescription(command="true", tasks=3, key="k")
+    unfinished = [store.open_job(number) for number in store.open_ids()]
+    assert [(job.id, job.cancelling) for job in unfinished if job] == [(0, False), (1, True)]
+    assert unfinished[0] is not None
+    assert unfinished[0].description == JobDescription(command="true", tasks=3, key="k")
+    assert store.open_job(2) is None
     assert store.ended_places(0) == {1}
     assert store.result(0, 1) == b"r"
     assert store.result(0, 2) == b""
@@ -306,3 +310,70 @@ def test_many_reports_of_one_batch_are_one_change(tmp_path: Path) -> None:
     assert (ended.state, ended.reason) == ("failed", "1 of 1 tasks failed; the first: exit code 1")
     assert len(store.changes(0, None, 9)) == 2
     store.close()
+
+
+def counted_anew(store: JobStore) -> list[UserLoad]:
+    return sorted(Tally(store._read).loads())
+
+
+def test_loads_are_what_counting_all_jobs_gives_after_every_commit(store: JobStore, tmp_path: Path) -> None:
+    seen = []
+    last: list[News] = [report(1, "failed", attempt=1), report(2, "finished"), JobDone(0)]
+    insert(store, 3, user="ada")
+    store.insert(1, FIRST + 3, JobDescription(command="true", user="bob", tasks=2), 2, [(1, "too large")], 0)
+    for news in (
+        [report(0, "running"), report(1, "running")],
+        [report(0, "finished"), report(1, "killed")],
+        [report(1, "running", attempt=1), report(2, "running")],
+        last,
+    ):
+        seen.append(store.loads())
+        assert seen[-1] == counted_anew(store)
+        store.take_in(news, 0)
+    assert seen[0] == [("ada", 1, 0, 3, 0), ("bob", 1, 0, 1, 0)]
+    assert seen[2] == [("ada", 0, 1, 2, 0), ("bob", 1, 0, 1, 0)]
+    assert store.loads() == counted_anew(store) == store.loads("bob")
+    store.cancel(1)
+    store.take_in([JobDone(1)], 0)
+    assert store.loads() == counted_anew(store) == []
+
+
+def test_what_is_rolled_back_is_not_counted(tmp_path: Path) -> None:
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.begin(durable=True)
+    insert(store, user="ada")
+    store.commit()
+    store.begin(durable=True)
+    insert(store, number=1, user="bob")
+    store.take_in([report(0, "running"), JobRejected(0, "the queue is full", 1)], 0)
+    store.roll_back()
+    assert store.loads() == [("ada", 1, 0, 2, 0)]
+    store.begin(durable=False)
+    store.take_in([JobRejected(0, "the queue is full", 1)], 0)
+    store.commit()
+    assert job(store).reason == "refused for now: the queue is full"
+    store.close()
+    store = JobStore(tmp_path / "jobs.sqlite")
+    store.begin(durable=False)
+    store.take_in([JobAccepted(0)], 0)
+    store.roll_back()  # and is heard again, because it was not written
+    store.begin(durable=False)
+    store.take_in([JobAccepted(0), report(0, "running")], 0)
+    store.commit()
+    assert (job(store).reason, store.loads()) == ("", [("ada", 0, 1, 1, 1)])
+
+
+def test_after_a_whole_checkpoint_the_log_is_used_from_its_beginning(tmp_path: Path) -> None:
+    store = Committing(tmp_path / "jobs.sqlite")
+    log = tmp_path / "jobs.sqlite-wal"
+    for number in range(50):
+        insert(store, number=number)
+    size = log.stat().st_size
+    assert store.checkpoint(whole=False) > 50
+    assert store.checkpoint(whole=True) > 0
+    for number in range(50, 75):
+        insert(store, number=number)
+    assert log.stat().st_size == size
+    assert store.checkpoint(whole=False) < 50 * 10
+    store.close()
+    assert len(JobStore(tmp_path / "jobs.sqlite").jobs(JobQuery(), 99)) == 75

@@ -7,6 +7,7 @@ attempts. They are not kept over a restart of the API.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Final
 
@@ -137,7 +138,8 @@ class DecisionBook:
     def __init__(self) -> None:
         self.heard = False
         self._pairs: dict[tuple[Address, Address], list[int]] = {}
-        self._of_task: dict[TaskId, list[Noted]] = {}
+        # A plain dict looks for its first key among all that were deleted before it.
+        self._of_task: OrderedDict[TaskId, list[Noted]] = OrderedDict()
         self._dropped: dict[TaskId, int] = {}
 
     def note(self, told: Explained) -> None:
@@ -145,19 +147,23 @@ class DecisionBook:
         self.heard = True
         task, asked = told.decision.task, told.decision.asked
         if asked:
-            counts = self._pairs.setdefault((told.by, asked), [0, 0, 0])
+            counts = self._pairs.get((told.by, asked))
+            if counts is None:
+                counts = self._pairs[told.by, asked] = [0, 0, 0]
             if told.decision.chosen == "refused":
                 counts[1] += 1
             else:
                 counts[0], counts[2] = counts[0] + 1, counts[2] + told.decision.view_age_us
-        kept = self._of_task.setdefault(task, [])
-        kept.append(Noted(told.at_unix_us, told.by, told.decision))
-        if len(kept) > KEPT_PER_TASK:
-            del kept[1]
-            self._dropped[task] = self._dropped.get(task, 0) + 1
+        kept, noted = self._of_task.get(task), Noted(told.at_unix_us, told.by, told.decision)
+        if kept is not None:
+            kept.append(noted)
+            if len(kept) > KEPT_PER_TASK:
+                del kept[1]
+                self._dropped[task] = self._dropped.get(task, 0) + 1
+            return
+        self._of_task[task] = [noted]
         if len(self._of_task) > TASKS_MAX:
-            oldest = next(iter(self._of_task))
-            del self._of_task[oldest]
+            oldest, _ = self._of_task.popitem(last=False)
             self._dropped.pop(oldest, None)
 
     def pairs(self) -> list[PairStatus]:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
-from volery.live.jobs import JobDescription, job_from_table
+from volery.live.jobs import JobDescription, job_from_json
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
@@ -65,19 +65,24 @@ async def described(request: Request) -> JobDescription:
         InputError: it is none.
         NotAllowedError: it is meant to be somebody else's.
     """
+    return owned(job_from_json(await body_of(request), "job"), principal(request))
+
+
+async def body_of(request: Request) -> bytearray:
+    """A request's body.
+
+    Raises:
+        InputError: it is too large.
+    """
     body = bytearray()
     async for block in request.stream():
         body += block
         if len(body) > BODY_BYTES_MAX:
             raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
-    try:
-        table = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InputError("body", f"is not JSON: {error}") from None
-    return _owned(job_from_table(table, "job"), principal(request))
+    return body
 
 
-def _owned(job: JobDescription, who: Principal) -> JobDescription:
+def owned(job: JobDescription, who: Principal) -> JobDescription:
     """A job with its user: who submits it, unless an administrator does so for somebody else."""
     if not who.known or job.user == who.user:
         return job

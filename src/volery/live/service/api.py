@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 import volery
 from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
-from volery.live.jobs import JobDescription
+from volery.live.jobs import JobDescription, jobs_from_json
 from volery.live.node.output import STREAMS, open_output
 from volery.live.service.admission import (
     HEAD_BYTES_MAX,
@@ -39,11 +39,13 @@ from volery.live.service.admission import (
     NotThereError,
     Traffic,
     as_json,
+    body_of,
     choice,
     described,
     guarded,
     no_job,
     number,
+    owned,
     principal,
     refusal,
 )
@@ -64,6 +66,8 @@ CHANGES_MAX: Final = 500
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 CONNECTIONS_MAX: Final = 2_000
+
+_encode: Final = msgspec.json.Encoder().encode
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +100,7 @@ def operations(
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
     return (
         Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, status=201),
+        Operation("POST", "/jobs/many", jobs.submit_many, list[Receipt], list[JobDescription], status=201),
         Operation("POST", "/plan", jobs.plan, JobPlan, JobDescription),
         Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
         Operation("GET", one_job, jobs.show, JobStatus),
@@ -157,6 +162,13 @@ class _JobEndpoints:
         receipt = await self._desk.submit(job)
         return as_json(receipt, 200 if receipt.known else 201)
 
+    async def submit_many(self, request: Request) -> Response:
+        """Submit several jobs, all of them or none; they are stored when this is answered, in their order."""
+        who = principal(request)
+        jobs = [owned(job, who) for job in jobs_from_json(await body_of(request), "jobs")]
+        receipts = await self._desk.submit_many(jobs)
+        return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
+
     async def plan(self, request: Request) -> Response:
         """What a job would meet if it were submitted now; nothing is submitted."""
         return as_json(self._desk.plan(await described(request)))
@@ -210,12 +222,14 @@ async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> 
             continue
         if not changes:
             return
+        after, told = changes[-1].revision, []  # together: each piece of a stream costs as much as an answer
         for status in changes:
-            after = status.revision
             kind = b"job" if isinstance(status, JobStatus) else b"task"
-            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (after, kind, msgspec.json.encode(status))
+            told.append(b"id: %d\nevent: %s\ndata: %s\n\n" % (status.revision, kind, _encode(status)))
             if job is not None and isinstance(status, JobStatus) and status.ended:
+                yield b"".join(told)
                 return
+        yield b"".join(told)
 
 
 class _TaskEndpoints:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
@@ -21,13 +21,16 @@ import msgspec
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
-from volery.core.model import Address, JobId, Message, TaskId, Time
+from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PreemptionTold, Why
-from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
+from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
-from volery.live.service.errors import ConflictError, UnwrittenError
+from volery.live.service.accepting import admit, planned, planned_jobs
+from volery.live.service.checkpoints import Checkpoints
+from volery.live.service.errors import UnwrittenError
+from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
 from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.sharing import Sharing
@@ -40,22 +43,12 @@ KEPT_REPORTS_LATE_S: Final = 120.0
 """Where they are kept until they are received, they come as late as whatever keeps them away lasts."""
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
-WARNINGS_MAX: Final = 5
 REPEAT_S: Final = 5.0
 """How long a component that has begun anew may place something on a drained node."""
-PLANNED_INLINE_MAX: Final = 2000
-"""Tasks of a job that are planned at once, in about 10 ms; larger jobs are planned in a thread."""
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-
-class Outgoing(Message, frozen=True):
-    """What the desk wants sent, handed to it by its host, so that it is sent in a turn; it leaves no host."""
-
-    to: Address
-    messages: tuple[Message, ...]
 
 
 class Desk(Questions, Component):
@@ -78,9 +71,9 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_closed", "_confined", "_drained", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
-        "_numbers", "_post", "_received", "_running", "_sent", "_sight", "_store", "_thread", "_told", "_wake",
-        "_writer", "_writes", "commit_s", "commits", "sharing", "told",
+        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge",
+        "_late_s", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent", "_sight",
+        "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -106,7 +99,11 @@ class Desk(Questions, Component):
         self.commit_s = 0.0
         self._numbers = store.next_numbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
+        self._checkpoints = Checkpoints(store.checkpoint)
         self._writes: list[_Write] = []
+        self._feed = Feed(post)
+        self._held: list[tuple[JobId, tuple[Message, ...]]] | None = None
+        self._resuming: asyncio.Task[None] | None = None
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._news: list[News] = []
@@ -123,23 +120,30 @@ class Desk(Questions, Component):
         for message in event.messages:
             self._port.send(event.to, message)
 
+    def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
+        """Note what has become of an attempt."""
+        self._note(event)
+        state, key = event.state, (event.task, event.attempt)
+        self.told[state] = self.told.get(state, 0) + 1
+        if state == "running":
+            self._running[key] = event.node
+            return
+        self._running.pop(key, None)
+        if source != event.node and role_of(source) == AGENT:
+            self._received.setdefault(source, []).append(key)
+
     def on_news(self, event: News, source: Address, now: Time) -> None:
-        """Note what has become of a job or a task."""
+        """Note what has become of a job."""
+        self._note(event)
+        if isinstance(event, JobRejected):
+            self._port.set_timer(event.job, now + event.retry_after_us)
+        else:
+            self._sent.pop(event.job, None)
+
+    def _note(self, event: News) -> None:
         self._news.append(event)
-        self._wake.set()
-        if isinstance(event, TaskReport) and event.state != "running" and role_of(source) == AGENT:
-            self._received.setdefault(source, []).append((event.task, event.attempt))
-        match event:
-            case TaskReport(state="running"):
-                self.told["running"] = self.told.get("running", 0) + 1
-                self._running[event.task, event.attempt] = event.node
-            case TaskReport():
-                self.told[event.state] = self.told.get(event.state, 0) + 1
-                self._running.pop((event.task, event.attempt), None)
-            case JobRejected():
-                self._port.set_timer(event.job, now + event.retry_after_us)
-            case JobAccepted() | JobDone():
-                self._sent.pop(event.job, None)
+        if not self._wake.is_set():
+            self._wake.set()
 
     def on_explained(self, event: Explained, source: Address, now: Time) -> None:
         """Remember what a scheduler has decided."""
@@ -161,9 +165,8 @@ class Desk(Questions, Component):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
-        messages = self._sent.get(event.key, ())
-        for message in messages:
-            self._port.send(self._entry_of(event.key, messages), message)
+        if messages := self._sent.get(event.key, ()):
+            self._feed.send(self._entry_of(event.key, messages), messages)
 
     def _entry_of(self, number: JobId, messages: tuple[Message, ...]) -> Address:
         first = messages[0]
@@ -172,7 +175,7 @@ class Desk(Questions, Component):
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
-        TaskReport: on_news,
+        TaskReport: on_report,
         Confined: on_confined,
         Explained: on_explained,
         PreemptionTold: on_preempted,
@@ -186,35 +189,47 @@ class Desk(Questions, Component):
     # What the API calls.
 
     async def open(self, elsewhere: Collection[Address] = ()) -> None:
-        """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended.
+        """Begin to write, and to submit what had not ended when the store was last closed; ended tasks stay ended.
+
+        What is submitted meanwhile is sent after it.
 
         Args:
             elsewhere: entries on other hosts. What is theirs is submitted when they are heard of (`resubmit`): said
                 before, it would wait for one that is away, and name tasks of which the ends are told meanwhile.
         """
-        self._writer = asyncio.get_running_loop().create_task(self._write())
+        loop = asyncio.get_running_loop()
+        self._writer = loop.create_task(self._write())
         self._repeat_orders()
-        for job in self._store.open_jobs():
-            if self._entry(job.id, job.description.user) not in elsewhere:
-                await self._resubmit(job)
+        if unfinished := self._store.open_ids():
+            self._held = []
+            self._resuming = loop.create_task(self._resume(unfinished, elsewhere))
+
+    async def _resume(self, unfinished: Sequence[JobId], elsewhere: Collection[Address]) -> None:
+        try:
+            await self._resubmit(unfinished, lambda entry: entry not in elsewhere)
+        finally:
+            held, self._held = self._held, None
+            for number, messages in held or ():
+                self._submit(number, messages)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
         self.sharing.tell(entries)
-        for job in self._store.open_jobs():
-            if self._entry(job.id, job.description.user) in entries:
-                await self._resubmit(job)
-                await asyncio.sleep(0)
+        await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
 
     async def close(self) -> None:
         """Write down what has been heard, and close the store."""
         if self._closed:
             return
         self._closed = True
+        if self._resuming is not None:
+            self._resuming.cancel()
+            await asyncio.wait((self._resuming,))
         if self._writer is not None:
             self._wake.set()
             await self._writer
         self._thread.shutdown()
+        self._checkpoints.close()
         self._store.close()
         self._told.set()
 
@@ -222,19 +237,33 @@ class Desk(Questions, Component):
         """Take a job: it is in the store, committed, when this returns.
 
         Raises:
-            InputError: constraints that the fleet gives no meaning to.
+            InputError: constraints that the fleet gives no meaning to, or a key that stands for another job.
         """
-        number, first = self._numbers
-        if task_count(description) > PLANNED_INLINE_MAX:
-            self._numbers = number + 1, first + task_count(description)
-            planned = await asyncio.to_thread(plan, description, number, first, self._fleet)
-        else:
-            planned = plan(description, number, first, self._fleet)
-            self._numbers = number + 1, first + len(planned)
-        receipt = await self._written(lambda: self._admit(number, first, description, planned))
-        if not receipt.known:
-            self._send(number, tuple(submission(number, tuple(task for task, _ in planned), description.user)))
+        (receipt,) = await self._take([description], ["job"])
         return receipt
+
+    async def submit_many(self, descriptions: Sequence[JobDescription]) -> list[Receipt]:
+        """Take several jobs in one commit, all of them or none.
+
+        Raises:
+            InputError: as for one, naming which.
+        """
+        return await self._take(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
+
+    async def _take(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
+        number, first = self._numbers
+        self._numbers = taken = number + len(places), first + sum(map(task_count, descriptions))
+        try:
+            jobs = await planned_jobs(descriptions, places, number, first, self._fleet)
+        except InputError:
+            if self._numbers == taken:  # nobody has taken the next ones meanwhile
+                self._numbers = number, first
+            raise
+        receipts = await self._written(lambda: admit(self._store, jobs, _now_us()))
+        for job, receipt in zip(jobs, receipts, strict=True):
+            if not receipt.known:
+                self._send(job.number, job.description.user, [task for task, _ in job.planned])
+        return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
         """Give a job up; None where there is no such job."""
@@ -242,7 +271,7 @@ class Desk(Questions, Component):
             self._sent.pop(number, None)
             status = self._store.job(number)
             assert status is not None
-            self._post(Outgoing(self._entry(number, status.user), (Cancel(number),)))
+            self._feed.send(self._entry(number, status.user), (Cancel(number),))
         return self._store.job(number)
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
@@ -326,38 +355,49 @@ class Desk(Questions, Component):
         self._wake.set()
         return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
-    def _admit(self, number: JobId, first: TaskId, description: JobDescription, planned: list[PlannedTask]) -> Receipt:
-        if description.key and (known := self._store.job_with_key(description.user, description.key)):
-            if not self._store.describes(known[0], description):
-                problem = f"{description.key!r} is the key of job {known[0]}, which says something else; take another"
-                raise ConflictError("job.key", problem)
-            return Receipt(id=known[0], tasks=known[1], known=True)
-        obstacles = [(place, obstacle) for place, (_, obstacle) in enumerate(planned) if obstacle]
-        self._store.insert(number, first, description, len(planned), obstacles, _now_us())
-        reasons = {obstacle: place for place, obstacle in reversed(obstacles)}
-        warnings = tuple(f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items()))
-        return Receipt(id=number, tasks=len(planned), warnings=warnings[:WARNINGS_MAX])
+    def _send(self, number: JobId, user: str, tasks: Sequence[Task]) -> None:
+        messages = tuple(submission(number, tuple(tasks), user, TASKS_PER_TURN))
+        if self._held is None:
+            self._submit(number, messages)
+        else:
+            self._held.append((number, messages))
 
-    def _send(self, number: JobId, messages: tuple[Message, ...]) -> None:
+    def _submit(self, number: JobId, messages: tuple[Message, ...]) -> None:
         self._sent[number] = messages
-        self._post(Outgoing(self._entry_of(number, messages), messages))
+        self._feed.send(self._entry_of(number, messages), messages)
 
-    async def _resubmit(self, job: OpenJob) -> None:
+    async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool]) -> None:
+        """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
+        for number in numbers:
+            job = self._store.open_job(number)
+            if job is None or self._closed:
+                continue
+            entry = self._entry(job.id, job.description.user)
+            if is_meant(entry):
+                await self._feed.empty()
+                await self._submit_again(job, entry)
+            else:
+                await asyncio.sleep(0)
+
+    async def _submit_again(self, job: OpenJob, entry: Address) -> None:
         if job.cancelling:
-            self._post(Outgoing(self._entry(job.id, job.description.user), (Cancel(job.id),)))
+            self._feed.send(entry, (Cancel(job.id),))
             return
-        ended = self._store.ended_places(job.id)
         try:
-            planned = plan(job.description, job.id, job.first_task, self._fleet)
+            everything = await planned(plan(job.description, job.id, job.first_task, self._fleet))
         except InputError as error:
             reason = f"not submitted again: {error}"
-            await self._written(lambda: self._store.fail(job.id, reason, _now_us()))
+            try:
+                await self._written(lambda: self._store.fail(job.id, reason, _now_us()))
+            except UnwrittenError:
+                log.error("job %d was %s; the next start will try it", job.id, reason)
             return
-        tasks = tuple(task for place, (task, _) in enumerate(planned) if place not in ended)
+        ended = self._store.ended_places(job.id)
+        tasks = tuple([task for place, (task, _) in enumerate(everything) if place not in ended])
         if tasks:
-            self._send(job.id, tuple(submission(job.id, tasks, job.description.user)))
+            self._submit(job.id, tuple(submission(job.id, tasks, job.description.user, TASKS_PER_TURN)))
         else:
-            self.on_news(JobDone(job.id), self._entry(job.id, job.description.user), 0)
+            self.on_news(JobDone(job.id), entry, 0)
 
     async def _write(self) -> None:
         """Write what has gathered, a batch per commit, until the desk is closed or the store fails."""
@@ -410,6 +450,7 @@ class Desk(Questions, Component):
             write.tell()
         for number in late:
             loop.call_later(self._late_s, self._give_up_waiting, number)
+        await self._checkpoints.after_batch()
 
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:

@@ -1,4 +1,4 @@
-"""Questions about many jobs: which of them, and what their users have under way."""
+"""Questions about many jobs: which of them, and whose task is which."""
 
 from __future__ import annotations
 
@@ -49,19 +49,17 @@ class JobOrder(NamedTuple):
 NEWEST: Final = JobOrder()
 
 
-class UserLoad(NamedTuple):
-    """What a user has under way: jobs by whether anything of them runs, and tasks."""
-
-    user: str
-    jobs_pending: int
-    jobs_running: int
-    tasks_pending: int
-    tasks_running: int
-
-
 def job_status(row: Sequence[Any]) -> JobStatus:
     """A job from a row of `JOB_COLUMNS`."""
-    return JobStatus(**dict(zip(JobStatus.__struct_fields__, row, strict=True)))
+    (
+        number, name, user, state, reason, tasks, running, finished, failed, killed, unsatisfiable, submitted_us,
+        started_us, ended_us, revision,
+    ) = row  # fmt: skip
+    return JobStatus(
+        id=number, name=name, user=user, state=state, reason=reason, tasks=tasks, running=running, finished=finished,
+        failed=failed, killed=killed, unsatisfiable=unsatisfiable, submitted_us=submitted_us, started_us=started_us,
+        ended_us=ended_us, revision=revision,
+    )  # fmt: skip
 
 
 def jobs(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
@@ -75,17 +73,6 @@ def jobs(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder =
         (*(value for _, value in asked), limit, order.skip),
     )
     return [job_status(row) for row in rows]
-
-
-def loads(sql: sqlite3.Connection, user: str | None = None) -> list[UserLoad]:
-    """What every user has under way, or one; nobody who has nothing."""
-    rows = sql.execute(
-        "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
-        "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
-        "FROM jobs WHERE ended_us IS NULL AND (?1 IS NULL OR user = ?1) GROUP BY user ORDER BY user",
-        (user,),
-    )
-    return [UserLoad(*row) for row in rows]
 
 
 def waits_us(sql: sqlite3.Connection, limit: int) -> list[Time]:

@@ -9,9 +9,10 @@ from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.jobs import Demand, JobDescription, demands, task_count
-from volery.live.service.listing import NEWEST, JobOrder, JobQuery, UserLoad
+from volery.live.service.listing import NEWEST, JobOrder, JobQuery
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
+from volery.live.service.tally import UserLoad
 from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
 
 NODES_NAMED: Final = 8

@@ -11,61 +11,37 @@ are gone as well, and run again.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import sqlite3
+from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import TaskReport
 from volery.live.service import listing, usages
-from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, UserLoad, job_status
+from volery.live.service.database import Database
+from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, job_status
 from volery.live.service.sharebook import ShareBook
+from volery.live.service.tally import NOTHING, Counts, Tally, UserLoad, counts_of
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
-VERSION: Final = 1
-_TABLES: Final = """
-CREATE TABLE jobs (
-  id INTEGER PRIMARY KEY, key TEXT UNIQUE, description BLOB NOT NULL, first_task INTEGER NOT NULL,
-  answered INTEGER NOT NULL DEFAULT 0, cancelling INTEGER NOT NULL DEFAULT 0,
-  name TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', reason TEXT NOT NULL DEFAULT '',
-  tasks INTEGER NOT NULL, running INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
-  failed INTEGER NOT NULL DEFAULT 0, killed INTEGER NOT NULL DEFAULT 0, unsatisfiable INTEGER NOT NULL DEFAULT 0,
-  submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL);
-CREATE INDEX jobs_by_revision ON jobs (revision);
-CREATE TABLE tasks (
-  job INTEGER NOT NULL, place INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
-  attempt INTEGER NOT NULL DEFAULT 0, node TEXT NOT NULL DEFAULT '', exit_code INTEGER,
-  started_us INTEGER, ended_us INTEGER, folder TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL,
-  result BLOB NOT NULL DEFAULT x'', PRIMARY KEY (job, place)) WITHOUT ROWID;
-CREATE INDEX tasks_by_revision ON tasks (revision);
-"""
 _TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
-_JOB_CHANGES: Final = (
-    "answered", "cancelling", "state", "reason", "running", "finished", "failed", "killed", "started_us", "ended_us",
-    "revision",
-)  # fmt: skip
-_UPDATE_JOB: Final = f"UPDATE jobs SET {', '.join(f'{name} = ?' for name in _JOB_CHANGES)} WHERE id = ?"  # noqa: S608 - ours
+_UPDATE_JOB: Final = (
+    "UPDATE jobs SET answered = ?, cancelling = ?, state = ?, reason = ?, running = ?, finished = ?, failed = ?, "
+    "killed = ?, started_us = ?, ended_us = ?, revision = ? WHERE id = ?"
+)
 _WRITE_TASK: Final = (
     "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
     "revision, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
+_OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
-_ADDED: Final = (
-    "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
-    "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
-    usages.TABLE,
-)
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
@@ -84,6 +60,7 @@ class _Job(msgspec.Struct):
 
     id: JobId
     first_task: TaskId
+    user: str
     tasks: int
     unsatisfiable: int
     answered: bool = False
@@ -96,15 +73,41 @@ class _Job(msgspec.Struct):
     killed: int = 0
     started_us: Time | None = None
     ended_us: Time | None = None
-    revision: int = 0
+
+    heard: bytearray | None = None
+    """Per task, whether it may have a row; None: each may."""
+    counted: Counts = NOTHING
+    """What it adds to its user's load."""
 
     def count(self, state: TaskState, by: int) -> None:
         """So many more of its tasks are in a state."""
-        if state in ("running", "finished", "failed", "killed"):
-            setattr(self, state, getattr(self, state) + by)
+        if state == "running":
+            self.running += by
+        elif state == "finished":
+            self.finished += by
+        elif state == "failed":
+            self.failed += by
+        elif state == "killed":
+            self.killed += by
+
+    def load(self) -> Counts:
+        """What it adds to its user's load now."""
+        if self.ended_us is not None:
+            return NOTHING
+        ended = self.finished + self.failed + self.killed + self.unsatisfiable
+        return counts_of(self.state, self.tasks - self.running - ended, self.running)
+
+    def row(self, revision: int) -> tuple[Any, ...]:
+        """For `_UPDATE_JOB`."""
+        return (
+            self.answered, self.cancelling, self.state, self.reason, self.running, self.finished, self.failed,
+            self.killed, self.started_us, self.ended_us, revision, self.id,
+        )  # fmt: skip
 
 
-_JOB_COLUMNS: Final = ", ".join(_Job.__struct_fields__)
+_JOB_COLUMNS: Final = ", ".join(name for name in _Job.__struct_fields__ if name not in ("heard", "counted"))
+_described: Final = msgspec.json.Decoder(JobDescription).decode
+_UNHEARD: Final[tuple[TaskState, int, Time | None]] = ("pending", NEVER, None)
 
 
 class JobStore:
@@ -120,32 +123,25 @@ class JobStore:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Commands and their environment stand in it: nobody else may read them.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            self._lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sql = _connected(path, "PRAGMA synchronous = FULL")
-            self._read = _connected(path, "PRAGMA query_only = 1")
-        except OSError:
-            os.close(self._lock)
-            raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
-        except sqlite3.Error as error:
-            os.close(self._lock)
-            raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
+        self._database = Database(path)
+        self._sql, self._read = self._database.write, self._database.read
+        self._durable = True
         self.shares = ShareBook(self._sql, self._read)
         self._under_way: dict[JobId, _Job] = {}
         self._changed: dict[JobId, _Job] = {}
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = usages.Usages(self._sql, self._read)
+        self._tally = Tally(self._read)
+        self._refused = self._refused_jobs()
         newest = "SELECT max(ifnull((SELECT max(revision) FROM jobs), 0), ifnull((SELECT max(revision) FROM tasks), 0))"
         self._revision: int = self._one(newest)
         self.revision: int = self._revision
         """Of the last change that is committed."""
+
+    def _refused_jobs(self) -> set[JobId]:
+        """The jobs of which the scheduler has said that it does not take them for now."""
+        query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
+        return {number for (number,) in self._read.execute(query, (_REFUSED,))}
 
     def _one(self, query: str, *arguments: Any) -> Any:
         row = self._sql.execute(query, arguments).fetchone()
@@ -153,14 +149,16 @@ class JobStore:
 
     def close(self) -> None:
         """Leave the database in one file; what is not committed is lost."""
-        self._read.close()
-        self._sql.close()
-        os.close(self._lock)
+        self._database.close()
+
+    def checkpoint(self, whole: bool) -> int:
+        """See `Database.checkpoint`."""
+        return self._database.checkpoint(whole)
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
         row = self._read.execute("SELECT first_task, description FROM jobs WHERE id = ?", (number,)).fetchone()
-        return (row[0], msgspec.json.decode(row[1], type=JobDescription)) if row else None
+        return (row[0], _described(row[1])) if row else None
 
     def drained(self) -> set[Address]:
         """The nodes on which nothing is to be placed."""
@@ -183,7 +181,9 @@ class JobStore:
     def begin(self, durable: bool) -> None:
         """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds."""
         assert not self._sql.in_transaction, "the batch before has not been committed"
-        self._sql.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        if durable is not self._durable:
+            self._sql.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
         self._sql.execute("BEGIN")
 
     def commit(self) -> None:
@@ -191,6 +191,7 @@ class JobStore:
         revision = self._revision
         if self._sql.in_transaction:
             self._sql.execute("COMMIT")
+        self._tally.commit()
         self.revision = revision
 
     def roll_back(self) -> None:
@@ -201,6 +202,8 @@ class JobStore:
         self._changed.clear()
         self._rows.clear()
         self._usages.forget()
+        self._tally.roll_back()
+        self._refused = self._refused_jobs()
         self._revision = self.revision
 
     def _next_revision(self) -> int:
@@ -221,10 +224,11 @@ class JobStore:
         obstacles: Sequence[tuple[int, str]], now_us: int,
     ) -> None:  # fmt: skip
         """Take a job in, with the tasks (place and reason) that no machine can run."""
-        self._sql.executemany(
-            "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",
-            ((number, place, reason, self._next_revision()) for place, reason in obstacles),
-        )
+        if obstacles:
+            self._sql.executemany(
+                "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",
+                ((number, place, reason, self._next_revision()) for place, reason in obstacles),
+            )
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -232,6 +236,8 @@ class JobStore:
              description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
              now_us, self._next_revision()),
         )  # fmt: skip
+        pending = task_count - len(obstacles)
+        self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
     def cancel(self, number: JobId) -> bool:
         """Note that the job is to be cancelled; whether it had not ended yet."""
@@ -256,6 +262,8 @@ class JobStore:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
         for item in news:
+            if type(item) is JobAccepted and item.job not in self._refused:
+                continue  # it says nothing new: most jobs are taken at once
             job = self._job_under_way(item.job)
             if job is None:
                 continue
@@ -266,8 +274,10 @@ class JobStore:
                     job.answered = True
                 case JobRejected():
                     job.reason = _REFUSED + item.reason
-                case JobAccepted() if job.reason.startswith(_REFUSED):
+                    self._refused.add(job.id)
+                case JobAccepted():
                     job.reason = ""
+                    self._refused.discard(job.id)
         answered = [job for job in self._changed.values() if job.answered]
         late = [job.id for job in answered if not self._settle(job, now_us)]
         self._write_changes()
@@ -296,6 +306,9 @@ class JobStore:
             if row is None:
                 return None
             job = self._under_way[number] = _Job(*row)
+            job.counted = job.load()
+            if job.state == "pending" and not job.unsatisfiable:
+                job.heard = bytearray(job.tasks)
         self._changed[number] = job
         return job
 
@@ -303,11 +316,16 @@ class JobStore:
         """Write the rows of this batch, each once."""
         self._sql.executemany(_WRITE_TASK, self._rows.values())
         self._usages.write()
-        for job in self._changed.values():
-            job.revision = self._next_revision()
-            self._sql.execute(_UPDATE_JOB, (*(getattr(job, name) for name in _JOB_CHANGES), job.id))
+        changed = self._changed.values()
+        self._sql.executemany(_UPDATE_JOB, [job.row(self._next_revision()) for job in changed])
+        for job in changed:
+            counts = job.load()
+            if counts != job.counted:
+                self._tally.change(job.user, job.counted, counts)
+                job.counted = counts
             if job.ended_us is not None:
                 del self._under_way[job.id]
+                self._refused.discard(job.id)
         self._rows.clear()
         self._changed.clear()
 
@@ -315,11 +333,13 @@ class JobStore:
         place = report.task - job.first_task
         if not 0 <= place < job.tasks:
             return
-        state, attempt, started_us = self._known(job.id, place)
+        state, attempt, started_us = self._known(job, place)
         if attempt > report.attempt or (attempt == report.attempt and state != "running") or state in _FINAL:
             return
         if attempt < report.attempt:
             started_us = None
+        if job.heard is not None:
+            job.heard[place] = True
         began, told = report.state == "running", _told(report, job)
         if began:
             started_us = report.at_unix_us
@@ -334,14 +354,15 @@ class JobStore:
         if job.started_us is None:
             job.started_us = started_us
 
-    def _known(self, number: JobId, place: int) -> tuple[TaskState, int, Time | None]:
+    def _known(self, job: _Job, place: int) -> tuple[TaskState, int, Time | None]:
         """State, attempt and start of a task as it was last told, in this batch or before."""
-        row = self._rows.get((number, place))
+        row = self._rows.get((job.id, place))
         if row is not None:
             return row[2], row[4], row[7]
+        if job.heard is not None and not job.heard[place]:
+            return _UNHEARD
         query = "SELECT state, attempt, started_us FROM tasks WHERE job = ? AND place = ?"
-        found = self._sql.execute(query, (number, place)).fetchone()
-        return found or ("pending", NEVER, None)
+        return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
 
     def _settle(self, job: _Job, now_us: int, wait: bool = True) -> bool:
         """End a job that is answered, unless some task of it has not ended; whether it has ended."""
@@ -391,7 +412,7 @@ class JobStore:
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """What every user has under way, or one; nobody who has nothing."""
-        return listing.loads(self._read, user)
+        return self._tally.loads(user)
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job from a place on, in order."""
@@ -437,13 +458,15 @@ class JobStore:
         found.sort(key=lambda status: status.revision)
         return found[:limit]
 
-    def open_jobs(self) -> list[OpenJob]:
-        """Jobs that have not ended, the oldest first."""
-        rows = self._read.execute(
-            "SELECT id, first_task, description, cancelling FROM jobs WHERE ended_us IS NULL ORDER BY id"
-        )
-        decode = msgspec.json.Decoder(JobDescription).decode
-        return [OpenJob(row[0], row[1], decode(row[2]), bool(row[3])) for row in rows]
+    def open_ids(self) -> Sequence[JobId]:
+        """The numbers of jobs that have not ended, the oldest first."""
+        return array("q", sorted(number for (number,) in self._read.execute(_OPEN)))
+
+    def open_job(self, number: JobId) -> OpenJob | None:
+        """A job that has not ended; None where it has."""
+        query = "SELECT id, first_task, description, cancelling FROM jobs WHERE id = ? AND ended_us IS NULL"
+        row = self._read.execute(query, (number,)).fetchone()
+        return OpenJob(row[0], row[1], _described(row[2]), bool(row[3])) if row else None
 
     def ended_places(self, number: JobId) -> set[int]:
         """The places of a job's tasks that need not run again."""
@@ -463,38 +486,14 @@ def encoded(description: JobDescription) -> bytes:
     return msgspec.json.encode(description, order="deterministic")
 
 
-def _connected(path: Path, pragma: str) -> sqlite3.Connection:
-    """A connection to a database of this version, which is made where there is none.
-
-    Raises:
-        sqlite3.Error: the file is something else.
-    """
-    sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
-    try:
-        (version,) = sql.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            sql.execute("PRAGMA journal_mode = WAL")
-            sql.execute("BEGIN")
-            for statement in (*_TABLES.split(";"), *_ADDED):
-                sql.execute(statement)
-            sql.execute(f"PRAGMA user_version = {VERSION}")
-            sql.execute("COMMIT")
-        elif version != VERSION:
-            raise sqlite3.DatabaseError(f"it was written by another version (format {version})")
-        else:
-            for statement in _ADDED:
-                sql.execute(statement)
-        sql.execute(pragma)
-    except sqlite3.Error:
-        sql.close()
-        raise
-    return sql
-
-
 def _key(user: str, key: str) -> str | None:
     """A key as it is kept: each user has its own; no name or key holds what stands between them."""
     return f"{user}\n{key}" if key else None
 
 
 def _task(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
-    return TaskStatus(usage=usage, **dict(zip(TaskStatus.__struct_fields__[:-1], row, strict=True)))
+    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = row
+    return TaskStatus(
+        job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
+        started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
+    )  # fmt: skip

@@ -29,7 +29,6 @@ import volery
 from volery.core.model import SECOND, Address, JobId, TaskId, Time
 from volery.live.node.executor import TaskReport
 from volery.live.service.desk import Desk
-from volery.live.service.store import News
 from volery.live.status import JobStatus
 
 REFRESH_S: Final = 5.0
@@ -202,11 +201,10 @@ class TracedDesk(Desk):
         self._following: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
-    def on_news(self, event: News, source: Address, now: Time) -> None:
-        """Note what has become of a job or a task."""
-        super().on_news(event, source, now)
-        if isinstance(event, TaskReport):
-            self._telemetry.attempt(self, event)
+    def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
+        """Note what has become of a task."""
+        super().on_report(event, source, now)
+        self._telemetry.attempt(self, event)
 
     def first_task(self, number: JobId) -> TaskId | None:
         """The number of a job's first task."""

@@ -1,0 +1,128 @@
+"""The file behind the store of jobs: SQLite in WAL mode, one program at a time.
+
+A commit appends to the write-ahead log and, where it is durable, waits for the disk once. What is in the log is moved
+to its place by checkpoints, which wait for the disk twice; they have a connection of their own, so that they run in
+another thread, beside commits, and no submission waits for them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from volery.core.errors import InputError
+from volery.live.service import usages
+
+VERSION: Final = 1
+_TABLES: Final = """
+CREATE TABLE jobs (
+  id INTEGER PRIMARY KEY, key TEXT UNIQUE, description BLOB NOT NULL, first_task INTEGER NOT NULL,
+  answered INTEGER NOT NULL DEFAULT 0, cancelling INTEGER NOT NULL DEFAULT 0,
+  name TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', reason TEXT NOT NULL DEFAULT '',
+  tasks INTEGER NOT NULL, running INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0, killed INTEGER NOT NULL DEFAULT 0, unsatisfiable INTEGER NOT NULL DEFAULT 0,
+  submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL);
+CREATE INDEX jobs_by_revision ON jobs (revision);
+CREATE TABLE tasks (
+  job INTEGER NOT NULL, place INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
+  attempt INTEGER NOT NULL DEFAULT 0, node TEXT NOT NULL DEFAULT '', exit_code INTEGER,
+  started_us INTEGER, ended_us INTEGER, folder TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL,
+  result BLOB NOT NULL DEFAULT x'', PRIMARY KEY (job, place)) WITHOUT ROWID;
+CREATE INDEX tasks_by_revision ON tasks (revision);
+"""
+_ADDED: Final = (
+    "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
+    "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
+    usages.TABLE,
+)
+
+
+class Database:
+    """The connections to a file that nobody else has open.
+
+    Args:
+        path: of the file; made where it is missing.
+
+    Attributes:
+        write: the connection that writes; its commits never checkpoint.
+        read: one that sees what is committed.
+
+    Raises:
+        InputError: it cannot be opened, is in use, or was written by another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Commands and their environment stand in it: nobody else may read them.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            self._lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.write = _connected(path, "PRAGMA synchronous = FULL")
+            self.write.execute("PRAGMA wal_autocheckpoint = 0")
+            self.read = _connected(path, "PRAGMA query_only = 1")
+            self._moving = _connected(path, "PRAGMA synchronous = FULL")
+        except OSError:
+            os.close(self._lock)
+            raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
+
+    def checkpoint(self, whole: bool) -> int:
+        """Move what is in the log to its place; in any thread, but one at a time.
+
+        Args:
+            whole: all of it, so that the log is used from its beginning again: nothing may be written meanwhile.
+
+        Returns:
+            Pages in the log.
+
+        Raises:
+            sqlite3.OperationalError: the disk is full, for example; everything stays in the log.
+        """
+        kind = "RESTART" if whole else "PASSIVE"
+        pages: int = self._moving.execute(f"PRAGMA wal_checkpoint({kind})").fetchone()[1]
+        return pages
+
+    def close(self) -> None:
+        """Leave everything in one file; what is not committed is lost."""
+        self._moving.close()
+        self.read.close()
+        self.write.close()
+        os.close(self._lock)
+
+
+def _connected(path: Path, pragma: str) -> sqlite3.Connection:
+    """A connection to a database of this version, which is made where there is none.
+
+    Raises:
+        sqlite3.Error: the file is something else.
+    """
+    sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
+    try:
+        (version,) = sql.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            sql.execute("PRAGMA journal_mode = WAL")
+            sql.execute("BEGIN")
+            for statement in (*_TABLES.split(";"), *_ADDED):
+                sql.execute(statement)
+            sql.execute(f"PRAGMA user_version = {VERSION}")
+            sql.execute("COMMIT")
+        elif version != VERSION:
+            raise sqlite3.DatabaseError(f"it was written by another version (format {version})")
+        else:
+            for statement in _ADDED:
+                sql.execute(statement)
+        sql.execute(pragma)
+    except sqlite3.Error:
+        sql.close()
+        raise
+    return sql
