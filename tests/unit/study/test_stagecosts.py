@@ -14,7 +14,7 @@ from volery.study.experiments import Experiment, read_experiment
 from volery.study.ledger import content_sha256, make_record
 from volery.study.pictures import draw
 from volery.study.reproduce import reproduce
-from volery.study.runs import RunSpec
+from volery.study.spec import RunSpec
 from volery.study.stagecosts import costs_of, kept_costs
 from volery.study.stagetime import StageProfile
 
