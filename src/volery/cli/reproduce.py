@@ -245,14 +245,18 @@ def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[s
 
 
 def _write_page(folder: Path) -> Path:
-    """Write docs/papers.md beside the folder of experiments."""
+    """Write docs/papers.md beside the folder of experiments, and docs/findings.md where the folder tells any."""
+    from volery.study.experiments import FINDINGS
+    from volery.study.findings import findings_page
     from volery.study.papers import papers_page
 
-    page = papers_page(folder)
-    path = folder.absolute().parent / "docs" / "papers.md"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(str(path), f"cannot be written: {error.strerror}") from None
-    return path
+    told = findings_page(folder) if (folder / FINDINGS).exists() else {}
+    docs = folder.absolute().parent / "docs"
+    for name, text in {"papers.md": papers_page(folder), **told}.items():
+        path = docs / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(str(path), f"cannot be written: {error.strerror}") from None
+    return docs / "papers.md"

@@ -13,8 +13,8 @@ from typing import Final
 
 from volery.core.flow import TASK, Flow, Hop, Role
 from volery.core.model import SUBMITTER
-from volery.report.elements import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
+from volery.report.svg import picture, text
 
 LETTER, SMALL_LETTER = 7.0, 6.2
 """Widths of a letter in pixels, on the safe side: a picture may be shown in any sans-serif font."""
@@ -23,11 +23,6 @@ LINE, ROW, GAP = 16, 24, 10
 MARGIN, PADDING, HEAD = 14, 10, 9
 LOOP = 26
 """How far an arrow from a role to itself reaches."""
-DARK: Final[Mapping[str, str]] = {
-    INK: "#e6edf3", GRID: "#3d444d", PAGE: "#0d1117", PALETTE[0]: "#58b0e6", PALETTE[1]: "#ff8a3d",
-    PALETTE[2]: "#2bc79b", PALETTE[6]: "#a0a0a0",
-}  # fmt: skip
-"""What stands for a colour where the reader wants a dark page."""
 AWAY, BACK, ITSELF, DRIVER = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[6]
 HEARD: Final[Mapping[str, str]] = {
     "TimerFired": "timers", "Computed": "computed answers", "PeerLost": "lost peers", "PeerBack": "lost peers",
@@ -57,16 +52,8 @@ def flow_svg(flow: Flow, *, alone: bool = True) -> str:
     parts += [part for hop, y in rows for part in _arrow(hop, y, centre)]
     if flow.linked:
         bottom += LINE
-        parts.append(_text(MARGIN, bottom, LINKED_NOTE, "start", 11))
-    height = bottom + MARGIN
-    background = f'<rect width="{width}" height="{height}" fill="{PAGE}"/>' if alone else ""
-    return (
-        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" '
-        "font-family=\"system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif\">\n"
-        + (_dark() if alone else "")
-        + "\n".join(part for part in (background, *parts) if part)
-        + "\n</svg>\n"
-    )
+        parts.append(text(MARGIN, bottom, LINKED_NOTE, "start", 11))
+    return picture(width, bottom + MARGIN, parts, alone=alone)
 
 
 def _said(role: Role) -> list[str]:
@@ -127,7 +114,7 @@ def _boxes(boxes: Mapping[str, list[str]], centre: Mapping[str, int], top: int) 
         )
         for place, line in enumerate(lines):
             y = MARGIN + LINE * (place + 1)
-            yield _text(x, y, line, "middle", 11 if place else 13, bold=not place and not plain)
+            yield text(x, y, line, "middle", 11 if place else 13, bold=not place and not plain)
 
 
 def _arrow(hop: Hop, y: int, centre: Mapping[str, int]) -> Iterator[str]:
@@ -136,11 +123,11 @@ def _arrow(hop: Hop, y: int, centre: Mapping[str, int]) -> Iterator[str]:
     dashes = ' stroke-dasharray="5 3"' if TASK in (hop.source, hop.to) else ""
     if start == end:
         path, tip, way = f"M{start} {y - 8}h{LOOP}v8H{start + HEAD}", start, -1
-        label = _text(start + LOOP + 5, y, hop.message, "start", 12)
+        label = text(start + LOOP + 5, y, hop.message, "start", 12)
     else:
         way = 1 if end > start else -1
         path, tip = f"M{start} {y}H{end - way * HEAD}", end
-        label = _text(round((start + end - way * HEAD) / 2), y - 5, hop.message, "middle", 12)
+        label = text(round((start + end - way * HEAD) / 2), y - 5, hop.message, "middle", 12)
     yield label
     yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
     yield f'<path d="M{tip} {y}l{-way * HEAD} -4v8z" fill="{colour}"/>'
@@ -150,19 +137,3 @@ def _colour(hop: Hop, start: int, end: int) -> str:
     if TASK in (hop.source, hop.to):
         return DRIVER
     return ITSELF if start == end else AWAY if start < end else BACK
-
-
-def _text(x: float, y: float, text: str, anchor: str, size: int, *, bold: bool = False) -> str:
-    """Text with a rim in the colour of the page, so that a line behind it does not cross it out."""
-    weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}"{weight} fill="{INK}" stroke="{PAGE}" '
-        f'stroke-width="3" paint-order="stroke">{escaped(text)}</text>'
-    )
-
-
-def _dark() -> str:
-    rules = "".join(
-        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
-    )
-    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n"

@@ -31,7 +31,7 @@ from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
 ]
-RESULTS, EXPLANATIONS, PAPERS = "results", "explanations", "papers.toml"
+RESULTS, EXPLANATIONS, PAPERS, FINDINGS = "results", "explanations", "papers.toml", "findings.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
 
@@ -200,7 +200,7 @@ def traces_folder(experiments: Path, given: Path | None = None) -> Path:
 
 def names(folder: Path) -> list[str]:
     """The experiments of a folder, in order."""
-    return sorted(path.stem for path in folder.glob("*.toml") if path.name != PAPERS)
+    return sorted(path.stem for path in folder.glob("*.toml") if path.name not in (PAPERS, FINDINGS))
 
 
 def read_experiment(folder: Path, name: str) -> Experiment:
@@ -210,7 +210,7 @@ def read_experiment(folder: Path, name: str) -> Experiment:
         InputError: when there is none of that name, or naming the key that is wrong, as `figure06.claim[2].factor`.
     """
     path = folder / f"{name}.toml"
-    if not path.exists() or path.name == PAPERS:
+    if not path.exists() or path.name in (PAPERS, FINDINGS):
         raise InputError("experiment", f"{name!r} is none{suggestion(name, names(folder))}")
     experiment: Experiment = read_toml(path, Experiment)
     experiment = msgspec.structs.replace(experiment, name=name, folder=str(folder))

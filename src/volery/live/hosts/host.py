@@ -20,13 +20,13 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from volery.core.component import Component, role_of
-from volery.core.events import Adopted, Computed, Event, TimerFired
+from volery.core.events import Adopted, Computed, Event, Fact, Preemption, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
 from volery.live.hosts import port as effect_kinds
 from volery.live.hosts.doors import Alarm, Door
-from volery.live.hosts.explaining import Explained
+from volery.live.hosts.explaining import Explained, PreemptionTold
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.watching import Beat, Watch, Watches
@@ -37,6 +37,8 @@ from volery.live.wire.delivery import Delivery, Superseded
 from volery.live.wire.transport import HostName, Transport
 
 EVENTS_PER_TURN: Final = 4096
+TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
+"""Facts of which the submitter is told, and how."""
 """Others get the event loop after so many."""
 
 Clock = Callable[[], Time]
@@ -71,7 +73,7 @@ class Host:
         failed: the exception that has stopped the host, once there is one.
         inbox: door, event and source of what is to be handled.
         refused: how many frames could not be understood.
-        explains: whether the submitter is to hear what schedulers decide, where they say so.
+        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
         turn_us: when the last turn began, which is the `now` of all its events.
     """
 
@@ -233,10 +235,10 @@ class Host:
         if SUBMITTER in self._doors or SUBMITTER in self._where:
             self.post(SUBMITTER, report, source or report.node)
 
-    def _explain(self, scheduler: Address, decision: Decision) -> None:
-        """Tell the submitter what a scheduler has decided, as `report` does of attempts; no effect of an event."""
+    def _tell(self, component: Address, fact: Fact) -> None:
+        """Tell the submitter a fact that it writes down, as `report` does of attempts; no effect of an event."""
         if self.explains and (SUBMITTER in self._doors or SUBMITTER in self._where):
-            self.post(SUBMITTER, Explained(scheduler, time.time_ns() // 1000, decision), scheduler)
+            self.post(SUBMITTER, TOLD[type(fact)](component, time.time_ns() // 1000, fact), component)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
         assert self._delivery is not None
@@ -380,8 +382,8 @@ class Host:
             self._drop_timer(door, effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
-            if type(effect[1]) is Decision:
-                self._explain(door.address, effect[1])
+            if type(effect[1]) in TOLD:
+                self._tell(door.address, effect[1])
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))

@@ -1,0 +1,50 @@
+"""What pictures drawn by hand share: text that lines do not cross out, colours for light and dark pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from volery.report.elements import escaped
+from volery.report.plots import GRID, INK, PAGE, PALETTE
+
+DARK: Final[Mapping[str, str]] = {
+    INK: "#e6edf3", GRID: "#3d444d", PAGE: "#0d1117", PALETTE[0]: "#58b0e6", PALETTE[1]: "#ff8a3d",
+    PALETTE[2]: "#2bc79b", PALETTE[6]: "#a0a0a0",
+}  # fmt: skip
+"""What stands for a colour where the reader wants a dark page."""
+
+
+def text(x: float, y: float, words: str, anchor: str, size: int, *, bold: bool = False) -> str:
+    """Text with a rim in the colour of the page, so that a line behind it does not cross it out."""
+    weight = ' font-weight="600"' if bold else ""
+    return (
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}"{weight} fill="{INK}" stroke="{PAGE}" '
+        f'stroke-width="3" paint-order="stroke">{escaped(words)}</text>'
+    )
+
+
+def picture(width: float, height: float, parts: Iterable[str], *, alone: bool) -> str:
+    """The whole of a picture.
+
+    Args:
+        width, height: in pixels.
+        parts: its elements.
+        alone: as a file of its own, with a background, and colours for light and dark; otherwise for
+            `volery.report.elements.figure`, which gives it the colours of its page.
+    """
+    background = f'<rect width="{width}" height="{height}" fill="{PAGE}"/>' if alone else ""
+    return (
+        f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" '
+        "font-family=\"system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif\">\n"
+        + (_dark() if alone else "")
+        + "\n".join(part for part in (background, *parts) if part)
+        + "\n</svg>\n"
+    )
+
+
+def _dark() -> str:
+    rules = "".join(
+        f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
+    )
+    return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n"
