@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-pipeline storm chaos screenshot reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -43,14 +43,39 @@ bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs predicts a live federation, as JSON
 	$(BIN)/python benchmarks/calibration.py
 
+bench-calibration-nats: $(VENV)/.tools  ## likewise over NATS, each host a process; needs nats-server
+	$(BIN)/python -m benchmarks.calibration_nats
+
+# Ray stands in an environment of its own, beside the tree; where it cannot be had, its line says so.
+PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/volery/peers
+LIVE := build/bench-live.jsonl
+
+bench-live: $(VENV)/.tools  ## the federation over NATS with TLS, real processes, and Ray and Dask beside it, as JSON; needs nats-server
+	mkdir -p build
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -c 'import ray' 2> /dev/null || $(PEERS)/bin/python -m pip install --quiet ray || true
+	$(BIN)/python -m benchmarks.federation | tee $(LIVE)
+	$(BIN)/python benchmarks/live.py "megha processes" "megha reliable processes" --jobs 10000 | tee -a $(LIVE)
+	$(BIN)/python benchmarks/peers.py dask | tee -a $(LIVE)
+	$(PEERS)/bin/python benchmarks/peers.py ray | tee -a $(LIVE) || true
+	$(BIN)/python benchmarks/peers.py --against $(LIVE) | tee -a $(LIVE)
+
 bench-pipeline: $(VENV)/.installed  ## speed of schedulers assembled from stages, as JSON, in CPU seconds
 	$(BIN)/python benchmarks/pipeline.py
 
 storm: $(VENV)/.installed  ## 2,000 fault storms per family of designs
 	$(BIN)/volery storm -a megha -a megha-2021 -a pigeon --seeds 2000 -p $(JOBS)
 
+CHAOS := --design megha
+SEED := 1
 chaos: $(VENV)/.tools  ## ten minutes of harm to a live federation of real processes; needs nats-server
-	$(BIN)/python -m tests.live.chaos --minutes 10
+	$(BIN)/python -m tests.live.chaos --minutes 10 --seed $(SEED) $(CHAOS)
+
+chaos-ci: $(VENV)/.tools  ## ninety seconds of it for each of four designs, two with certificates
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha --tls
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha-2021 --amounts --tls
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design pigeon
+	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design sparrow
 
 screenshot: $(VENV)/.tools  ## the picture of the live page in README.md; needs chromium
 	$(BIN)/python -m tests.live.screenshot

@@ -74,7 +74,7 @@ CASES = (
     Case("pigeon idle", "pigeon", under_way=1, size=1, jobs_share=0.2, p50_ms_max=0.3, p99_ms_max=2),
     Case("megha fsync", "megha", durability="fsync", jobs_share=0.5),
     Case("megha with task reports", "megha", reports=True, jobs_share=0.5),
-    Case("megha processes", "megha", executor="agent", reports=True, jobs_share=0.05, tasks_per_s_min=500),
+    Case("megha processes", "megha", executor="agent", reports=True, jobs_share=0.05, tasks_per_s_min=800),
     Case("megha http", "megha", http=True, under_way=20, jobs_share=0.1),
     Case("megha http idle", "megha", http=True, under_way=1, size=1, jobs_share=0.02),
     Case("megha http token", "megha", http=True, token=True, under_way=20, jobs_share=0.1),
@@ -91,7 +91,7 @@ CASES = (
         reports=True,
         reliable=True,
         jobs_share=0.05,
-        tasks_per_s_min=500,
+        tasks_per_s_min=800,
     ),
     Case("pigeon nats idle", "pigeon", broker=True, under_way=1, size=1, jobs_share=0.1, p50_ms_max=2),
 )

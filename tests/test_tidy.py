@@ -22,12 +22,18 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 BANNED_WORDS = {"helper", "helpers", "util", "utils", "info", "tmp", "data"}
 BANNED_NAMES = {"do", "process"}
-LIBRARY_NAMES = {"tmp_path", "tmp_path_factory", "handle_data", "do_GET", "do_HEAD"}
-"""What pytest, html.parser and http.server call things."""
+LIBRARY_NAMES = {"tmp_path", "tmp_path_factory", "handle_data", "do_GET", "do_HEAD", "data_received"}
+"""What pytest, html.parser, http.server and asyncio call things."""
 IMPURE_MODULES = {"time", "datetime", "uuid", "asyncio", "threading", "os", "secrets", "socket", "subprocess"}
 IMPURE_CALLS = {"print", "hash", "id", "input", "open"}
 MARKERS = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
-ENTRY_POINTS = {"volery.cli.main", "volery.cli.__main__", "volery.__main__", "volery.conformance.elsewhere"}
+ENTRY_POINTS = {
+    "volery.cli.main",
+    "volery.cli.__main__",
+    "volery.__main__",
+    "volery.conformance.elsewhere",
+    "volery.cli.forecasting",
+}
 FOR_TESTS = {"volery.conformance", "volery.live.wire.memory", "volery.sim.recording", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient"}

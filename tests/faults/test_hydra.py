@@ -60,7 +60,7 @@ def test_a_machines_tasks_run_elsewhere_when_it_is_given_up_or_as_soon_as_it_is_
     for back_s, soonest_s, latest_s in ((60, 10, 13), (6, 6, 7)):
         records, _ = run("hydra", crash("node/0", back_s=back_s), tasks=5, node_expiry_s=4.0)
         (moved,) = [attempts for attempts in attempts_of(records).values() if len(attempts) > 1]
-        (_, end, worker, _), (start, _, _, _) = moved
+        (_, end, worker, *_), (start, *_) = moved
         assert (end, worker) == (5 * SECOND, 0)
         assert soonest_s * SECOND <= start <= latest_s * SECOND
 
@@ -69,7 +69,7 @@ def test_a_machine_that_is_cut_off_ends_its_task_before_another_runs_it() -> Non
     cut = FaultPlan(partitions=(Partition(5 * SECOND, 40 * SECOND, ("node/0",)),))
     records, _ = run("hydra", cut, tasks=5, node_expiry_s=4.0)
     (task,) = {task for task, _ in records.killed}
-    (_, end, worker, _), (start, _, other, _) = attempts_of(records)[task]
+    (_, end, worker, *_), (start, _, other, *_) = attempts_of(records)[task]
     assert worker == 0 != other
     assert 9 * SECOND < end <= 10 * SECOND, "told within a second, and four of expiry"
     assert end < start <= 13 * SECOND

@@ -26,10 +26,11 @@ class Authority:
     def of(self, name: str) -> str:
         return str(self.folder / name)
 
-    def sign(self, name: str) -> None:
-        """A certificate for a host of this name on this machine."""
+    def sign(self, name: str, *addresses: str) -> None:
+        """A certificate for a host of this name on this machine, which has further addresses."""
         extensions = self.folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1,DNS:{name}\n")
+        others = "".join(f",IP:{address}" for address in addresses)
+        extensions.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1,DNS:{name}{others}\n")
         _openssl(
             "req", *_KEY, "-subj", f"/CN={name}", "-out", self.of(f"{name}.csr"), "-keyout", self.of(f"{name}.key")
         )

@@ -73,7 +73,8 @@ class Federation:
         self._tasks = 0
         self._jobs = 0
         medium, codec = Memory(), Codec(plan.architecture.messages)
-        components = {**self._deployment.components, SUBMITTER: self.loader}
+        built = plan.components(self._deployment, self._deployment.components, 1)
+        components: dict[Address, Component] = {**built, SUBMITTER: self.loader}
         layout: dict[HostName, list[Address]] = {}
         for address in components:
             layout.setdefault(address.partition("/")[0] if split else "all", []).append(address)

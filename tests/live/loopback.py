@@ -7,7 +7,7 @@ without a host.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Loopback:
     """
 
     address = SUBMITTER
+    sure = True
 
     def __init__(self, folder: Path, rejections: int = 0) -> None:
         self.fleet = Fleet(MACHINES, [1, 1])
@@ -101,10 +102,10 @@ class Loopback:
 
 
 @asynccontextmanager
-async def loopback(folder: Path, rejections: int = 0) -> AsyncIterator[Loopback]:
+async def loopback(folder: Path, rejections: int = 0, elsewhere: Collection[Address] = ()) -> AsyncIterator[Loopback]:
     """One that runs, and leaves nothing behind."""
     it = Loopback(folder, rejections)
-    await it.desk.open()
+    await it.desk.open(elsewhere)
     try:
         yield it
     finally:

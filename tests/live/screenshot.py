@@ -83,7 +83,7 @@ def take_all(browser: Browser, url: str, wide: int, folder: Path) -> None:
     for scheme in ("light", "dark"):
         for size in SIZES:
             for name, path in views.items():
-                page = seen(browser, url + path, size, scheme)  # type: ignore[arg-type] # they are schemes
+                page = seen(browser, url + path, size, scheme)
                 page.screenshot(path=folder / f"{name}-{size[0]}-{scheme}.png", full_page=size[0] < 2000)
                 page.context.close()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from tests.live.loopback import Loopback, loopback
 
 from volery.cli.federation import choose
 from volery.live.cluster.federation import FederationFile, resolve
+from volery.live.node.executor import TaskReport
+from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.running import Running, running
 from volery.live.service.api import ApiServer
 from volery.live.service.tokens import Gate, TokenFile
@@ -47,16 +49,29 @@ def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Ite
         assert not thread.is_alive()
 
 
-@contextmanager
-def at_work(folder: Path, **keys: Any) -> Iterator[str]:
+def at_work(folder: Path, **keys: Any) -> AbstractContextManager[str]:
     """The address of a whole federation, whose tasks end at once unless `keys` of its file say otherwise."""
-    given: dict[str, Any] = {"executor": "instant", "journal": False} | keys
+    return _at_work(folder, None, keys)
+
+
+def sleeping_at_work(folder: Path, duration_us: Duration, **keys: Any) -> AbstractContextManager[str]:
+    """Likewise; its tasks sleep for as long as is said."""
+    return _at_work(folder, duration_us, keys)
+
+
+@contextmanager
+def _at_work(folder: Path, duration_us: Duration | None, keys: Mapping[str, Any]) -> Iterator[str]:
+    given: dict[str, Any] = {"executor": "instant", "journal": False, **keys}
     federation = resolve(FederationFile(folder=str(folder), api="127.0.0.1:0", **given), Path(), choose)
     ready, stop = threading.Event(), asyncio.Event()
     found: list[tuple[Running, asyncio.AbstractEventLoop]] = []
 
+    def report(told: TaskReport) -> None:
+        found[0][0].host.report(told)
+
     async def serve() -> None:
-        async with running(federation) as it:
+        executor = SleepExecutor(duration_us, report) if duration_us is not None else None
+        async with running(federation, executor=executor) as it:
             found.append((it, asyncio.get_running_loop()))
             ready.set()
             await stop.wait()

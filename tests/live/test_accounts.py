@@ -61,6 +61,14 @@ def test_tasks_have_no_privilege_and_the_agent_keeps_its_own(open_folder: Path) 
     assert (os.geteuid(), os.getegid()) == (0, 0)
 
 
+def test_another_accounts_task_is_held_to_its_memory_also_where_root_may_limit_nobody_else(open_folder: Path) -> None:
+    """Containers seldom have the capability that lifts limits of other accounts (CAP_SYS_RESOURCE)."""
+    ((state, reason, output),) = play(
+        open_folder, Command(("sh", "-c", "sleep 0.1; ulimit -d"), user="ada", memory_mb=3)
+    )
+    assert (state, reason, output) == ("finished", "", str(3 << 10))
+
+
 def test_a_user_without_an_account_runs_nothing(open_folder: Path) -> None:
     ((state, reason, _),) = play(open_folder, Command(("true",), user="eve"))
     assert (state, "no account is named to run the tasks of user 'eve'" in reason) == ("failed", True)

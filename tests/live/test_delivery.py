@@ -11,7 +11,7 @@ import pytest
 from volery.core.events import JobDone
 from volery.live.hosts.host import Host
 from volery.live.wire.codec import Codec, Parcel
-from volery.live.wire.delivery import Delivery, Superseded
+from volery.live.wire.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, Superseded
 from volery.live.wire.memory import Memory
 
 LIMIT_S = 20
@@ -22,12 +22,16 @@ class Link:
 
     def __init__(self, loss: float = 0.0) -> None:
         self.loss = loss
+        self.delay_s = 0.0
+        self.carried = 0
         self._random = Random(7)
         self.ends: dict[str, End] = {}
 
     def carry(self, sender: str, to: str, encoded: bytes) -> None:
         if self._random.random() >= self.loss and to in self.ends:
-            asyncio.get_running_loop().call_soon(self.ends[to].delivery.arrived, sender, encoded)
+            self.carried += 1
+            arrived = self.ends[to].delivery.arrived
+            asyncio.get_running_loop().call_later(self.delay_s, arrived, sender, encoded)
 
 
 class End:
@@ -44,7 +48,7 @@ class End:
         )  # fmt: skip
         link.ends[name] = self
 
-    def _take(self, parcels: Iterable[Parcel]) -> None:
+    def _take(self, sender: str, parcels: Iterable[Parcel]) -> None:
         for _, _, message in parcels:
             assert isinstance(message, JobDone)
             self.taken.append(message.job)
@@ -117,7 +121,7 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
             return Host(name, {}, codec=codec, transport=medium.transport(), where=where, incarnation=life)
 
         gm, node = host("gm", 1), host("node", 1)
-        gm.on_new_life(lambda peer: begun.set() if peer == "node" else None)
+        gm.on_new_life(lambda peer, known: begun.set() if peer == "node" and known else None)
         async with asyncio.timeout(LIMIT_S):
             await asyncio.gather(gm.open(), node.open())
             gm.start()
@@ -139,3 +143,46 @@ def _frame_for(life: int) -> bytes:
     from volery.live.wire.codec import Frame
 
     return Codec(()).encode(Frame(1, 9, [], to=life))
+
+
+def test_a_long_loss_is_made_up_for_as_fast_as_it_is_acknowledged_and_nothing_is_sent_twice_without_need() -> None:
+    async def scenario() -> None:
+        link = Link()
+        left, right = End(link, "left"), End(link, "right")
+        left.send("right", -1)
+        await right.until(1)
+        link.loss = 1.0
+        for number in range(3_000):
+            left.send("right", number)
+        link.loss = 0.0
+        began = asyncio.get_running_loop().time()
+        await right.until(3_001)
+        took_s = asyncio.get_running_loop().time() - began
+        assert right.taken == list(range(-1, 3_000))
+        assert took_s < 3_000 / 64 * RETRY_S / 4, f"{took_s} s"
+        await asyncio.sleep(2 * ACKNOWLEDGE_S)
+        assert link.carried <= 3_100
+        left.delivery.close()
+        right.delivery.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_is_slow_to_acknowledge_is_given_more_time() -> None:
+    async def scenario() -> None:
+        link = Link()
+        left, right = End(link, "left"), End(link, "right")
+        left.send("right", 0)
+        await right.until(1)
+        await asyncio.sleep(2 * ACKNOWLEDGE_S)
+        link.delay_s = 0.75 * RETRY_S
+        for number in range(1, 5):
+            before = link.carried
+            left.send("right", number)
+            await right.until(number + 1)
+            await asyncio.sleep(2 * RETRY_S)
+        assert link.carried - before == 2, "it was sent again while it was on its way"
+        left.delivery.close()
+        right.delivery.close()
+
+    asyncio.run(scenario())

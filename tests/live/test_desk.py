@@ -8,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.live.bench import written
+from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
 from volery.live.jobs import job_from_table
-from volery.live.service.desk import ConflictError, UnwrittenError
+from volery.live.node.executor import TaskReport
+from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.listing import JobQuery
 from volery.live.status import JobStatus
 
@@ -133,6 +134,31 @@ def test_after_a_restart_only_what_had_not_ended_runs_again(tmp_path: Path) -> N
     play(tmp_path, interrupted)
     (tmp_path / "go").touch()
     play(tmp_path, resumed)
+
+
+def test_what_is_another_hosts_is_submitted_once_that_is_heard_of_and_what_has_ended_by_then_is_not(
+    tmp_path: Path,
+) -> None:
+    async def interrupted(it: Loopback) -> None:
+        for _ in range(2):
+            await submit(it, command="sleep 60")
+
+    async def scenario() -> None:
+        async with loopback(tmp_path, elsewhere=("gm/0", "gm/1")) as it:
+            it.post(TaskReport(0, 0, 0, "node/0", "finished", 5))  # an end that a node host has kept
+            while it.desk.tasks(0, 0, 1)[0].state != "finished":
+                await it.desk.changes(it.desk.revision, 0, 1)
+            assert it.submitted == []
+            await it.desk.resubmit(("gm/0",))
+            assert (await ended(it, 0)).state == "done"
+            assert it.submitted == []
+            await it.desk.resubmit(("gm/1",))
+            while not it.submitted:
+                await asyncio.sleep(0.01)
+            assert it.submitted == [1]
+
+    play(tmp_path, interrupted)
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
 
 
 def test_a_job_that_a_changed_fleet_cannot_read_fails_with_the_reason(

@@ -120,7 +120,31 @@ def test_the_next_life_hears_how_tasks_have_ended(free_folder: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(free_folder: Path) -> None:
+def test_what_ends_while_the_next_life_is_about_to_begin_is_heard_of_when_it_has(free_folder: Path) -> None:
+    """Between the keeper's account of what there is and the start of the components a host finds its broker."""
+
+    async def scenario() -> None:
+        os.mkfifo(free_folder / "fifo")
+        (free_folder / "fifo").chmod(0o666)
+        first = Host(free_folder)
+        await first.open()
+        first.start(0, "sh", "-c", f"echo $$ > {free_folder}/pid; read x < {free_folder}/fifo")
+        (pid,) = await written(free_folder / "pid")
+        first.die()
+        async with last_life(free_folder) as second:
+            assert [event.task.id for _, event in await second.agent.open()] == [0]
+            (free_folder / "fifo").write_text("go on\n")
+            await gone(int(pid))
+            await asyncio.sleep(0.1)
+            assert not second.outcomes
+            second.agent.go_on(second.end_of)
+            assert second.outcomes == {(0, 2): "finished"}
+            assert [report.state for report in second.reports] == ["finished"]
+
+    asyncio.run(scenario())
+
+
+def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys_but_those_that_were_done(free_folder: Path) -> None:
     async def scenario() -> None:
         first = Host(free_folder, lease_s=0.4)
         await first.open()
@@ -131,12 +155,89 @@ def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys(free_folder: 
         first.die()
         await gone(int(pid))
         async with last_life(free_folder, 0.4) as second:
-            assert await second.open() == []
+            assert await second.open() == [("node/7", 0, 2, b"note 0")], "it had come to its own end"
             async with asyncio.timeout(LIMIT_S):
                 while len(second.reports) < 2:
                     await asyncio.sleep(0.01)
             assert sorted((report.task, report.state) for report in second.reports) == [(0, "finished"), (1, "killed")]
-            assert second.outcomes == {}
+            assert second.outcomes == {(0, 2): "finished"}
+
+    asyncio.run(scenario())
+
+
+def test_ends_that_were_not_received_outlive_an_orderly_stop_and_what_runs_does_not(free_folder: Path) -> None:
+    async def scenario() -> None:
+        async with last_life(free_folder, lease_s=10.0) as first:
+            await first.open()
+            for number in range(2):
+                first.start(number, "sh", "-c", f"exit {number + 3}")
+            await first.until(2)
+            first.agent.forget(0, 2)
+            first.start(2, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
+            (pid,) = await written(free_folder / "pid")
+        await gone(int(pid))
+        async with last_life(free_folder) as second:
+            assert await second.open() == [("node/7", 1, 2, b"note 1")]
+            assert second.outcomes == {(1, 2): "failed"}
+            (report,) = second.reports
+            assert (report.task, report.exit_code) == (1, 4)
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_leaves_its_keeper_finds_what_runs(free_folder: Path) -> None:
+    """As one does that cannot write its journal, or finds no broker when it begins."""
+
+    async def scenario() -> None:
+        first = Host(free_folder, lease_s=10.0)
+        await first.open()
+        first.start(0, "sleep", "1000")
+        await asyncio.sleep(0.2)
+        first.agent.leave()
+        await first.agent.close()
+        async with last_life(free_folder) as second:
+            assert await second.open() == [("node/7", 0, 2, b"note 0")]
+
+    asyncio.run(scenario())
+
+
+def test_a_keeper_that_was_stopped_hears_its_host_out_before_it_counts_the_lease(free_folder: Path) -> None:
+    async def scenario() -> None:
+        async with last_life(free_folder, lease_s=0.6) as it:
+            await it.open()
+            it.start(0, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
+            await written(free_folder / "pid")
+            os.kill(it.agent._child, signal.SIGSTOP)
+            it.start(1, "true")
+            await asyncio.sleep(1.2)
+            os.kill(it.agent._child, signal.SIGCONT)
+            await it.until(1)
+            assert (it.outcomes, it.lost) == ({(1, 2): "finished"}, [])
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_begun_after_the_lease_and_the_next_life_waits_until_all_of_it_is_gone(free_folder: Path) -> None:
+    """What a host has said before it knew that its lease was over would run beside what its room was given to."""
+
+    async def scenario() -> None:
+        first = Host(free_folder, lease_s=0.4)
+        await first.open()
+        assert first.agent._ticking is not None
+        first.agent._ticking.cancel()  # as if it were stopped
+        leaving, first.agent._leave = first.agent._leave, lambda why: None  # type: ignore[method-assign]  # and slow
+        first.start(0, "sleep", "1000")
+        async with asyncio.timeout(LIMIT_S):
+            while [report.state for report in first.reports] != ["running"]:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.6)
+        first.start(1, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
+        await asyncio.sleep(0.2)
+        leaving(KeeperLost("the lease was over"))
+        async with last_life(free_folder, 0.4) as second:
+            assert await second.open() == []
+            assert sorted((report.task, report.state) for report in second.reports) == [(0, "killed"), (1, "killed")]
+        assert not (free_folder / "pid").exists()
 
     asyncio.run(scenario())
 

@@ -46,7 +46,7 @@ def federation(folder: Path, **parameters: Any) -> Iterator[Door]:
 
 def until_running(door: Door, **tasks: int) -> None:
     """Wait until users have so many tasks running, and nothing is under way."""
-    deadline, found = time.monotonic() + LIMIT_S, {}
+    deadline, found = time.monotonic() + LIMIT_S, dict[str, int]()
     while found != tasks:
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
@@ -156,6 +156,7 @@ def test_the_command_shows_and_changes_shares(
     keys = {"machines": [{"count": 2}], "executor": "sleep", "parameters": PARAMETERS | {"gms": 1, "lms": 1}}
     with at_work(tmp_path, **keys) as url, Client(url) as client:
         monkeypatch.setenv("VOLERY_API", url)
+        monkeypatch.setenv("COLUMNS", "160")  # a row of a table stays on its line
 
         def said(*words: str) -> str:
             with pytest.raises(SystemExit) as stopped:

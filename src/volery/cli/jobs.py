@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from volery.live.client import Client
-    from volery.live.hosts.explaining import FunnelStep
     from volery.live.status import JobStatus, TaskStatus
 
 FOLLOW_S: Final = 0.3
@@ -92,40 +91,6 @@ def submit(
         typer.echo(
             f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
         )
-
-
-def plan(
-    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job.", show_default=False)],
-    api: Api = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say what a job would meet if it were submitted now; status 1 if some task could never run."""
-    with connected(api, as_json) as client:
-        try:
-            found = client.plan(job)
-        except InputError as error:
-            place = error.place.removeprefix("job")
-            raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo(f"{found.tasks:,} tasks; {found.waiting:,} tasks of all users wait already")
-        for group in found.groups:
-            last = group.first + group.count - 1
-            which = f"task {group.first}" if group.count == 1 else f"tasks {group.first} to {last}"
-            room = "" if group.at_once is None else f"; room for {group.at_once:,} now"
-            typer.echo(f"{which}: {funnel_words(group.funnel)}{room}")
-            if group.obstacle:
-                typer.echo(f"  would never run: {group.obstacle}")
-            elif group.nodes:
-                typer.echo(f"  could go to {', '.join(group.nodes)}")
-    if any(group.obstacle for group in found.groups):
-        raise typer.Exit(1)
-
-
-def funnel_words(steps: Sequence[FunnelStep]) -> str:
-    """`6 machines > 3 meet its constraints > ..`."""
-    return " > ".join(f"{step.machines:,} {step.demand}" for step in steps)
 
 
 def _watch(client: Client, number: int, silent: bool) -> JobStatus:

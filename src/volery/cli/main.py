@@ -17,11 +17,12 @@ from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.federation import replay, serve, up
 from volery.cli.flow import flow
-from volery.cli.jobs import cancel, job, jobs, logs, plan, submit
+from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
 from volery.cli.operating import drain, nodes, undrain
 from volery.cli.output import print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
+from volery.cli.planning import plan
 from volery.cli.policy import policy_app
 from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from volery.storm import Scenario
 
 PROBLEM_SHOWN = 300
+
+T = TypeVar("T")
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -48,6 +50,9 @@ def storm(
     scenario: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A scenario as `-o` writes it, instead of seeds.")
     ] = None,
+    schedule: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What was done to real processes, as `make chaos` writes it.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the first failure, made small, here.")
     ] = None,
@@ -55,8 +60,8 @@ def storm(
     as_json: AsJson = False,
 ) -> None:
     """Draw faults from seeds, within what each design tolerates; demand safety and progress; status 1 on failure."""
-    if scenario is not None:
-        _one(_read(scenario), as_json)
+    if scenario is not None or schedule is not None:
+        _one(_scenario(scenario, schedule), as_json)
         return
     names = _names(architecture or [])
     numbers = range(seeds) if seed is None else range(seed, seed + 1)
@@ -92,17 +97,24 @@ def _names(given: Sequence[str]) -> list[str]:
     return list(given) or [name for name, entry in architectures.registry().items() if entry.bearing]
 
 
-def _read(path: Path) -> Scenario:
-    from volery.storm import Scenario
+def _scenario(scenario: Path | None, schedule: Path | None) -> Scenario:
+    from volery.storm import Scenario, Schedule
 
+    if schedule is None:
+        assert scenario is not None, "one of them is given"
+        return _read(scenario, Scenario, "a scenario", "`volery storm -o`")
+    if scenario is not None:
+        raise InputError("--schedule", "is given beside --scenario; leave one out")
+    return _read(schedule, Schedule, "a schedule", "`make chaos`").scenario()
+
+
+def _read(path: Path, kind: type[T], what: str, writer: str) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Scenario)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        raise InputError(
-            str(path), f"cannot be read: {error.strerror}; give a file that `volery storm -o` wrote"
-        ) from None
+        raise InputError(str(path), f"cannot be read: {error.strerror}; give a file that {writer} wrote") from None
     except (msgspec.DecodeError, InputError) as error:
-        raise InputError(str(path), f"is not a scenario: {error}; give a file that `volery storm -o` wrote") from None
+        raise InputError(str(path), f"is not {what}: {error}; give a file that {writer} wrote") from None
 
 
 def _one(scenario: Scenario, as_json: bool) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from volery.cli.jobs import Api, connected, funnel_words
+from volery.cli.jobs import Api, connected
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, terminal
+from volery.cli.planning import funnel_words
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:

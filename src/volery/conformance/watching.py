@@ -81,12 +81,13 @@ class WatchedPort:
         inner: the port that applies the effects; it may be exchanged.
     """
 
-    __slots__ = ("address", "inner", "watch")
+    __slots__ = ("address", "inner", "sure", "watch")
 
     def __init__(self, watch: Watch, inner: Port) -> None:
         self.watch = watch
         self.inner = inner
         self.address = inner.address
+        self.sure = inner.sure
 
     def send(self, to: Address, message: Message) -> None:
         """Tell the watch."""

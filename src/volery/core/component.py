@@ -6,7 +6,7 @@ stream that it was given, so that the same object runs in the lab and live, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -52,6 +52,10 @@ class Component:
     def bind(self, port: Port) -> None:
         """Give the component its port; the driver does this once, before `start`."""
         self._port = port
+
+    def takes(self) -> Container[type]:
+        """The types of events that `handle` does not refuse."""
+        return self.receives.keys()
 
     def start(self, now: Time) -> None:
         """Begin: set first timers, send first messages. A restart is a new component with `start`."""

@@ -102,6 +102,7 @@ class Seen(Message, frozen=True):
 class JobAccepted(Message, frozen=True):
     """The job is known and will be answered by JobDone."""
 
+    patient = True
     job: JobId
 
 

@@ -11,7 +11,7 @@ task asks for an amount of each resource, in the cluster's order; elsewhere it t
 from __future__ import annotations
 
 import itertools
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -42,7 +42,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
 
     Messages hold numbers, strings, bytes, tasks and tuples of those, so they can never be part of a reference cycle and
     are kept out of the garbage collector's sight. A message that was sent is never changed.
+
+    Attributes:
+        patient: whether nobody waits for it, so that a driver may let it ride along with what is sent to the same place
+            a moment later; the order of a link holds.
     """
+
+    patient: ClassVar[bool] = False
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -26,9 +26,16 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Port(Protocol):
-    """Effects are calls, applied in order: at once in the lab, after the handler live, recorded in tests."""
+    """Effects are calls, applied in order: at once in the lab, after the handler live, recorded in tests.
+
+    Attributes:
+        address: of the component.
+        sure: whether the driver promises that what is sent arrives, once and in order on each link, while sender and
+            receiver live; what was sent to a component that has died since is void. Then nobody need acknowledge.
+    """
 
     address: Address
+    sure: bool
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message; it arrives after the delay of its link, in the order of sending on each link."""

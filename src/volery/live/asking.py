@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.service.openapi import Refusal
@@ -118,6 +119,7 @@ _receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
 _jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
 _tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
 _node, _why, _plan = reader(NodeStatus), reader(Why), reader(JobPlan)
+_forecast, _forecasts = reader(Forecast), reader(ForecastRecord)
 _users: Callable[[httpx2.Response], list[UserStatus]] = reader(list[UserStatus])
 _shares: Callable[[httpx2.Response], list[ShareStatus]] = reader(list[ShareStatus])
 _reweighs: Callable[[httpx2.Response], list[WeightChange]] = reader(list[WeightChange])
@@ -201,6 +203,16 @@ def result(number: int, index: int) -> Asked[bytes]:
 def plan(job: JobLike, named: bool = False) -> Asked[JobPlan]:
     """What a job would meet; see `submit`."""
     return Asked("POST", "/plan", _plan, body=description_of(job, named))
+
+
+def forecast(job: JobLike, named: bool = False) -> Asked[Forecast]:
+    """When a job would start and end; see `submit`."""
+    return Asked("POST", "/forecast", _forecast, body=description_of(job, named))
+
+
+def forecasts() -> Asked[ForecastRecord]:
+    """How good forecasts were."""
+    return Asked("GET", "/forecasts", _forecasts)
 
 
 def why(number: int, index: int | None) -> Asked[Why]:

@@ -12,6 +12,7 @@ import httpx2
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
 from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
+from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.status import JobStatus, NodeStatus, PreemptionStatus, Receipt, ShareStatus, TaskStatus
 
 AnswerT = TypeVar("AnswerT")
@@ -94,6 +95,14 @@ class AsyncClient:
     async def cancel(self, number: int) -> JobStatus:
         """Give a job up."""
         return await self._ask(asking.cancel(number))
+
+    async def forecast(self, job: JobLike) -> Forecast:
+        """When a job would start and end if it were submitted now, and whom it would preempt: takes some seconds."""
+        return await self._ask(asking.forecast(job, self._named))
+
+    async def forecasts(self) -> ForecastRecord:
+        """How good forecasts were."""
+        return await self._ask(asking.forecasts())
 
     async def nodes(self) -> list[NodeStatus]:
         """All nodes."""

@@ -22,6 +22,7 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
+from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
@@ -181,6 +182,18 @@ class Client:
             InputError: the job is wrong somewhere, or no federation answers.
         """
         return self._ask(asking.plan(job, self._named))
+
+    def forecast(self, job: JobLike) -> Forecast:
+        """When a job would start and end if it were submitted now, and whom it would preempt: takes some seconds.
+
+        Raises:
+            InputError: the job is wrong somewhere, or no federation answers.
+        """
+        return self._ask(asking.forecast(job, self._named))
+
+    def forecasts(self) -> ForecastRecord:
+        """How good forecasts were."""
+        return self._ask(asking.forecasts())
 
     def why(self, number: int, index: int | None = None) -> Why:
         """Why a task waits; without a place, the first of the job that does."""

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from volery.core.errors import InputError, suggestion
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId
+from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId, Time
 from volery.live.cluster.constraints import Condition, parse_conditions
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.tables import read_table
@@ -235,7 +235,7 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
     shared = parse_conditions(job.constraints, f"{place}.constraints")
-    estimate_us = round(_mean_estimate_s(job) * SECOND)
+    estimated_us = estimate_us(job)
     planned: list[PlannedTask] = []
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
@@ -248,18 +248,22 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
         count = task_count(work)
         for index in range(len(planned), len(planned) + count):
             payload = encode_payload(_payload(work, index, job.user))
-            planned.append(PlannedTask(Task(first + index, number, mask, estimate_us, payload, request), obstacle))
+            planned.append(PlannedTask(Task(first + index, number, mask, estimated_us, payload, request), obstacle))
     return planned
 
 
 class Demand(NamedTuple):
-    """What equal tasks of a job need: so many `tasks` from place `first` on; `obstacle`: why no machine has it."""
+    """What equal tasks of a job need: so many `tasks` from place `first` on; `obstacle`: why no machine has it.
+
+    Their own `estimate_us` is what their user expects of them, where schedulers are told the mean of the job.
+    """
 
     first: int
     tasks: int
     mask: int
     request: Amounts
     obstacle: str
+    estimate_us: Time
 
 
 def demands(job: JobDescription, fleet: Fleet) -> Iterator[Demand]:
@@ -273,16 +277,25 @@ def demands(job: JobDescription, fleet: Fleet) -> Iterator[Demand]:
         own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
         request = fleet.request(work.request, f"{where}.request")
         mask, obstacle = fleet.needed(shared + own, request)
-        yield Demand(first, task_count(work), mask, request, obstacle)
+        estimate = round((work.estimate_s or 0.0) * SECOND)
+        yield Demand(first, task_count(work), mask, request, obstacle, estimate)
         first += task_count(work)
 
 
-def _mean_estimate_s(job: JobDescription) -> float:
-    """Schedulers are told one estimate per job: the mean."""
+def estimate_us(job: JobDescription) -> Time:
+    """What schedulers are told of a job: one estimate, the mean, in microseconds; 0: none."""
     if isinstance(job.tasks, int):
-        return job.estimate_s or 0.0
+        return round((job.estimate_s or 0.0) * SECOND)
     total = sum((task.estimate_s or job.estimate_s or 0.0) * task.count for task in job.tasks)
-    return total / task_count(job)
+    return round(total / task_count(job) * SECOND)
+
+
+def label(job: JobDescription) -> str:
+    """What tells jobs of one kind: their name, else what their first task runs."""
+    if job.name:
+        return job.name
+    work = job.tasks[0] if isinstance(job.tasks, tuple) and job.tasks[0].command else job
+    return " ".join(_argv(work))
 
 
 def _payload(work: Work, index: int, user: str) -> Command | Call:
@@ -297,7 +310,7 @@ def _payload(work: Work, index: int, user: str) -> Command | Call:
 
 def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Message]:
     """The messages that submit a job: one Submit, and MoreTasks where it is too large for one message."""
-    estimate_us = tasks[0].estimate_us if tasks else 0
+    estimated_us = tasks[0].estimate_us if tasks else 0
     bounds, size = [0], 0
     for at, task in enumerate(tasks):
         size += len(task.payload)
@@ -305,5 +318,5 @@ def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Messag
             bounds.append(at)
             size = len(task.payload)
     chunks = [tasks[low:high] for low, high in zip(bounds, [*bounds[1:], len(tasks)], strict=True)]
-    messages: list[Message] = [Submit(Job(number, len(tasks), chunks[0], estimate_us, user))]
+    messages: list[Message] = [Submit(Job(number, len(tasks), chunks[0], estimated_us, user))]
     return messages + [MoreTasks(number, low, chunk) for low, chunk in zip(bounds[1:], chunks[1:], strict=True)]

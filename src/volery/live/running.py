@@ -8,7 +8,9 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,9 +29,12 @@ from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
 from volery.live.node.kept import KeeperLost
 from volery.live.node.records import Recorder
-from volery.live.node.reporting import reporter_of
+from volery.live.node.reporting import Kept, reporter_of
 from volery.live.wire.codec import Codec
 from volery.live.wire.transport import HostName, Transport
+
+if TYPE_CHECKING:
+    from volery.live.service.desk import Desk
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -43,10 +48,14 @@ class Front:
 
     Args:
         component: it stands at `SUBMITTER`.
+
+    Attributes:
+        elsewhere: what stands on other hosts, of which each is told to `begun_anew` once it is heard of.
     """
 
     def __init__(self, component: Component) -> None:
         self.component = component
+        self.elsewhere: Collection[Address] = ()
         self.url = ""
         self.open_to_all = False
 
@@ -54,7 +63,7 @@ class Front:
         """Called when the host has started."""
 
     def begun_anew(self, addresses: Collection[Address]) -> None:
-        """Called when a host with these components has begun to live again."""
+        """Called when a host with these schedulers is heard of for the first time, or has begun to live again."""
 
     async def close(self) -> None:
         """Called when the host has closed."""
@@ -81,9 +90,11 @@ class Running:
 @asynccontextmanager
 async def running(
     federation: Federation, name: HostName = ALL, front: MakeFront | None = None, recorder: Recorder | None = None,
-    executor: Executor | None = None, make_host: type[Host] = Host,
+    executor: Executor | None = None, make_host: type[Host] = Host, unreceived: Kept | None = None,
 ) -> AsyncIterator[Running]:  # fmt: skip
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
+
+    Leaving it by an exception leaves what runs to its keeper, where there is one: the host will be started again.
 
     Args:
         federation: of the file.
@@ -92,6 +103,8 @@ async def running(
         recorder: hears of every attempt.
         executor: takes the place of the one that the file names.
         make_host: a kind of host that also measures itself.
+        unreceived: ends of tasks that the host has told and that were not received, from one of its lives in this
+            process to the next.
 
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
@@ -109,13 +122,14 @@ async def running(
     if any(address in deployment.machines for address in hosted):
         hands = hands_of(
             federation, name, deployment, lambda told, source: host.report(told, source), lambda why: host.stop(why),
-            executor,
+            executor, unreceived,
         )  # fmt: skip
     if hands.reporter is not None:
         hosted[reporter_of(name)] = hands.reporter
     made = None
     if SUBMITTER in layout[name]:
         made = (front or desk_and_api)(federation, deployment, lambda event: host.post(SUBMITTER, event, SUBMITTER))
+        made.elsewhere = [address for host, listed in layout.items() if host != name for address in listed]
         hosted[SUBMITTER] = made.component
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
@@ -126,27 +140,46 @@ async def running(
         incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
     )  # fmt: skip
     host.explains = file.reports
-
-    def begun_anew(peer: HostName) -> None:
-        if made is not None:
-            made.begun_anew(layout[peer])
-        if hands.reporter is not None and SUBMITTER in layout[peer]:
-            hands.reporter.again()
-
-    host.on_new_life(begun_anew)
+    host.on_new_life(_hearer(made, hands, layout, deployment.machines))
     try:
-        adopted = await hands.kept.open() if hands.kept is not None else ()
-        await host.open()
-        host.start(adopted)
-        if hands.kept is not None:
-            hands.kept.go_on(host.ended)
-        if made is not None:
-            await made.open()
+        await _begin(host, hands, made)
         yield Running(host, made, str(path) if journal is not None else "")
+    except Exception:
+        if hands.kept is not None:
+            hands.kept.leave()
+        raise
     finally:
         await host.close()
         if made is not None:
             await made.close()
+
+
+def _hearer(
+    made: Front | None, hands: Hands, layout: Mapping[HostName, Collection[Address]], nodes: Collection[Address]
+) -> Callable[[HostName, bool], None]:  # fmt: skip
+    """What is done when a host is heard of."""
+
+    def heard_of(peer: HostName, known: bool) -> None:
+        schedulers = [address for address in layout[peer] if address not in nodes]
+        if made is not None and schedulers:
+            made.begun_anew(schedulers)
+        if hands.reporter is not None and SUBMITTER in layout[peer] and known:
+            hands.reporter.again()
+
+    return heard_of
+
+
+async def _begin(host: Host, hands: Hands, made: Front | None) -> None:
+    """Open and start everything, and take up what earlier lives have left."""
+    adopted = await hands.kept.open() if hands.kept is not None else ()
+    await host.open()
+    host.start(adopted)
+    if hands.reporter is not None:
+        hands.reporter.again()
+    if hands.kept is not None:
+        hands.kept.go_on(host.ended)
+    if made is not None:
+        await made.open()
 
 
 def _demand_safe(
@@ -219,6 +252,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     """The submitter that serves users."""
     from volery.live.service.api import ApiServer
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
+    from volery.live.service.foretelling import Foreteller
     from volery.live.service.store import JobStore
     from volery.live.service.tokens import Gate, TokenFile
     from volery.live.wire.tls import server_files
@@ -229,18 +263,20 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             gate = Gate(TokenFile(folder))
             files = server_files(tls, federation.base) if tls is not None else None
             store = JobStore(folder / "jobs.sqlite")
-            kept = federation.file.reports and survives(federation.plan.architecture, deployment)
-            self._desk = Desk(
+            self._desk = (Desk if not federation.file.telemetry else traced(federation))(
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
                 deployment.due, deployment.shares, deployment.sharers, deployment.looks,
-                KEPT_REPORTS_LATE_S if kept else REPORTS_LATE_S,
+                KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
             )  # fmt: skip
-            self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
+            self._foreteller = Foreteller(federation, dict(deployment.machines))
+            self._server = ApiServer(
+                self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
+            )
             super().__init__(self._desk)
             self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
         async def open(self) -> None:
-            await self._desk.open()
+            await self._desk.open(self.elsewhere)
             await self._server.start()
 
         def begun_anew(self, addresses: Collection[Address]) -> None:
@@ -249,8 +285,26 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
         async def close(self) -> None:
             await self._desk.close()
             await self._server.close()
+            self._foreteller.close()
 
     return _Served()
+
+
+def traced(federation: Federation) -> Callable[..., Desk]:
+    """What makes a desk whose jobs become spans.
+
+    Raises:
+        InputError: OpenTelemetry is not installed.
+    """
+    endpoint = federation.file.telemetry
+    if not endpoint.startswith(("http://", "https://")):
+        raise InputError("telemetry", f"{endpoint!r} is no address of a collector; write it as http://127.0.0.1:4318")
+    try:
+        from volery.live.service import telemetry
+    except ImportError as error:
+        raise InputError("telemetry", f"{error.name} is not installed; install 'volery[otel]'") from None
+    made = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
+    return partial(telemetry.TracedDesk, made)
 
 
 async def serve(federation: Federation, name: HostName, tell: Callable[[Running], None]) -> None:
@@ -283,9 +337,10 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[Running]
 
 
 async def _until_stopped(federation: Federation, name: HostName, tell: Callable[[Running], None]) -> None:
+    unreceived: Kept = {}
     while True:
         try:
-            async with running(federation, name) as at_work:
+            async with running(federation, name, unreceived=unreceived) as at_work:
                 gc.collect()
                 gc.freeze()
                 tell(at_work)

@@ -115,6 +115,7 @@ class Result(Message, frozen=True):
 class Forget(Message, frozen=True):
     """Owner > masters > node: all that the owner wanted is done; these results need not be kept."""
 
+    patient = True
     tasks: tuple[TaskId, ...]
 
 

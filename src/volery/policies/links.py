@@ -12,6 +12,8 @@ Retries  A retry sends the first frames again, fewer with each try, and waits tw
          and Partridge, SIGCOMM 1987): a peer that is slow because it is busy is not made busier.
 Cost     Two timers in one per peer (what is not acknowledged, what is not yet answered); none per message. Components
          that are not wrapped pay nothing.
+Sure     Where the driver promises that what is sent arrives (`Port.sure`), frames have no number, nobody acknowledges
+         them and none is kept: what is left of a link are its sessions, which no driver can promise (decision 0026).
 
 The submitter is not linked: it stands beside its entry, and resubmits to a new incarnation.
 """
@@ -19,12 +21,12 @@ The submitter is not linked: it stands beside its entry, and resubmits to a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from volery.core.component import Component, Deployment
+from volery.core.component import Component, Deployment, UnknownMessageError
 from volery.core.events import Event, Fact, PeerBack, TimerFired
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port, Problem
@@ -36,13 +38,22 @@ WINDOW: Final = 64
 
 
 class Frame(Message, frozen=True):
-    """A numbered message; `session` is the sender's, `to_session` the receiver's, `heard` acknowledges."""
+    """A numbered message; `session` is the sender's, `to_session` the receiver's, `heard` acknowledges.
+
+    Number 0: the driver has promised that it arrives, and in order.
+    """
 
     session: int
     to_session: int
     number: int
     heard: int
     payload: bytes
+
+
+class PatientFrame(Frame, frozen=True):
+    """One with a message for which nobody waits."""
+
+    patient = True
 
 
 class Acknowledgement(Message, frozen=True):
@@ -65,7 +76,7 @@ class Renewed(Message, frozen=True):
     peer: Address
 
 
-LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, Acknowledgement, Greeting})
+LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, PatientFrame, Acknowledgement, Greeting})
 
 
 class LinkSetting(msgspec.Struct, frozen=True):
@@ -74,11 +85,14 @@ class LinkSetting(msgspec.Struct, frozen=True):
     Args:
         retry_us: at least so long without an acknowledgement passes before frames are sent again.
         retry_max_us: at most so long.
+        greeting_us: at least so long without an answer passes before a greeting that has surely arrived is sent again:
+            whom it has reached has died since.
         acknowledge_us: how long an acknowledgement may wait for a frame to ride on.
     """
 
     retry_us: Time = 50_000
     retry_max_us: Time = 10_000_000
+    greeting_us: Time = 1_000_000
     acknowledge_us: Time = 5_000
 
 
@@ -138,7 +152,7 @@ class Linked(Component):
         setting: of all links.
     """
 
-    __slots__ = ("_decode", "_ends", "_incarnation", "_setting", "inner", "now")
+    __slots__ = ("_decode", "_ends", "_incarnation", "_retry_us", "_setting", "_sure", "inner", "now")
 
     def __init__(
         self, inner: Component, incarnation: int, decode: msgspec.msgpack.Decoder[Any], setting: LinkSetting
@@ -153,7 +167,13 @@ class Linked(Component):
     def bind(self, port: Port) -> None:
         """Put the links between the component and its port."""
         self._port = port
+        self._sure = port.sure
+        self._retry_us = self._setting.greeting_us if self._sure else self._setting.retry_us
         self.inner.bind(LinkPort(self, port))
+
+    def takes(self) -> Container[type]:
+        """What links say, and what is said to the component without one."""
+        return LINK_MESSAGES | self.inner.receives.keys()
 
     def start(self, now: Time) -> None:
         """Start the component."""
@@ -174,6 +194,8 @@ class Linked(Component):
         """Take frames apart; hand everything else on."""
         self.now = now
         match event:
+            case Frame(number=0):
+                self._on_sure_frame(event, source)
             case Frame():
                 self._on_frame(event, source)
             case Acknowledgement():
@@ -183,7 +205,7 @@ class Linked(Component):
                         self._acknowledged(end, event.heard, source)
             case Greeting():
                 if self._meet(source, event.session, None):
-                    self._owe(self._ends[source], source)
+                    self._answer(self._ends[source], source)
             case TimerFired(key=("link", str(peer))):
                 self._on_timer(peer)
             case _:
@@ -195,7 +217,7 @@ class Linked(Component):
         end = self._ends.get(peer)
         if end is None:
             known = None if self._incarnation else 0
-            end = self._ends[peer] = _End(self._incarnation * RENEWALS, known, self._setting.retry_us)
+            end = self._ends[peer] = _End(self._incarnation * RENEWALS, known, self._retry_us)
         return end
 
     def _meet(self, peer: Address, session: int, to_session: int | None) -> bool:
@@ -217,7 +239,7 @@ class Linked(Component):
             end.theirs, end.number, end.heard, end.resent = session, 0, 0, 0
             end.sent.clear()
             end.early.clear()
-            end.retry_us = self._setting.retry_us
+            end.retry_us = self._retry_us
             if Renewed in self.inner.receives:
                 self.inner.handle(Renewed(peer), peer, self.now)
         return session == end.theirs
@@ -229,6 +251,8 @@ class Linked(Component):
             if not end.waiting:
                 self.greet(peer)
             end.waiting.append(payload)
+        elif self._sure and message.patient:
+            self._port.send(peer, PatientFrame(end.mine, end.theirs, 0, 0, payload))
         else:
             self._send_frame(end, peer, payload)
 
@@ -252,6 +276,9 @@ class Linked(Component):
 
     def _send_frame(self, end: _End, peer: Address, payload: bytes) -> None:
         assert end.theirs is not None, "a frame without an addressee"
+        if self._sure:
+            self._port.send(peer, Frame(end.mine, end.theirs, 0, 0, payload))
+            return
         end.number += 1
         if not end.sent:
             end.sent_at = self.now
@@ -260,6 +287,17 @@ class Linked(Component):
             end.owes = False
             self._port.send(peer, Frame(end.mine, end.theirs, end.number, end.heard, payload))
         self._set_timer(end, peer)
+
+    def _on_sure_frame(self, frame: Frame, peer: Address) -> None:
+        if self._meet(peer, frame.session, frame.to_session) and frame.to_session == self._ends[peer].mine:
+            self._hand_on(frame.payload, peer)
+
+    def _hand_on(self, payload: bytes, peer: Address) -> None:
+        try:
+            message = self._decode(payload)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise UnknownMessageError(f"{self._port.address} cannot read a message of {peer}: {error}") from None
+        self.inner.handle(message, peer, self.now)
 
     def _on_frame(self, frame: Frame, peer: Address) -> None:
         if not self._meet(peer, frame.session, frame.to_session):
@@ -274,7 +312,7 @@ class Linked(Component):
         mine = end.mine
         while end.mine == mine and (payload := end.early.pop(end.heard + 1, None)) is not None:
             end.heard += 1
-            self.inner.handle(self._decode(payload), peer, self.now)
+            self._hand_on(payload, peer)
 
     def _acknowledged(self, end: _End, heard: int, peer: Address) -> None:
         sent, before, number = end.sent, len(end.sent), 0
@@ -288,6 +326,13 @@ class Linked(Component):
             if before > WINDOW and end.theirs is not None:  # some come into the window
                 for number, _, payload in list(sent)[max(0, WINDOW - before + len(sent)) : WINDOW]:
                     self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
+
+    def _answer(self, end: _End, peer: Address) -> None:
+        """Say which session this is: at once where no frame will."""
+        if self._sure and end.theirs is not None:
+            self._port.send(peer, Acknowledgement(end.mine, end.theirs, 0))
+        else:
+            self._owe(end, peer)
 
     def _owe(self, end: _End, peer: Address) -> None:
         if not end.owes:
@@ -327,7 +372,7 @@ class Linked(Component):
     def _hasten(self, peer: Address) -> None:
         """The peer can be reached again: try at once."""
         end = self._ends[peer]
-        end.retry_us = self._setting.retry_us
+        end.retry_us = self._retry_us
         if end.sent or end.theirs is None:
             self._send_again(end, peer, WINDOW)
             self._set_timer(end, peer)
@@ -336,10 +381,11 @@ class Linked(Component):
 class LinkPort:
     """The port of a linked component."""
 
-    __slots__ = ("_linked", "_port", "address")
+    __slots__ = ("_linked", "_port", "address", "sure")
 
     def __init__(self, linked: Linked, port: Port) -> None:
         self.address = port.address
+        self.sure = port.sure
         self._linked = linked
         self._port = port
 

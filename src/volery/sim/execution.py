@@ -125,6 +125,7 @@ class LabPort:
 
     __slots__ = ("_timers", "address", "finished", "handlers", "idle", "lacks", "machine", "owner")
     kernel: Kernel
+    sure = False  # faults may lose messages
 
     def __init__(self, address: Address, door: Door) -> None:
         self.address = address

@@ -38,6 +38,7 @@ class MessageFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         repeat: it arrives twice, the second time later.
         delay: it arrives late and may be overtaken.
         extra_us: mean of the (exponential) extra delay.
+        among: only messages from or to these; nothing: all.
     """
 
     start_us: Moment
@@ -46,6 +47,7 @@ class MessageFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeat: Share = 0.0
     delay: Share = 0.0
     extra_us: Moment = 20_000
+    among: tuple[Address, ...] = ()
 
 
 class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -233,6 +235,8 @@ class Unreliable:
         extras: Sequence[Time] = (0,)
         random, exponential = self._stream.random, self._stream.expovariate
         for weather in self._weather:
+            if weather.among and source not in weather.among and gate.address not in weather.among:
+                continue
             if random() < weather.drop:
                 return ()
             late = int(exponential(1.0) * weather.extra_us) if random() < weather.delay else 0

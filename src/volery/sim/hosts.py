@@ -31,6 +31,7 @@ class HostedPort:
 
     def __init__(self, host: Host, port: LabPort) -> None:
         self.address = port.address
+        self.sure = port.sure
         self.host = host
         self.port = port
         self.due: set[Key] = set()

@@ -45,6 +45,10 @@ class Stalled(RuntimeError):  # noqa: N818 - it names a state, not a mistake of 
     """Everything went quiet although some submitter was never answered."""
 
 
+class Enough(Exception):  # noqa: N818 - nothing is wrong
+    """Raised by who is told of progress: the run ends there, and its records hold what has happened so far."""
+
+
 class Progress(msgspec.Struct, frozen=True):
     """How far a run is."""
 
@@ -446,7 +450,7 @@ def simulate(
         network: delays per hop.
         seed: of the network's own randomness (jitter, faults); components have their streams already.
         options: how the run is driven.
-        progress: called a few times a second of real time.
+        progress: called a few times a second of real time; it may raise `Enough`.
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
@@ -461,6 +465,8 @@ def simulate(
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster
     try:
         return kernel.run(progress)
+    except Enough:
+        return kernel.records
     finally:
         if collecting:
             gc.enable()

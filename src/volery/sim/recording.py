@@ -69,7 +69,10 @@ class RecordingPort:
 
     Attributes:
         effects: all that was asked for since the port was made or last drained.
+        sure: see `Port`.
     """
+
+    sure = False
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -6,6 +6,7 @@ weather them as ours do.
 
 from volery.storm.judge import Failure, Outcome, weather
 from volery.storm.scenario import Scenario, StormJob, draw
+from volery.storm.schedule import Schedule, draw_schedule
 from volery.storm.shrink import shrink
 
-__all__ = ["Failure", "Outcome", "Scenario", "StormJob", "draw", "shrink", "weather"]
+__all__ = ["Failure", "Outcome", "Scenario", "Schedule", "StormJob", "draw", "draw_schedule", "shrink", "weather"]

@@ -8,7 +8,7 @@ has been told done, every task has run for its duration, nobody holds anything, 
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import pairwise
+from collections.abc import Iterable
 from operator import le
 
 import msgspec
@@ -20,6 +20,7 @@ from volery.core.streams import Streams
 from volery.core.workflows import below
 from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
+from volery.storm.checks import Attempt, Breach, excesses, losses, overlaps
 from volery.storm.scenario import Scenario
 from volery.storm.sharing import losses_below_due
 
@@ -90,32 +91,33 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     )
 
 
-def _demand(condition: bool, kind: str, problem: str) -> None:
-    if not condition:
-        raise Failure(kind, problem)
+def _demand_none(breaches: Iterable[Breach]) -> None:
+    for breach in breaches:
+        raise Failure(*breach)
 
 
-def attempts_of(records: Records) -> dict[TaskId, list[tuple[Time, Time, int, int]]]:
-    """Per task: start, end, worker and number of its attempts, in order."""
-    found: dict[TaskId, list[tuple[Time, Time, int, int]]] = defaultdict(list)
+def attempts_of(records: Records) -> dict[TaskId, list[Attempt]]:
+    """Per task, its attempts in order."""
+    found: dict[TaskId, list[Attempt]] = defaultdict(list)
+    durations = records.trace.duration_us
+
+    def note(task: TaskId, number: int, worker: int, start: Time, finish: Time) -> None:
+        killed = records.killed.get((task, number))
+        end = finish if killed is None else killed
+        whole = killed is None and end - start == durations[task]
+        found[task].append(Attempt(start, end, worker, number, whole))
+
     for lost in records.lost:
-        end = records.killed.get((lost.task, lost.attempt), lost.finish_us)
-        found[lost.task].append((lost.start_us, end, lost.worker, lost.attempt))
+        note(lost.task, lost.attempt, lost.worker, lost.start_us, lost.finish_us)
     for task, start in enumerate(records.start_us):
         if start != NEVER:
-            attempt = records.attempt[task]
-            end = records.killed.get((task, attempt), records.finish_us[task])
-            found[task].append((start, end, records.worker[task], attempt))
+            note(task, records.attempt[task], records.worker[task], start, records.finish_us[task])
     return found
 
 
 def _demand_order(records: Records) -> None:
     """Attempts of a task follow each other and are numbered upwards."""
-    for task, attempts in attempts_of(records).items():
-        for (_, end, worker, number), (start, _, other, following) in pairwise(attempts):
-            problem = f"task {task} ran on machine {worker} until {end} us and from {start} us on {other}"
-            _demand(end <= start, "runs twice", problem)
-            _demand(number < following, "numbers", f"task {task}: attempt {following} after attempt {number}")
+    _demand_none(overlaps(attempts_of(records)))
 
 
 def _demand_capacity(records: Records, scenario: Scenario) -> None:
@@ -123,49 +125,31 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
     trace = records.trace
     offered = scenario.capacities or tuple([(count,) for count in scenario.slots])
     what = [f"{name} of tasks" for name in trace.resources] or ["tasks"]
-    changes: dict[int, list[tuple[Time, int, TaskId]]] = defaultdict(list)
-    for task, attempts in attempts_of(records).items():
-        for start, end, worker, _ in attempts:
-            if end > start:
-                changes[worker] += [(start, 1, task), (end, -1, task)]
-    for worker, events in changes.items():
-        running = [0] * len(what)
-        for at, change, task in sorted(events):
-            for place, amount in enumerate(scenario.request_of(trace, task)):
-                running[place] += change * amount
-                problem = f"machine {worker} runs {running[place]} {what[place]} at {at} us"
-                _demand(running[place] <= offered[worker][place], "capacity", problem)
+    _demand_none(excesses(attempts_of(records), offered, what, lambda task: scenario.request_of(trace, task)))
 
 
 def _demand_results(records: Records, scenario: Scenario) -> None:
-    """Every job was told done, and by then some attempt of each of its tasks had run for its duration.
-
-    It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
-    """
-    trace, attempts, ended = records.trace, attempts_of(records), dict[TaskId, Time]()
+    """Every job was told done, once its tasks had run and as many as cannot be told to be so; none began too soon."""
+    trace, attempts = records.trace, attempts_of(records)
     machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
     alone = [
         any(needs & ~offers == 0 and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
         for task, needs in enumerate(trace.constraints)
     ]
     barred = below(trace, [not fit for fit in alone])
-    for job in range(trace.job_count):
-        answered, lacking = records.answered_us[job], 0
-        for task in range(trace.first[job], trace.first[job + 1]):
-            if alone[task] and not barred[task]:
-                whole = [
-                    end
-                    for start, end, _, number in attempts[task]
-                    if end - start == trace.duration_us[task] and (task, number) not in records.killed
-                ]
-                what = f"task {task} of job {job}, answered at {answered} us,"
-                _demand(bool(whole), "lost", f"{what} never finished")
-                _demand(min(whole) <= answered, "early", f"{what} finished at {min(whole)} us")
-                ended[task] = min(whole)
-                ready = max([ended[parent] for parent in trace.parents_of(task)], default=0)
-                begun = attempts[task][0][0]
-                _demand(begun >= ready, "too soon", f"{what} began at {begun} us, a parent finished at {ready} us")
-            else:
-                lacking += 1
-        told = records.unsatisfiable[job]
-        _demand(told == lacking, "unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere; told {told}")
+    jobs = {
+        job: [task for task in range(trace.first[job], trace.first[job + 1]) if alone[task] and not barred[task]]
+        for job in range(trace.job_count)
+    }
+    _demand_none(losses(attempts, jobs, records.answered_us.__getitem__))
+    ended = {task: min(it.end_us for it in attempts[task] if it.whole) for tasks in jobs.values() for task in tasks}
+    for job, tasks in jobs.items():
+        for task in tasks:
+            ready = max([ended[parent] for parent in trace.parents_of(task)], default=0)
+            begun = attempts[task][0].start_us
+            if begun < ready:
+                problem = f"task {task} of job {job} began at {begun} us, a parent finished at {ready} us"
+                raise Failure("too soon", problem)
+        lacking = trace.first[job + 1] - trace.first[job] - len(tasks)
+        if (told := records.unsatisfiable[job]) != lacking:
+            raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere; told {told}")

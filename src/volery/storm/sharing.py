@@ -8,20 +8,19 @@ loss may count as not known; the end of what was preempted before is known, for 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
-from volery.core.model import SECOND, TaskId, Time
+from volery.core.model import SECOND, Time
 from volery.core.records import Records
+from volery.storm.checks import Attempts
 from volery.storm.scenario import Scenario
 
 HOPS: Final = 8
 """From the decision that somebody may lose a task to its end there are fewer."""
 AFTERMATH_US: Final[Time] = 300 * SECOND
 """So long after a fault leases may expire and messages be sent again: links that have backed off send few at a time."""
-
-Attempts = Mapping[TaskId, Sequence[tuple[Time, Time, int, int]]]
 
 
 def losses_below_due(
@@ -33,7 +32,7 @@ def losses_below_due(
         records: of the run.
         scenario: that was run.
         due: per user, its dominant share.
-        attempts: per task: start, end, worker and number.
+        attempts: of all tasks.
     """
     trace = records.trace
     users = [trace.user[job] if trace.user else "" for job in trace.job_of_task()]
@@ -50,7 +49,7 @@ def losses_below_due(
         had = [0] * len(whole)
         for task in range(trace.task_count):
             if users[task] == user:
-                for start, end, _, number in attempts.get(task, ()):
+                for start, end, _, number, _ in attempts.get(task, ()):
                     known_end = at_us if (task, number) in decided else since
                     if start <= until and end > known_end:
                         had = [a + b for a, b in zip(had, scenario.request_of(trace, task), strict=True)]

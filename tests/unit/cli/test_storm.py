@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from volery.architectures import lookup
 from volery.cli.main import main
+from volery.core.model import SECOND
 from volery.policies.links import Linked
+from volery.storm import draw_schedule
+from volery.storm.schedule import Harm
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -67,15 +72,33 @@ def test_a_failure_prints_its_command_and_is_kept_small(
 
 
 @pytest.mark.parametrize("content", [None, "{}", "no json"])
+@pytest.mark.parametrize(("option", "writer"), [("--scenario", "volery storm -o"), ("--schedule", "make chaos")])
 def test_a_file_that_is_no_scenario_is_refused(
-    content: str | None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    option: str, writer: str, content: str | None, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "storm.json"
     if content is not None:
         path.write_text(content)
-    status, _, told = answer(capsys, "--scenario", str(path))
+    status, _, told = answer(capsys, option, str(path))
     assert status == 2
-    assert "volery storm -o" in told
+    assert writer in told
+
+
+def test_a_schedule_of_harm_to_processes_is_played_in_the_lab(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "schedule.json"
+    schedule = draw_schedule(lookup("megha"), 5, 20 * SECOND)
+    path.write_bytes(msgspec.json.encode(schedule))
+    status, text, _ = answer(capsys, "--schedule", str(path), "--json")
+    assert status == 0
+    assert json.loads(text)["tasks"] == sum(len(job.durations_us) for job in schedule.jobs)
+    harmed = msgspec.structs.replace(schedule, harms=(Harm(0, "kill", 1, "lm-a"),))
+    path.write_bytes(msgspec.json.encode(harmed).replace(b'"host":"lm-a"', b'"host":"nobody"'))
+    status, _, told = answer(capsys, "--schedule", str(path))
+    assert status == 2
+    assert "harms[0].host" in told
+    assert answer(capsys, "--schedule", str(path), "--scenario", str(path))[0] == 2
 
 
 def test_an_unknown_design_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from volery.core.component import Component
+from volery.core.component import Component, UnknownMessageError
 from volery.core.events import TimerFired
 from volery.core.model import SUBMITTER, Address, Message, Time
 from volery.policies.links import WINDOW, Acknowledgement, Frame, Greeting, Linked, Linking, LinkPort, Renewed
@@ -49,10 +50,12 @@ LINKING = Linking({Word, Other})
 class End:
     """One end with a port that records."""
 
-    def __init__(self, address: Address, incarnation: int = 0) -> None:
+    def __init__(self, address: Address, incarnation: int = 0, *, sure: bool = False) -> None:
         self.ear = Ear()
         self.linked: Linked = LINKING.around(self.ear, incarnation)
-        self.port = RecordingPort.under(self.linked, address)
+        self.port = RecordingPort(address)
+        self.port.sure = sure
+        self.linked.bind(self.port)
         self.linked.start(0)
 
     def say(self, to: Address, *numbers: int) -> None:
@@ -232,3 +235,64 @@ def test_over_any_network_all_arrives_once_and_in_order(seed: int) -> None:
                 take([message], source, now)
         del ways[: len(ways) // 2]
         assert b.ear.heard == list(range(len(b.ear.heard)))
+
+
+def test_where_the_driver_is_sure_nothing_is_numbered_acknowledged_or_timed() -> None:
+    a, b = End("a/0", sure=True), End("b/0", sure=True)
+    a.say("b/0", 1, 2)
+    assert [type(effect) for effect in a.port.effects] == [Sent, Sent]
+    frames = a.frames()
+    assert [frame.number for frame in frames if isinstance(frame, Frame)] == [0, 0]
+    b.take(frames, "a/0")
+    assert b.ear.heard == [1, 2]
+    assert not b.port.effects
+    a.linked.check_rest()
+
+
+def test_where_the_driver_is_sure_sessions_still_keep_lives_apart() -> None:
+    a = End("a/0", sure=True)
+    a.say("b/0", 1)
+    late = a.frames()
+    new = End("b/0", incarnation=1, sure=True)
+    new.take(late, "a/0")
+    new.port.drain()
+    new.say("a/0", 5)
+    a.take(new.frames(), "b/0")
+    assert a.ear.renewed == ["b/0"]
+    new.take(a.frames(), "a/0")
+    a.take(new.frames(), "b/0")
+    assert a.ear.heard == [5]
+    a.say("b/0", 2)
+    meant = a.frames()
+    port = new.ear._port
+    assert isinstance(port, LinkPort)
+    port.renew("a/0")
+    new.take(meant, "a/0")
+    new.say("a/0", 6)
+    a.take(new.frames(), "b/0")
+    assert (a.ear.renewed, a.ear.heard, new.ear.heard) == (["b/0", "b/0"], [5, 6], [])
+
+
+def test_two_new_lives_get_to_know_each_other_and_a_greeting_of_which_the_hearer_died_is_repeated() -> None:
+    a, b = End("a/0", incarnation=1, sure=True), End("b/0", incarnation=1, sure=True)
+    a.say("b/0", 1)
+    assert isinstance(a.frames()[0], Greeting)
+    (again,) = a.ring("b/0", 1_000_000)
+    assert isinstance(again, Greeting)
+    b.say("a/0", 7)
+    b.frames()
+    b.take([again], "a/0")
+    a.take(b.frames(), "b/0")
+    b.take(a.frames(), "a/0")
+    a.take(b.frames(), "b/0")
+    assert (a.ear.heard, b.ear.heard) == ([7], [1])
+    assert not a.ring("b/0", 9_000_000)
+
+
+def test_a_frame_that_cannot_be_read_is_an_unknown_message() -> None:
+    a = End("a/0", sure=True)
+    for payload in (b"\xc1", b"\x92\xa8Nonsense\x01", b"\x92\xa4Word\xa1x"):
+        with pytest.raises(UnknownMessageError, match="a/0 cannot read a message of b/0"):
+            a.take([Frame(0, 0, 0, 0, payload)], "b/0")
+    with pytest.raises(UnknownMessageError, match="Ear does not receive Other"):
+        a.take([Frame(0, 0, 0, 0, b"\x91\xa5Other")], "b/0")

@@ -75,6 +75,9 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         str | dict[str, str], Meta(description="the account that tasks run as, or user -> account, * for all others")
     ] = ""
     reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
+    telemetry: Annotated[
+        str, Meta(description="where an OpenTelemetry collector takes OTLP over HTTP, as http://127.0.0.1:4318")
+    ] = ""
     hosts: Annotated[dict[HostName, list[str]], Meta(description="host -> patterns of addresses")] = {}
 
 

@@ -1,19 +1,24 @@
-"""The ways into the components of a live host, and the timers that come through them."""
+"""The ways into the components of a live host: who may say what to them, and the timers that come through them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from volery.core.component import Component
 from volery.core.events import Event, Outcome, TaskFinished
-from volery.core.model import Address, Key, Task, Time
+from volery.core.model import Address, Key, Message, Task, Time
+from volery.live.wire.codec import Parcel
+from volery.live.wire.transport import HostName
 
 if TYPE_CHECKING:
     from volery.live.hosts.host import Host
 
 Handle = Callable[[Event, Address, Time], None]
+
+log = logging.getLogger(__name__)
 
 
 class Alarm:
@@ -29,12 +34,13 @@ class Alarm:
 class Door:
     """The way into one component, and its timers."""
 
-    __slots__ = ("address", "handle", "host", "journalled", "timers")
+    __slots__ = ("address", "handle", "host", "journalled", "takes", "timers")
 
     def __init__(self, host: Host, address: Address, component: Component, journalled: bool) -> None:
         self.host = host
         self.address = address
         self.handle: Handle = component.handle
+        self.takes = component.takes()
         self.journalled = journalled
         self.timers: dict[Key, Alarm] = {}
 
@@ -45,3 +51,52 @@ class Door:
             host.recorder.ended(self.address, task, attempt, outcome, host.now())
         host.inbox.append((self, TaskFinished(task, attempt, outcome), self.address))
         host.wake()
+
+
+class Doorkeeper:
+    """Lets in what components of this host take, from those who stand where it comes from, and refuses all else.
+
+    A host with a certificate may be out of its mind, or in strange hands: it is believed of its own components, and
+    nothing that it says stops this host.
+
+    Args:
+        name: of this host.
+        doors: by address.
+        where: address of every component elsewhere -> its host.
+
+    Attributes:
+        refused: how many frames and messages were.
+    """
+
+    def __init__(self, name: HostName, doors: Mapping[Address, Door], where: Mapping[Address, HostName]) -> None:
+        self.refused = 0
+        self._name = name
+        self._doors = doors
+        self._where = where
+        self._known: set[HostName] = set()
+
+    def admitted(self, sender: HostName, parcels: Collection[Parcel]) -> list[tuple[Door, Message, Address]]:
+        """What may go to the inbox, in order."""
+        doors, where = self._doors, self._where
+        admitted = [
+            (door, message, source)
+            for to, source, message in parcels
+            if (door := doors.get(to)) is not None and type(message) in door.takes and where.get(source) == sender
+        ]
+        if len(admitted) < len(parcels):
+            for to, source, message in parcels:
+                found = doors.get(to)
+                if found is None:
+                    self.refuse(sender, f"{to} is not on this host")
+                elif where.get(source) != sender:
+                    self.refuse(sender, f"{source} is not on that host")
+                elif type(message) not in found.takes:
+                    self.refuse(sender, f"{to} takes no {type(message).__name__}")
+        return admitted
+
+    def refuse(self, sender: HostName, problem: object) -> None:
+        """Count it, and say so once per sender: whoever is out of its mind must not fill the log as well."""
+        self.refused += 1
+        if sender not in self._known:
+            self._known.add(sender)
+            log.error("host %s refuses what host %s says, and will not say so again: %s", self._name, sender, problem)

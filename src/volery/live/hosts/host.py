@@ -12,22 +12,23 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any, Final
 
-from volery.core.component import Component, role_of
+from volery.core.component import Component, UnknownMessageError, role_of
 from volery.core.events import Adopted, Computed, Event, Fact, Preemption, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
 from volery.live.hosts import port as effect_kinds
-from volery.live.hosts.doors import Alarm, Door
+from volery.live.hosts.doors import Alarm, Door, Doorkeeper
 from volery.live.hosts.explaining import Explained, PreemptionTold
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
+from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.watching import Beat, Watch, Watches
 from volery.live.node.executor import AGENT, Executor, OnEnd, TaskReport
@@ -37,9 +38,12 @@ from volery.live.wire.delivery import Delivery, Superseded
 from volery.live.wire.transport import HostName, Transport
 
 EVENTS_PER_TURN: Final = 4096
+"""Others get the event loop after so many."""
 TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
 """Facts of which the submitter is told, and how."""
-"""Others get the event loop after so many."""
+
+FIRST_MEETING_S: Final = 10.0
+"""Hosts that have never lived before wait so long for each other."""
 
 Clock = Callable[[], Time]
 
@@ -72,7 +76,6 @@ class Host:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
         inbox: door, event and source of what is to be handled.
-        refused: how many frames could not be understood.
         explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
         turn_us: when the last turn began, which is the `now` of all its events.
     """
@@ -96,7 +99,6 @@ class Host:
         self.now: Clock = clock or clock_from_now()
         self.facts = Facts()
         self.failed: BaseException | None = None
-        self.refused = 0
         self.explains = False
         self.turn_us: Time = 0
         self.inbox: deque[tuple[Door, Any, Address]] = deque()
@@ -112,12 +114,12 @@ class Host:
         self._entries: list[Entry] = []
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._held: list[tuple[Door, Event, Address]] = []
-        self._outgoing: dict[HostName, list[Parcel]] = {}
+        self._outbox = Outbox(self._send)
         self._delivery: Delivery | None = None
         self._watches = watches
         self._watch: Watch | None = None
         self._beating: asyncio.TimerHandle | None = None
-        self._on_new_life: list[Callable[[HostName], None]] = []
+        self._on_new_life: list[Callable[[HostName, bool], None]] = []
         self._pool: Pool | None = None
         self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
@@ -125,6 +127,7 @@ class Host:
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
             self._doors[address] = Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
+        self._doorkeeper = Doorkeeper(name, self._doors, self._where)
 
     async def open(self) -> None:
         """Connect to the others and wait until they are there; nothing is handled before `start`."""
@@ -135,8 +138,11 @@ class Host:
                 self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
             )
             await self._transport.open(self.name, self._arrived)
-            # Where hosts are expected to fail, one that comes back cannot wait for another that is away.
+            # Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
+            # lives nothing is lost by waiting, and much is said twice by those who give up whoever only starts late.
             limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
+            if limit_s is not None and self._incarnation == 1:
+                limit_s = max(limit_s, FIRST_MEETING_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
                     await self._transport.meet(set(self._where.values()) - {self.name})
@@ -170,8 +176,8 @@ class Host:
             self._watch = Watch(watches, now, self._say_beat)
             self._beat()
 
-    def on_new_life(self, hook: Callable[[HostName], None]) -> None:
-        """Have a function told of each host that has begun anew."""
+    def on_new_life(self, hook: Callable[[HostName, bool], None]) -> None:
+        """Have a function told of each life of another host that is heard of, and whether an earlier one was known."""
         self._on_new_life.append(hook)
 
     def ended(self, address: Address) -> OnEnd:
@@ -195,6 +201,7 @@ class Host:
         if self._executor is not None:
             await self._executor.close()
         if self._delivery is not None:
+            self._outbox.release_all()
             self._delivery.close()
         if self._transport is not None:
             await self._transport.close()
@@ -208,11 +215,17 @@ class Host:
         self._stop()
 
     def _stop(self) -> None:
+        self._outbox.drop()
         if self._journal is not None:
             with suppress(OSError):  # what cannot be written was not promised
                 self._journal.close()
             self._journal = None
         self._stopped.set()
+
+    @property
+    def refused(self) -> int:
+        """How much of what other hosts have said was refused."""
+        return self._doorkeeper.refused
 
     # The ways in.
 
@@ -227,7 +240,7 @@ class Host:
             self.inbox.append((door, event, source))
         else:
             assert isinstance(event, Message), "only messages travel between hosts"
-            self._outgoing.setdefault(self._where[to], []).append((to, source, event))
+            self._outbox.put(self._where[to], to, source, event)
         self.wake()
 
     def report(self, report: TaskReport, source: Address = "") -> None:
@@ -246,16 +259,13 @@ class Host:
             return
         try:
             self._delivery.arrived(sender, encoded)
-        except (CodecError, KeyError) as error:
-            self.refused += 1
-            problem = f"{error} is not on this host" if isinstance(error, KeyError) else error
-            log.error("host %s refuses a frame of host %s: %s", self.name, sender, problem)
+        except CodecError as error:
+            self._doorkeeper.refuse(sender, error)
         except Superseded as error:
             self.stop(error)
 
-    def _take(self, parcels: Iterable[Parcel]) -> None:
-        doors = self._doors
-        self.inbox.extend([(doors[to], message, source) for to, source, message in parcels])
+    def _take(self, sender: HostName, parcels: Collection[Parcel]) -> None:
+        self.inbox.extend(self._doorkeeper.admitted(sender, parcels))
         self.wake()
 
     def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
@@ -271,8 +281,8 @@ class Host:
             self.wake()
         if known:
             log.warning("host %s has begun anew", peer)
-            for hook in self._on_new_life:
-                hook(peer)
+        for hook in self._on_new_life:
+            hook(peer, known)
 
     def _beat(self) -> None:
         assert self._watch is not None
@@ -282,6 +292,10 @@ class Host:
         self._beating = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
         if self._watch.news:
             self.wake()
+
+    def _send(self, peer: HostName, parcels: list[Parcel]) -> None:
+        assert self._delivery is not None
+        self._delivery.send(peer, parcels)
 
     def _say_beat(self, peer: HostName, beat: Beat) -> None:
         assert self._delivery is not None
@@ -318,9 +332,11 @@ class Host:
                 event = TimerFired(event.key)
             try:
                 door.handle(event, source, now)
-            except BaseException as error:  # whatever it is, it ends the host
-                self._fail(door, event, source, now, error)
-                return
+            except BaseException as error:  # whatever it is, it ends the host, unless another host is to blame
+                if not isinstance(error, UnknownMessageError) or source in self._doors:
+                    self._fail(door, event, source, now, error)
+                    return
+                self._doorkeeper.refuse(self._where[source], error)
             if journalling and door.journalled:
                 entries.append((door.address, source, journalled(event), checksum(effects)))
             if effects:
@@ -361,11 +377,7 @@ class Host:
                 continue
             to = doors.get(first)
             if to is None:
-                where = self._where[first]
-                parcels = self._outgoing.get(where)
-                if parcels is None:
-                    parcels = self._outgoing[where] = []
-                parcels.append((first, source, effect[1]))
+                self._outbox.put(self._where[first], first, source, effect[1])
             elif to.journalled:
                 self.inbox.append((to, effect[1], source))
             else:
@@ -407,11 +419,7 @@ class Host:
         if self._held:
             self.inbox.extend(self._held)
             self._held.clear()
-        if self._outgoing:
-            outgoing, self._outgoing = self._outgoing, {}
-            assert self._delivery is not None
-            for to, parcels in outgoing.items():
-                self._delivery.send(to, parcels)
+        self._outbox.release()
         if self.inbox:
             self.wake()
 
@@ -451,7 +459,8 @@ class Host:
             self._arm(door, alarm, at, now)
 
     def _arm(self, door: Door, alarm: Alarm, at: Time, now: Time) -> None:
-        alarm.handle = self._loop.call_later((at - now) / SECOND, self._due, door, alarm, at)
+        # Loops know milliseconds and round to the nearest: whoever asks for less is called early, again and again.
+        alarm.handle = self._loop.call_later(-((now - at) // 1000) / 1000, self._due, door, alarm, at)
 
     def _due(self, door: Door, alarm: Alarm, at: Time) -> None:
         now = self.now()

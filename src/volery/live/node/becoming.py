@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import resource
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
@@ -46,6 +47,17 @@ class Starter:
             return self._thread.submit(_started, words, options).result()
         except BrokenExecutor:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
+
+    def prlimit(self, pid: int, which: int, limits: tuple[int, int]) -> None:
+        """As `resource.prlimit`, of a process of the account: root in a container may often not do that as itself.
+
+        Raises:
+            OSError: there is no such process, or it is not the account's.
+        """
+        if self._calls is None:
+            resource.prlimit(pid, which, limits)
+        else:
+            self._thread.submit(resource.prlimit, pid, which, limits).result()
 
     def close(self) -> None:
         """Let the thread end."""

@@ -15,7 +15,7 @@ from volery.live.jobs import MEMORY
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import Executor, Report
 from volery.live.node.kept import KeptAgent
-from volery.live.node.reporting import Reporter, Tell
+from volery.live.node.reporting import Kept, Reporter, Tell
 from volery.live.node.sleep import InstantExecutor, SleepExecutor
 from volery.live.wire.transport import HostName
 
@@ -48,7 +48,7 @@ class Hands(NamedTuple):
 
 def hands_of(
     federation: Federation, name: HostName, deployment: Deployment, tell: Tell, lost: Callable[[Exception], None],
-    given: Executor | None = None,
+    given: Executor | None = None, unreceived: Kept | None = None,
 ) -> Hands:  # fmt: skip
     """The hands of a host with nodes.
 
@@ -59,13 +59,14 @@ def hands_of(
         tell: sends a report.
         lost: told when what runs is lost, and the host has to begin anew.
         given: takes the place of the executor that the file names.
+        unreceived: ends that an earlier life in this process has not got rid of; what is not received is kept there.
     """
     folder, kind = federation.folder.resolve(), federation.file.executor
     if kind == "agent" and {"cpu_milli", MEMORY} & {*federation.fleet.cluster.resources}:
         log.info("host %s: %s", name, CONFINED)
     if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
-        keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt))
+        keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt), unreceived)
         agent = KeptAgent(
             folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost, federation.file.run_as
         )

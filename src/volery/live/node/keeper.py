@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +45,10 @@ FIRST_S: Final = 60.0
 """How long a keeper waits for the host that has started it."""
 ALONE_S: Final = 1.0
 """Between two looks whether a keeper without a host can end."""
+LATE_S: Final = 0.2
+"""A look that comes so late says that this process was stopped: its host may have spoken meanwhile."""
+LISTEN_S: Final = 0.05
+EXPIRED: Final = "its node host was silent for longer than its lease"
 LINGER_S: Final = 3600.0
 """How long ends are kept for a host that does not come back."""
 
@@ -64,6 +69,8 @@ class Keeper:
         self._host: Channel | None = None
         self._lease_s = 0.0
         self._expired = False
+        self._finishing = False
+        self._coming: tuple[Channel, Take] | None = None
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
@@ -89,9 +96,17 @@ class Keeper:
             await self._agent.close()
 
     def _take(self, host: Channel, message: Any) -> None:
+        if isinstance(message, Take):
+            if self._host is not None:
+                self._host.close()
+                self._host = None
+            self._coming = (host, message)
+            self._maybe_serve()
+        elif host is self._host:
+            self._obey(host, message)
+
+    def _obey(self, host: Channel, message: Any) -> None:
         match message:
-            case Take():
-                self._begin_serving(host, message)
             case Begin():
                 self._begin(message)
             case Kill():
@@ -100,19 +115,30 @@ class Keeper:
                 self._attempts.pop((message.task, message.attempt), None)
             case Alive():
                 self._heard_at = asyncio.get_running_loop().time()
-            case Finish():
+            case Finish(keep=False):
                 self._over.set()
+            case Finish():
+                self._finish(host)
 
-    def _begin_serving(self, host: Channel, message: Take) -> None:
-        if self._host is not None:
-            self._host.close()
-        self._host, self._lease_s = host, message.lease_s
+    def _runs(self) -> bool:
+        return any(attempt.end is None for attempt in self._attempts.values())
+
+    def _maybe_serve(self) -> None:
+        """Serve who has come, once what is ended because the lease was over is gone: its room is given away."""
+        if self._coming is None or (self._expired and self._runs()):
+            return
+        (host, message), self._coming = self._coming, None
+        self._host, self._lease_s, self._finishing = host, message.lease_s, False
         host.say(Held(tuple(self._attempts.values()), self._expired))
         if self._expired:
-            self._attempts = {key: attempt for key, attempt in self._attempts.items() if attempt.end is None}
+            self._forget_killed()
         self._expired = False
         self._heard_at = asyncio.get_running_loop().time()
         self._look()
+
+    def _forget_killed(self) -> None:
+        for key in [key for key, it in self._attempts.items() if it.end is not None and it.end.state == "killed"]:
+            del self._attempts[key]
 
     def _begin(self, message: Begin) -> None:
         key = (message.task.id, message.attempt)
@@ -120,16 +146,42 @@ class Keeper:
             return
         bare = msgspec.structs.replace(message.task, payload=b"")
         self._attempts[key] = Attempt(message.node, bare, message.attempt, message.note)
-        self._agent.start(message.node, message.task, message.attempt, _nobody_else)
+        if self._expired:  # said before the host knew, and nobody's any more
+            at = time.time_ns() // 1000
+            self._heard(TaskReport(bare.id, bare.job, message.attempt, message.node, "killed", at, reason=EXPIRED))
+        else:
+            self._agent.start(message.node, message.task, message.attempt, _nobody_else)
+
+    def _finish(self, host: Channel) -> None:
+        """End what runs, then let the host go; what has come to an end of its own is kept for its next life."""
+        if host is not self._host:
+            return
+        self._finishing = True
+        running = [key for key, attempt in self._attempts.items() if attempt.end is None]
+        for key in running:
+            self._agent.kill(*key)
+        if not running:
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        self._forget_killed()
+        if self._host is not None:
+            self._host.close()
 
     def _heard(self, report: TaskReport) -> None:
         attempt = self._attempts.get((report.task, report.attempt))
         if attempt is not None and report.state != "running":
             attempt.end = report
+            if self._finishing and not self._runs():
+                self._dismiss()
+                return
         if self._host is not None:
             self._host.say(Said(report))
+        self._maybe_serve()
 
     def _gone(self, host: Channel) -> None:
+        if self._coming is not None and host is self._coming[0]:
+            self._coming = None
         if host is self._host:
             self._host = None
             self._look()
@@ -140,16 +192,28 @@ class Keeper:
         if self._timer is not None:
             self._timer.cancel()
         silent_s = loop.time() - self._heard_at
-        running = any(attempt.end is None for attempt in self._attempts.values())
+        running = self._runs()
         if self._lease_s and silent_s >= self._lease_s and not self._expired and (running or self._host is None):
             self._expired = True
             self._agent.end_all()
         if self._host is None and not running and (not self._attempts or silent_s > LINGER_S):
             self._over.set()
         elif self._lease_s and not self._expired:
-            self._timer = loop.call_later(max(self._lease_s - silent_s, self._lease_s / 10), self._look)
+            self._look_after(max(self._lease_s - silent_s, self._lease_s / 10))
         elif self._host is None:
-            self._timer = loop.call_later(ALONE_S, self._look)
+            self._look_after(ALONE_S)
+
+    def _look_after(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, self._due, loop.time() + seconds)
+
+    def _due(self, at: float) -> None:
+        """Look; but who was stopped listens first."""
+        loop = asyncio.get_running_loop()
+        if loop.time() > at + LATE_S:
+            self._timer = loop.call_later(LISTEN_S, self._look)
+        else:
+            self._look()
 
 
 def _nobody_else(_task: Task, _attempt: int, _outcome: Outcome) -> None:

@@ -60,7 +60,13 @@ class Alive(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > keeper: end everything, and yourself."""
+    """Host > keeper: end everything, and yourself.
+
+    Args:
+        keep: go on while there are ends that are not written down elsewhere, for the host's next life.
+    """
+
+    keep: bool
 
 
 class Attempt(msgspec.Struct, array_like=True):

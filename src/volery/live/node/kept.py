@@ -70,6 +70,7 @@ class KeptAgent:
         self._channel: Channel | None = None
         self._child = 0
         self._closing = False
+        self._going_on = False
         self._adopted: list[Attempt] = []
         self._asked: set[tuple[TaskId, int]] = set()
         self._ticking: asyncio.TimerHandle | None = None
@@ -80,7 +81,7 @@ class KeptAgent:
 
         Returns:
             What is adopted: attempts that run, and those that have ended since the host was last there; and on which
-            node. Nothing when the lease was over: then all of it is only reported.
+            node. When the lease was over nothing runs any more, and what was ended for it is only reported.
 
         Raises:
             InputError: there can be none.
@@ -98,9 +99,10 @@ class KeptAgent:
             how = "were given up" if held.expired else "go on, or have ended meanwhile"
             log.warning("%d attempts of an earlier life %s", len(held.attempts), how)
         self._ended = [attempt.end for attempt in held.attempts if attempt.end is not None]
-        if held.expired:
-            return ()
-        self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
+        if held.expired:  # what had come to its own end by then is done nevertheless
+            self._adopted = [it for it in held.attempts if it.end is not None and it.end.state != "killed"]
+        else:
+            self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
         return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
 
     def _connected(self) -> Any:
@@ -140,6 +142,7 @@ class KeptAgent:
         """
         for attempt in self._adopted:
             self._under_way[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
+        self._going_on = True
         ended, self._ended = self._ended, []
         for report in ended:
             self._end(report)
@@ -170,15 +173,17 @@ class KeptAgent:
             self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
 
     async def close(self) -> None:
-        """End everything that runs."""
+        """End everything that runs; ends that were not received stay with the keeper.
+
+        A host without a lease is a whole federation: what its submitter has heard is written down when that closes.
+        """
         if self._closing or self._channel is None:
             return
-        self._closing = True
-        if self._ticking is not None:
-            self._ticking.cancel()
-        self._say(Finish())
+        self._stop_ticking()
+        keep = self._lease_s > 0
+        self._say(Finish(keep))
         await self._gone.wait()
-        if self._child:
+        if self._child and not keep:
             with suppress(ChildProcessError):
                 await asyncio.to_thread(os.waitpid, self._child, 0)
 
@@ -191,6 +196,8 @@ class KeptAgent:
             return
         if message.report.state == "running":
             self._report(message.report)
+        elif not self._going_on:  # it has ended since the keeper told what it holds, and the components do not hear yet
+            self._ended.append(message.report)
         else:
             self._end(message.report)
 
@@ -206,13 +213,20 @@ class KeptAgent:
             assert report.state != "running", "an end"
             found[1](found[0], report.attempt, report.state)
 
-    def _leave(self, why: KeeperLost) -> None:
-        """Begin anew; the keeper goes on."""
+    def leave(self) -> None:
+        """Hang up; the keeper goes on with what runs, for the next life of this host."""
+        if not self._closing and self._channel is not None:
+            self._stop_ticking()
+            self._channel.close()
+
+    def _stop_ticking(self) -> None:
         self._closing = True
         if self._ticking is not None:
             self._ticking.cancel()
-        assert self._channel is not None
-        self._channel.close()
+
+    def _leave(self, why: KeeperLost) -> None:
+        """Begin anew."""
+        self.leave()
         self._lost(why)
 
     def _hung_up(self, _: Channel) -> None:

@@ -202,9 +202,7 @@ class ProcessExecutor:
                 os.close(descriptor)
         try:
             if command.memory_mb:
-                limit = command.memory_mb << 20
-                with suppress(ProcessLookupError):
-                    resource.prlimit(attempt.pid, resource.RLIMIT_DATA, (limit, limit))
+                self._hold(attempt.pid, account, command.memory_mb << 20)
             self._ledger.add(attempt.pid)
             attempt.pidfd = os.pidfd_open(attempt.pid)
         except OSError:
@@ -225,6 +223,12 @@ class ProcessExecutor:
         if account not in self._starters:
             self._starters[account] = Starter(account)
         return self._starters[account].start
+
+    def _hold(self, pid: int, account: Account | None, limit_bytes: int) -> None:
+        """Hold a process to an amount of memory."""
+        prlimit = resource.prlimit if account is None else self._starters[account].prlimit
+        with suppress(ProcessLookupError):
+            prlimit(pid, resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
     def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
         return {

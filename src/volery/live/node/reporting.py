@@ -16,6 +16,8 @@ from volery.live.wire.transport import HostName
 
 Tell = Callable[[TaskReport, Address], None]
 """Sends a report to the submitter, from an address."""
+Kept = dict[tuple[TaskId, int], TaskReport]
+"""The end of each attempt that was not received yet."""
 
 
 def reporter_of(host: HostName) -> Address:
@@ -30,15 +32,18 @@ class Reporter(Component):
         host: whose.
         tell: sends a report.
         forget: told of each attempt (task, attempt) of which the end was received.
+        kept: ends that were not received in an earlier life of this process, and where further ones are kept.
     """
 
     __slots__ = ("_address", "_forget", "_kept", "_tell")
 
-    def __init__(self, host: HostName, tell: Tell, forget: Callable[[TaskId, int], None] | None = None) -> None:
+    def __init__(
+        self, host: HostName, tell: Tell, forget: Callable[[TaskId, int], None] | None = None, kept: Kept | None = None
+    ) -> None:  # fmt: skip
         self._address: Final = reporter_of(host)
         self._tell = tell
         self._forget = forget
-        self._kept: dict[tuple[TaskId, int], TaskReport] = {}
+        self._kept: Kept = {} if kept is None else kept
 
     def report(self, report: TaskReport) -> None:
         """Tell the submitter; of an end until it was received."""

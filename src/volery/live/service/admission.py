@@ -12,11 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
+from volery.live.jobs import JobDescription, job_from_table
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
 from volery.live.window.session import Sessions, is_foreign
 
+BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10
 UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
 FOREIGN: Final = "pages of other sites give no orders here"
@@ -54,6 +56,34 @@ def principal(request: Request) -> Principal:
     """Who makes a request that was let in."""
     found: Principal = request.state.principal
     return found
+
+
+async def described(request: Request) -> JobDescription:
+    """The job in a request's body, as its user's.
+
+    Raises:
+        InputError: it is none.
+        NotAllowedError: it is meant to be somebody else's.
+    """
+    body = bytearray()
+    async for block in request.stream():
+        body += block
+        if len(body) > BODY_BYTES_MAX:
+            raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
+    try:
+        table = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InputError("body", f"is not JSON: {error}") from None
+    return _owned(job_from_table(table, "job"), principal(request))
+
+
+def _owned(job: JobDescription, who: Principal) -> JobDescription:
+    """A job with its user: who submits it, unless an administrator does so for somebody else."""
+    if not who.known or job.user == who.user:
+        return job
+    if job.user and not who.may("admin"):
+        raise NotAllowedError("job.user", f"{who.user} does not submit for others; leave it out")
+    return job if job.user else msgspec.structs.replace(job, user=who.user)
 
 
 def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpoint:

@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 import volery
 from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
-from volery.live.jobs import JobDescription, job_from_table
+from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS, blocks, open_output
 from volery.live.service.admission import (
     HEAD_BYTES_MAX,
@@ -40,6 +40,7 @@ from volery.live.service.admission import (
     Traffic,
     as_json,
     choice,
+    described,
     guarded,
     no_job,
     number,
@@ -47,6 +48,7 @@ from volery.live.service.admission import (
     refusal,
 )
 from volery.live.service.desk import Desk
+from volery.live.service.foretelling import Foreteller, foretelling
 from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
@@ -58,7 +60,6 @@ from volery.live.window.session import Sessions
 LIMIT_MAX: Final = 10_000
 KEEP_ALIVE_S: Final = 15.0
 CHANGES_MAX: Final = 500
-BODY_BYTES_MAX: Final = 64 << 20
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 CONNECTIONS_MAX: Final = 2_000
@@ -74,7 +75,9 @@ class Health(msgspec.Struct, frozen=True):
     revision: int
 
 
-def operations(desk: Desk, outputs: Path, traffic: Traffic) -> tuple[Operation, ...]:
+def operations(
+    desk: Desk, outputs: Path, traffic: Traffic, foreteller: Foreteller | None = None
+) -> tuple[Operation, ...]:
     """All that the API can do."""
     jobs, tasks = _JobEndpoints(desk), _TaskEndpoints(desk, outputs)
 
@@ -103,12 +106,15 @@ def operations(desk: Desk, outputs: Path, traffic: Traffic) -> tuple[Operation, 
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
-        *operating(desk, traffic),
+        *operating(desk, traffic, foreteller),
+        *(foretelling(foreteller) if foreteller is not None else ()),
         Operation("GET", "/healthz", healthz, Health, role=None),
     )
 
 
-def make_app(desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES) -> Starlette:
+def make_app(
+    desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES, foreteller: Foreteller | None = None
+) -> Starlette:
     """The API of a desk.
 
     Args:
@@ -116,9 +122,10 @@ def make_app(desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL
         outputs: the folder of the folders of attempts.
         gate: knows who asks.
         names: the host names that requests may be addressed to; "*" for any.
+        foreteller: makes forecasts; None: there are none.
     """
     traffic, sessions = Traffic(), Sessions(gate)
-    known = operations(desk, outputs.resolve(), traffic)
+    known = operations(desk, outputs.resolve(), traffic, foreteller)
     description = describe(known)
 
     async def openapi(_: Request) -> Response:
@@ -145,26 +152,13 @@ class _JobEndpoints:
 
     async def submit(self, request: Request) -> Response:
         """Submit a job; it is stored when this is answered."""
-        job = await self._described(request)
+        job = await described(request)
         receipt = await self._desk.submit(job)
         return as_json(receipt, 200 if receipt.known else 201)
 
     async def plan(self, request: Request) -> Response:
         """What a job would meet if it were submitted now; nothing is submitted."""
-        return as_json(self._desk.plan(await self._described(request)))
-
-    async def _described(self, request: Request) -> JobDescription:
-        """The job in a request's body, as its user's."""
-        body = bytearray()
-        async for block in request.stream():
-            body += block
-            if len(body) > BODY_BYTES_MAX:
-                raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
-        try:
-            table = msgspec.json.decode(body)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InputError("body", f"is not JSON: {error}") from None
-        return _owned(job_from_table(table, "job"), principal(request))
+        return as_json(self._desk.plan(await described(request)))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
@@ -288,15 +282,6 @@ def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     return job
 
 
-def _owned(job: JobDescription, who: Principal) -> JobDescription:
-    """A job with its user: who submits it, unless an administrator does so for somebody else."""
-    if not who.known or job.user == who.user:
-        return job
-    if job.user and not who.may("admin"):
-        raise NotAllowedError("job.user", f"{who.user} does not submit for others; leave it out")
-    return job if job.user else msgspec.structs.replace(job, user=who.user)
-
-
 class _Number(IntegerConvertor):
     """Numbers that the store can hold; the integers of Starlette have no end."""
 
@@ -364,6 +349,7 @@ class ApiServer:
         host, port: where it listens; port 0: any that is free.
         gate: knows who asks; None: nobody is asked.
         tls: the files of its certificate, see `volery.live.wire.tls.server_files`.
+        foreteller: makes forecasts; None: there are none.
 
     Raises:
         InputError: it cannot listen there, or must not, because anybody could come in or overhear tokens.
@@ -371,7 +357,7 @@ class ApiServer:
 
     def __init__(
         self, desk: Desk, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
-        gate: Gate | None = None, tls: Mapping[str, str] | None = None,
+        gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Foreteller | None = None,
     ) -> None:  # fmt: skip
         gate = gate or Gate(None)
         self.open_to_all = gate.open
@@ -391,7 +377,7 @@ class ApiServer:
         # A name proves nothing where a token does.
         names = LOCAL_NAMES if gate.open else ("*",)
         config = uvicorn.Config(
-            make_app(desk, outputs, gate, names), log_config=None, log_level="warning", access_log=False,
+            make_app(desk, outputs, gate, names, foreteller), log_config=None, log_level="warning", access_log=False,
             lifespan="off", http=_Protocol, timeout_graceful_shutdown=1, limit_concurrency=CONNECTIONS_MAX,
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip

@@ -179,15 +179,21 @@ class Desk(Questions, Component):
 
     # What the API calls.
 
-    async def open(self) -> None:
-        """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended."""
+    async def open(self, elsewhere: Collection[Address] = ()) -> None:
+        """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended.
+
+        Args:
+            elsewhere: entries on other hosts. What is theirs is submitted when they are heard of (`resubmit`): said
+                before, it would wait for one that is away, and name tasks of which the ends are told meanwhile.
+        """
         self._writer = asyncio.get_running_loop().create_task(self._write())
         self._repeat_orders()
         for job in self._store.open_jobs():
-            await self._resubmit(job)
+            if self._entry(job.id, job.description.user) not in elsewhere:
+                await self._resubmit(job)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
-        """Submit what has not ended to entries that have begun anew: they know no job any more, and no order."""
+        """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
         self.sharing.tell(entries)
         for job in self._store.open_jobs():
             if self._entry(job.id, job.description.user) in entries:

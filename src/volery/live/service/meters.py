@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import volery
@@ -17,8 +17,12 @@ Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
 
 
-def exposition(desk: Desk, traffic: Traffic) -> str:
-    """All that is known here; users appear while they have something under way."""
+Meter = tuple[str, str, str, Sequence[Sample]]
+"""Name, type, meaning, samples."""
+
+
+def exposition(desk: Desk, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
+    """All that is known here, and what others know; users appear while they have something under way."""
     loads, nodes = desk.loads(), desk.nodes()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     lines = [
@@ -60,6 +64,7 @@ def exposition(desk: Desk, traffic: Traffic) -> str:
             "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, usage.ru_utime + usage.ru_stime)]
         ),
         *_meter("process_max_resident_bytes", "gauge", "most memory it had", [({}, usage.ru_maxrss * _KIB)]),
+        *(line for meter in more for line in _meter(*meter)),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from volery.live.service.admission import NotThereError, Traffic, as_json, principal
 from volery.live.service.desk import Desk
+from volery.live.service.foretelling import Foreteller
 from volery.live.service.meters import MEDIA_TYPE, exposition
 from volery.live.service.openapi import Operation
 from volery.live.service.shares import sharing_operations
@@ -17,7 +18,7 @@ from volery.live.status import NodeStatus, UserStatus
 log = logging.getLogger(__name__)
 
 
-def operating(desk: Desk, traffic: Traffic) -> tuple[Operation, ...]:
+def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None) -> tuple[Operation, ...]:
     """Nodes, users, shares and metrics."""
 
     async def nodes(_: Request) -> Response:
@@ -46,7 +47,8 @@ def operating(desk: Desk, traffic: Traffic) -> tuple[Operation, ...]:
 
     async def metrics(_: Request) -> Response:
         """Figures in the text format of Prometheus."""
-        return Response(exposition(desk, traffic), media_type=MEDIA_TYPE)
+        more = [] if foreteller is None else await foreteller.meters()
+        return Response(exposition(desk, traffic, more), media_type=MEDIA_TYPE)
 
     one_node = "/nodes/{role:str}/{node:number}"
     return (

@@ -212,7 +212,7 @@ class JobStore:
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
         """Whether a job was submitted with exactly this description."""
-        return bool(self._one("SELECT description = ? FROM jobs WHERE id = ?", _encoded(description), number))
+        return bool(self._one("SELECT description = ? FROM jobs WHERE id = ?", encoded(description), number))
 
     def insert(
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
@@ -226,7 +226,7 @@ class JobStore:
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, _key(description.user, description.key), _encoded(description), first_task,
+            (number, _key(description.user, description.key), encoded(description), first_task,
              description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
              now_us, self._next_revision()),
         )  # fmt: skip
@@ -458,7 +458,8 @@ def _told(report: TaskReport, job: _Job) -> TaskState:
     return "pending" if report.state == "killed" and not job.cancelling else report.state
 
 
-def _encoded(description: JobDescription) -> bytes:
+def encoded(description: JobDescription) -> bytes:
+    """A description as it is kept: equal ones are equal bytes."""
     return msgspec.json.encode(description, order="deterministic")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.core.component import Architecture, Component
+from volery.core.component import Architecture, Component, UnknownMessageError
 from volery.core.errors import InputError
 from volery.core.events import Computed
 from volery.core.model import Address, Key, Time
@@ -114,8 +114,11 @@ class Player:
         for address, component in components.items():
             component.bind(LivePort(address, self.effects))
 
-    def feed(self, address: Address, source: Address, event: Any, now: Time) -> int:
-        """Handle an event; the checksum of what the component asked for."""
+    def feed(self, address: Address, source: Address, event: Any, now: Time, *, refused: bool = True) -> int:
+        """Handle an event; the checksum of what the component asked for.
+
+        An event that it does not know was refused where another host had sent it; otherwise it has ended its host.
+        """
         component = self._components[address]
         if type(event) is Started:
             component.start(now)
@@ -123,7 +126,11 @@ class Player:
             if type(event) is Computed:
                 problem = self._problems.pop((address, event.key))
                 event = Computed(event.key, problem.solve(problem.argument))
-            component.handle(event, source, now)
+            try:
+                component.handle(event, source, now)
+            except UnknownMessageError:
+                if not refused:
+                    raise
         for effect in self.effects:
             if effect[0] == COMPUTE:
                 self._problems[address, effect[1]] = effect[2]
@@ -153,7 +160,7 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
             problem = ""
             began = time.perf_counter() if witness is not None else 0.0
             try:
-                found = player.feed(address, source, event, now)
+                found = player.feed(address, source, event, now, refused=expected != RAISED)
             except Exception as error:
                 if expected != RAISED:
                     problem = f"raises {error!r}, which it did not"

@@ -13,28 +13,21 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-import nats
-from nats import errors
 
 from volery.core.errors import InputError
+from volery.live.wire.nats import NatsClient, NatsError
 from volery.live.wire.tls import BrokerAccess
 from volery.live.wire.transport import HostName, OnFrame
 
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
 FIRST: Final = 1
 LAST: Final = 2
+WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
 """A host that waits for others says so this often: who came too late to hear it answers then."""
-PENDING_BYTES_MAX: Final = 256 << 20
-CONNECT_S: Final = 2.0
 OPEN_S: Final = 6.0
-"""The client may try for ever where the broker hangs up after the handshake."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
 """What a sender begins and never ends must not fill the memory."""
@@ -115,16 +108,13 @@ class BrokerTransport:
         self._configuration = configuration
         self._on_trouble = on_trouble or log.error
         self._nonce = os.urandom(8)
-        self._client: Client | None = None
+        self._client: NatsClient | None = None
         self._name = ""
         self._met: set[HostName] = set()
         self._misfit = ""
-        self._last: Exception | None = None
         self._changed = asyncio.Event()
         self._assemblies: dict[HostName, Assembly] = {}
-        self._subjects: dict[HostName, str] = {}
-        self._outbox: asyncio.Queue[tuple[str, bytes] | None] = asyncio.Queue()
-        self._pump: asyncio.Task[None] | None = None
+        self._subjects: dict[HostName, bytes] = {}
 
     async def open(self, name: HostName, on_frame: OnFrame) -> None:
         """Connect and subscribe.
@@ -135,25 +125,17 @@ class BrokerTransport:
         _demand_name("host", name)
         self._name = name
         self._on_frame = on_frame
-        options = self._access.options(name)
         try:
+            client = NatsClient(
+                self._url, f"volery {self._federation} {name}", self._trouble, **self._access.options(name)
+            )
+            client.subscribe(self._subject("to", name, "*"), self._heard)
+            client.subscribe(self._subject("hello", "*"), self._greeted)
             async with asyncio.timeout(OPEN_S):
-                client = await nats.connect(
-                    self._url, name=f"volery {self._federation} {name}", no_echo=True, connect_timeout=CONNECT_S,
-                    max_reconnect_attempts=1, reconnect_time_wait=0.1, pending_size=PENDING_BYTES_MAX,
-                    error_cb=self._trouble, disconnected_cb=self._disconnected, skip_subject_validation=True, **options,
-                )  # fmt: skip
-        except (OSError, errors.Error, ValueError) as error:
-            raise InputError(f"broker {self._url}", _why_not(self._last or error)) from None
-        client.options["max_reconnect_attempts"] = -1  # having been there, it will come back
+                await client.open()
+        except (OSError, NatsError) as error:
+            raise InputError(f"broker {self._url}", _why_not(error)) from None
         self._client = client
-        # no limits on what waits to be handled: dropping a frame would stall jobs
-        await client.subscribe(
-            self._subject("to", name, "*"), cb=self._heard, pending_msgs_limit=0, pending_bytes_limit=0
-        )
-        await client.subscribe(self._subject("hello", "*"), cb=self._greeted)
-        await client.flush()
-        self._pump = asyncio.get_running_loop().create_task(self._publish())
 
     async def meet(self, peers: Iterable[HostName]) -> None:
         """Say hello until all these hosts have answered.
@@ -174,55 +156,45 @@ class BrokerTransport:
                 self._greet(wants_answer=True)
 
     def send(self, to: HostName, frame: bytes) -> None:
-        """Queue a frame for publishing."""
-        assert self._client is not None
+        """Publish a frame; what a broker that is away does not hear is lost."""
+        client = self._client
+        assert client is not None
         subject = self._subjects.get(to)
         if subject is None:
-            subject = self._subjects[to] = self._subject("to", to, self._name)
-        for payload in pieces(frame, self._client.max_payload):
-            self._outbox.put_nowait((subject, payload))
+            subject = self._subjects[to] = self._subject("to", to, self._name).encode()
+        if len(frame) < client.payload_max:
+            client.publish(subject, WHOLE, frame)
+        else:
+            for payload in pieces(frame, client.payload_max):
+                client.publish(subject, payload)
 
     async def close(self) -> None:
         """Publish what is queued, and disconnect."""
-        if self._client is None:
-            return
-        if self._pump is not None:
-            self._outbox.put_nowait(None)
-            await self._pump
-        client, self._client = self._client, None
-        if client.is_connected:
-            await client.flush()
-        await client.close()
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
 
     def _subject(self, *parts: str) -> str:
         return ".".join(("volery", self._federation, *parts))
 
     def _greet(self, wants_answer: bool) -> None:
         hello = _Hello(self._configuration, wants_answer, self._nonce)
-        self._outbox.put_nowait((self._subject("hello", self._name), msgspec.msgpack.encode(hello)))
+        if self._client is not None:
+            self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
-    async def _publish(self) -> None:
-        """The only writer: publishing may wait, sending may not."""
-        assert self._client is not None
-        while (item := await self._outbox.get()) is not None:
-            try:
-                await self._client.publish(*item)
-            except errors.Error as error:
-                self._on_trouble(f"host {self._name} could not send: {error}")
-
-    async def _heard(self, message: Msg) -> None:
-        sender = message.subject.rpartition(".")[2]
+    def _heard(self, subject: str, payload: bytes) -> None:
+        sender = subject.rpartition(".")[2]
         assembly = self._assemblies.get(sender)
         if assembly is None:
             assembly = self._assemblies[sender] = Assembly()
-        frame = assembly.add(message.data)
+        frame = assembly.add(payload)
         if frame is not None:
             self._on_frame(sender, frame)
 
-    async def _greeted(self, message: Msg) -> None:
-        sender = message.subject.rpartition(".")[2]
+    def _greeted(self, subject: str, payload: bytes) -> None:
+        sender = subject.rpartition(".")[2]
         try:
-            hello = msgspec.msgpack.decode(message.data, type=_Hello)
+            hello = msgspec.msgpack.decode(payload, type=_Hello)
         except msgspec.MsgspecError as error:
             self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
             return
@@ -240,14 +212,8 @@ class BrokerTransport:
         self._misfit = misfit
         self._on_trouble(misfit)
 
-    async def _trouble(self, error: Exception) -> None:
-        if self._client is None and not isinstance(error, ConnectionError):
-            self._last = error  # which the exception that ends the attempt will not say
-        self._on_trouble(f"host {self._name}: broker {self._url}: {error or type(error).__name__}")
-
-    async def _disconnected(self) -> None:
-        if self._client is not None:
-            self._on_trouble(f"host {self._name}: the connection to the broker {self._url} is lost")
+    def _trouble(self, problem: str) -> None:
+        self._on_trouble(f"host {self._name}: broker {self._url}: {problem}")
 
 
 def _why_not(error: Exception) -> str:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Final
 
 from volery.live.wire.codec import Codec, Frame, Parcel
@@ -19,9 +20,10 @@ from volery.live.wire.transport import HostName
 
 ACKNOWLEDGE_S: Final = 0.02
 RETRY_S: Final = 0.2
+"""A host that is slow because it is busy is given twice the time that it last took to acknowledge."""
 RETRY_MAX_S: Final = 2.0
-AGAIN_MAX: Final = 64
-"""Frames that are sent again at once."""
+AGAIN_MAX: Final = 256
+"""Frames that are sent again at once; the others follow as those are acknowledged."""
 EARLY_MAX: Final = 4096
 """Frames that wait for one that was lost; what is beyond is sent again, too."""
 KEPT_BYTES_MAX: Final = 256 << 20
@@ -45,14 +47,27 @@ class _Line:
         early: frames that came before their turn.
         owes: an acknowledgement.
         retry_s, again_at: when what is not acknowledged is sent again, by the loop's clock.
+        again, until: number of the last frame that was sent again, and of the last that may have to be.
     """
 
-    __slots__ = ("again_at", "early", "heard", "kept_bytes", "life", "number", "owes", "retry_s", "sent")
+    __slots__ = (
+        "again",
+        "again_at",
+        "early",
+        "heard",
+        "kept_bytes",
+        "life",
+        "number",
+        "owes",
+        "retry_s",
+        "sent",
+        "until",
+    )
 
     def __init__(self) -> None:
         self.life = 0
-        self.sent: deque[tuple[int, bytes]] = deque()
-        self.kept_bytes = 0
+        self.sent: deque[tuple[int, float, bytes]] = deque()
+        self.again = self.until = self.kept_bytes = 0
         self.number = self.heard = 0
         self.early: dict[int, Frame] = {}
         self.owes = False
@@ -63,7 +78,7 @@ class _Line:
         """The peer has; what is on its way to the life before is void."""
         if self.life:
             self.sent.clear()
-            self.number = self.kept_bytes = 0
+            self.number = self.kept_bytes = self.again = self.until = 0
         self.life, self.heard, self.retry_s = life, 0, RETRY_S
         self.early.clear()
 
@@ -75,7 +90,7 @@ class Delivery:
         incarnation: which life of this host it is, from 1.
         codec: of the federation.
         send: hands bytes to the transport.
-        take: takes a peer's parcels, in order.
+        take: takes a peer's parcels, in order, with its name.
         hear: takes what is said to this life aside (see `aside`), with its sender.
         meet: told of each peer that has begun to live, and whether an earlier life of it was known; its frames follow.
     """
@@ -85,7 +100,7 @@ class Delivery:
         incarnation: int,
         codec: Codec,
         send: Callable[[HostName, bytes], None],
-        take: Callable[[Iterable[Parcel]], None],
+        take: Callable[[HostName, Collection[Parcel]], None],
         hear: Callable[[HostName, Iterable[Parcel]], None],
         meet: Callable[[HostName, bool], None],
     ) -> None:
@@ -114,10 +129,11 @@ class Delivery:
         encoded = self._codec.encode(
             Frame(self._incarnation, line.number, parcels, line.life, line.heard, oldest)
         )  # fmt: skip
+        now = self._loop.time()
         if not line.sent:
-            line.again_at = self._loop.time() + line.retry_s
+            line.again_at = now + line.retry_s
             self._retry_soon(line.retry_s)
-        line.sent.append((line.number, encoded))
+        line.sent.append((line.number, now, encoded))
         line.kept_bytes += len(encoded)
         line.owes = False
         if line.kept_bytes > KEPT_BYTES_MAX:
@@ -135,7 +151,6 @@ class Delivery:
 
         Raises:
             CodecError: it cannot be understood.
-            KeyError: it is for a component that does not stand here.
             Superseded: the sender knows of a later life of this host.
         """
         frame = self._codec.decode(encoded)
@@ -151,7 +166,7 @@ class Delivery:
             line.begin_anew(frame.incarnation)
             self._meet(sender, known)
         if frame.to == self._incarnation:
-            self._acknowledged(line, frame.heard)
+            self._acknowledged(line, frame.heard, sender)
             if not frame.number:
                 self._hear(sender, frame.parcels)
         if not frame.number:
@@ -169,12 +184,12 @@ class Delivery:
             line.heard = frame.oldest - 1
         if frame.number == line.heard + 1:
             line.heard += 1
-            self._take(frame.parcels)
+            self._take(sender, frame.parcels)
         elif frame.number > line.heard and len(line.early) < EARLY_MAX:
             line.early[frame.number] = frame
         while line.early and (early := line.early.pop(line.heard + 1, None)) is not None:
             line.heard += 1
-            self._take(early.parcels)
+            self._take(sender, early.parcels)
 
     def _line(self, peer: HostName) -> _Line:
         line = self._lines.get(peer)
@@ -182,13 +197,19 @@ class Delivery:
             line = self._lines[peer] = _Line()
         return line
 
-    def _acknowledged(self, line: _Line, heard: int) -> None:
-        sent = line.sent
-        if sent and sent[0][0] <= heard:
-            while sent and sent[0][0] <= heard:
-                line.kept_bytes -= len(sent.popleft()[1])
-            line.retry_s = RETRY_S
-            line.again_at = self._loop.time() + RETRY_S
+    def _acknowledged(self, line: _Line, heard: int, peer: HostName) -> None:
+        sent, number, now = line.sent, 0, self._loop.time()
+        while sent and sent[0][0] <= heard:
+            number, at, encoded = sent.popleft()
+            line.kept_bytes -= len(encoded)
+        if number:
+            if number > line.again:
+                line.retry_s = min(max(RETRY_S, 2 * (now - at)), RETRY_MAX_S)
+            else:  # which of the two sendings has come is not known: it may have been lost, or slow
+                line.retry_s = max(RETRY_S, 0.75 * line.retry_s)
+            line.again_at = now + line.retry_s
+            if line.again < line.until:
+                self._send_again(line, peer)
 
     def _acknowledge(self) -> None:
         self._acknowledging = None
@@ -208,15 +229,25 @@ class Delivery:
             if not line.sent:
                 continue
             if now >= line.again_at:
-                for _, encoded in list(line.sent)[:AGAIN_MAX]:
-                    self._send(peer, encoded)
+                line.again, line.until = line.sent[0][0] - 1, line.number
+                self._send_again(line, peer)
                 line.retry_s = min(2 * line.retry_s, RETRY_MAX_S)
                 line.again_at = now + line.retry_s
             next_s = min(next_s or RETRY_MAX_S, line.again_at - now)
         if next_s:
             self._retry_soon(next_s)
 
+    def _send_again(self, line: _Line, peer: HostName) -> None:
+        """What may be lost and comes into the window."""
+        if line.sent:
+            oldest = line.sent[0][0]
+            line.again = max(line.again, oldest - 1)
+            last = min(line.until, oldest + AGAIN_MAX - 1)
+            for _, _, encoded in islice(line.sent, line.again + 1 - oldest, max(0, last + 1 - oldest)):
+                self._send(peer, encoded)
+            line.again = max(line.again, last)
+
     def _give_up_oldest(self, line: _Line, peer: HostName) -> None:
         log.error("host %s does not answer; the oldest frames for it are given up", peer)
         while line.kept_bytes > KEPT_BYTES_MAX // 2:
-            line.kept_bytes -= len(line.sent.popleft()[1])
+            line.kept_bytes -= len(line.sent.popleft()[2])

@@ -55,7 +55,7 @@ class BrokerAccess(msgspec.Struct, frozen=True):
     base: Path = Path()
 
     def options(self, host: str) -> dict[str, Any]:
-        """What the broker's client is to be given, for one host.
+        """What `NatsClient` is to be given beside the URL, for one host.
 
         Raises:
             InputError: a file cannot be used.
@@ -69,7 +69,8 @@ class BrokerAccess(msgspec.Struct, frozen=True):
                 login = msgspec.convert(read_table(self.login), BrokerLogin)
             except msgspec.ValidationError as error:
                 raise InputError(str(self.login), str(error).replace("`$.", "`")) from None
-            found |= {name: value for name, value in msgspec.to_builtins(login).items() if value}
+            said = {"user": login.user, "pass": login.password, "auth_token": login.token}
+            found["login"] = {name: value for name, value in said.items() if value}
         return found
 
 

@@ -20,7 +20,8 @@ CLUSTER = Cluster((0b01, 0b11, 0b01, 0b11), (2, 2, 1, 1))
     ids=str,
 )
 def test_machines_with_room_in_the_view_are_counted(parameters: dict[str, Any]) -> None:
-    master = Alone("megha", "gm/0", CLUSTER, **{"gms": 1, "lms": 2, "match": "min-constraints"} | parameters)
+    given: dict[str, Any] = {"gms": 1, "lms": 2, "match": "min-constraints"} | parameters
+    master = Alone("megha", "gm/0", CLUSTER, **given)
     assert master.hear(Look(1, 0b01)) == [(SUBMITTER, Seen(1, 4))], "two slots of a machine are one machine"
     assert master.hear(Look(2, 0b10)) == [(SUBMITTER, Seen(2, 2))]
     master.hear(submit(1, 0b10, 0b10, 0b10))

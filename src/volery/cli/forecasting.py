@@ -1,0 +1,51 @@
+"""The process behind a forecast: a question on standard input, read from the store, played in the lab, answered.
+
+The API starts it for each forecast (see `volery.live.service.foretelling`). It is the last to get the processor.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from volery.live.service.standing import Answer, Question
+
+NICE: Final = 10
+
+
+def main() -> None:
+    """Answer one question."""
+    os.nice(NICE)
+    import msgspec
+
+    from volery.live.service.standing import Question
+
+    question = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Question)
+    sys.stdout.buffer.write(msgspec.msgpack.encode(answer(question)))
+
+
+def answer(question: Question) -> Answer:
+    """What the lab makes of the federation as it stands now."""
+    import msgspec
+
+    from volery.architectures import lookup
+    from volery.core.errors import InputError
+    from volery.live.service.standing import Answer, TooMuchError, standing
+    from volery.study.forks import foretell
+
+    fleet, architecture = question.fleet(), lookup(question.architecture)
+    config = msgspec.convert(question.parameters, type(architecture.defaults))
+    try:
+        found = standing(Path(question.store), fleet, question.nodes, question.job)
+    except (InputError, TooMuchError, sqlite3.Error) as error:
+        return Answer(0, 0, None, str(error))
+    outlook = foretell(architecture, config, fleet.cluster, found, question.budget_s)
+    return Answer(found.at_us, found.planned.number, outlook)
+
+
+if __name__ == "__main__":
+    main()

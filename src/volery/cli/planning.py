@@ -1,0 +1,129 @@
+"""`volery plan`: what a job would meet if it were submitted now, and how good earlier answers were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from volery.cli.jobs import Api, connected
+from volery.cli.options import AsJson
+from volery.cli.output import print_json, terminal
+from volery.core.errors import InputError
+
+if TYPE_CHECKING:
+    from volery.core.standing import Interval
+    from volery.live.forecasts import Forecast, ForecastRecord
+    from volery.live.hosts.explaining import FunnelStep, JobPlan
+
+SECONDS: Final = 1_000_000
+MOMENTS: Final = {
+    "first_start": "first task starts",
+    "first_end": "first task ends",
+    "last_start": "last task starts",
+    "last_end": "last task ends",
+}
+KNOWN: Final = {
+    "history": "earlier runs of it",
+    "estimate": "estimates",
+    "user": "other jobs of their user",
+    "federation": "other users' jobs",
+    "nothing": "nothing",
+}
+PREEMPTS_SHOWN: Final = 10
+NO_BOTH: Final = "--record is about earlier jobs; leave one out"
+
+
+def plan(
+    job: Annotated[Path | None, typer.Argument(metavar="JOB.toml", help="The job.", show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Without the lab: only where it could go now.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="How good earlier forecasts were, of jobs that were then submitted.")
+    ] = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a job would meet now, when it would start and whom preempt; status 1 if a task never could run.
+
+    The federation is forked into the lab as it stands, and played on over durations drawn from what is known.
+    """
+    if (job is None) != record:
+        raise InputError("JOB.toml", "is missing; `volery plan --record` goes without" if job is None else NO_BOTH)
+    with connected(api, as_json) as client:
+        if job is None:
+            _print_record(client.forecasts(), as_json)
+            return
+        try:
+            found = client.plan(job)
+            forecast = None if quick else client.forecast(job)
+        except InputError as error:
+            place = error.place.removeprefix("job")
+            raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
+    if as_json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(found) | {"forecast": forecast})
+    else:
+        _print_plan(found)
+        if forecast is not None:
+            _print_forecast(forecast)
+    if any(group.obstacle for group in found.groups):
+        raise typer.Exit(1)
+
+
+def _print_plan(found: JobPlan) -> None:
+    typer.echo(f"{found.tasks:,} tasks; {found.waiting:,} tasks of all users wait already")
+    for group in found.groups:
+        last = group.first + group.count - 1
+        which = f"task {group.first}" if group.count == 1 else f"tasks {group.first} to {last}"
+        room = "" if group.at_once is None else f"; room for {group.at_once:,} now"
+        typer.echo(f"{which}: {funnel_words(group.funnel)}{room}")
+        if group.obstacle:
+            typer.echo(f"  would never run: {group.obstacle}")
+        elif group.nodes:
+            typer.echo(f"  could go to {', '.join(group.nodes)}")
+
+
+def funnel_words(steps: Sequence[FunnelStep]) -> str:
+    """`6 machines > 3 meet its constraints > ..`."""
+    return " > ".join(f"{step.machines:,} {step.demand}" for step in steps)
+
+
+def _print_forecast(forecast: Forecast) -> None:
+    from rich.table import Table
+
+    if forecast.moments is None:
+        typer.echo(f"no forecast: {forecast.problem}")
+        return
+    runs = f"{forecast.runs} runs of the lab" if forecast.runs else "part of one run of the lab: there was no more time"
+    table = Table("after submission", "10%", "median", "90%", title=runs, title_justify="left")
+    for name, words in MOMENTS.items():
+        interval: Interval = getattr(forecast.moments, name)
+        table.add_row(words, _s(interval.low_us), _s(interval.median_us), _s(interval.high_us))
+    terminal().print(table)
+    known = [f"{count:,} from {KNOWN[name]}" for name in KNOWN if (count := getattr(forecast.known, name))]
+    typer.echo(f"durations of tasks are known: {', '.join(known)}")
+    for one in forecast.preempts[:PREEMPTS_SHOWN]:
+        whose = "jobs of others lose" if one.job is None else f"job {one.job} of {one.user or '-'} loses"
+        typer.echo(f"{whose} {one.tasks:.1f} running tasks to it on average, in {one.runs} runs")
+
+
+def _print_record(record: ForecastRecord, as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+        return
+    from rich.table import Table
+
+    table = Table("moment", "forecasts", "within the interval", "median off by")
+    for one in record.moments:
+        share = f"{one.covered / one.settled:.0%} ({one.covered})" if one.settled else "-"
+        table.add_row(MOMENTS[one.moment], str(one.settled), share, _s(one.off_us))
+    terminal().print(table)
+    meant = f"intervals are meant to hold {record.expected:.0%} of what comes"
+    typer.echo(f"{meant}; {record.open} forecasts are not decided yet")
+
+
+def _s(us: int | None) -> str:
+    return "not known" if us is None else f"{us / SECONDS:,.1f} s"

@@ -1,0 +1,157 @@
+"""When would a job start, and whom would it preempt: asked of the lab, in a process of its own.
+
+The API hands over the job and the machines; the process reads the store of jobs, forks the federation into the lab, and
+is ended when it takes too long. The API's loop waits for it as for any client. That process is a program, started by
+name: nothing here imports the lab.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from asyncio.subprocess import PIPE
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volery.core.model import Address
+from volery.core.standing import Preempted
+from volery.live.cluster.federation import Federation
+from volery.live.forecasts import Forecast, ForecastRecord
+from volery.live.jobs import JobDescription, demands, task_count
+from volery.live.service.admission import as_json, described, principal
+from volery.live.service.foretold import ForecastBook, meters
+from volery.live.service.meters import Meter
+from volery.live.service.openapi import Operation
+from volery.live.service.standing import Answer, Question
+from volery.live.service.tokens import Principal
+
+COMMAND: Final = (sys.executable, "-m", "volery.cli.forecasting")
+BUDGET_S: Final = 5.0
+"""Processor time for the runs of one forecast."""
+LIMIT_S: Final = 30.0
+"""Wall time after which the process is ended: on a busy machine it gets what others leave."""
+WAITING_MAX: Final = 8
+"""So many may wait for the one that is being made."""
+
+log = logging.getLogger(__name__)
+
+
+class Foreteller:
+    """Makes forecasts, one at a time, and keeps what became of them.
+
+    Args:
+        federation: whose.
+        nodes: address of each node -> number of its machine.
+    """
+
+    def __init__(self, federation: Federation, nodes: dict[Address, int]) -> None:
+        self._path, self._store = federation.folder / "forecasts.sqlite", federation.folder / "jobs.sqlite"
+        self._plan, self._fleet, self._nodes = federation.plan, federation.fleet, nodes
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._book: ForecastBook | None = None
+
+    @property
+    def book(self) -> ForecastBook:
+        """What was foretold; a federation that was never asked has no file of it."""
+        if self._book is None:
+            self._book = ForecastBook(self._path, self._store)
+        return self._book
+
+    async def meters(self) -> list[Meter]:
+        """The record for Prometheus; nothing while nobody has asked for a forecast here."""
+        if self._book is None and not self._path.exists():
+            return []
+        return meters(await asyncio.to_thread(self.book.record, None))
+
+    def close(self) -> None:
+        """Nothing more is asked."""
+        if self._book is not None:
+            self._book.close()
+
+    async def forecast(self, job: JobDescription, who: Principal) -> Forecast:
+        """What a job would meet, without the names of others' jobs for who may not see them.
+
+        Raises:
+            InputError: constraints that the fleet gives no meaning to.
+        """
+        if all(one.obstacle for one in demands(job, self._fleet)):
+            return self._refused(job, "none of its tasks could ever run")
+        if self._waiting >= WAITING_MAX:
+            return self._refused(job, f"{WAITING_MAX} others wait for theirs; ask again")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                answer = await self._asked(job)
+        finally:
+            self._waiting -= 1
+        outlook = answer.outlook
+        if outlook is None:
+            return self._refused(job, answer.problem)
+        await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, outlook.moments)
+        return Forecast(
+            made_us=answer.at_us, tasks=task_count(job), runs=outlook.runs, moments=outlook.moments,
+            known=outlook.known, preempts=seen(outlook.preempts, who),
+        )  # fmt: skip
+
+    def _refused(self, job: JobDescription, problem: str) -> Forecast:
+        return Forecast(made_us=0, tasks=task_count(job), runs=0, problem=problem)
+
+    async def _asked(self, job: JobDescription) -> Answer:
+        plan, cluster = self._plan, self._fleet.cluster
+        question = Question(
+            str(self._store), plan.architecture.name, msgspec.to_builtins(plan.config),
+            self._fleet.machines, cluster.slots, cluster.resources, cluster.capacities, self._nodes, job, BUDGET_S,
+        )  # fmt: skip
+        return await ask_lab(question)
+
+
+async def ask_lab(question: Question) -> Answer:
+    """Have the question answered by a process of its own, which is ended after `LIMIT_S`."""
+    lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            answered, complaint = await lab.communicate(msgspec.msgpack.encode(question))
+    except TimeoutError:
+        return Answer(0, 0, None, f"the lab has not come to an end within {LIMIT_S:g} s")
+    finally:
+        if lab.returncode is None:
+            lab.kill()
+            await lab.wait()
+    if lab.returncode:
+        log.error("a forecast failed: %s", complaint.decode(errors="replace")[-2000:])
+        return Answer(0, 0, None, "the lab has failed; the log of the API's host says how")
+    return msgspec.msgpack.decode(answered, type=Answer)
+
+
+def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ...]:
+    """Who loses tasks, as far as the asker may know: jobs of others are told together, without names."""
+    if who.sees is None:
+        return preempts
+    own = [one for one in preempts if one.user == who.sees]
+    others = [one for one in preempts if one.user != who.sees]
+    if others:
+        runs = max(one.runs for one in others)
+        own.append(Preempted(tasks=sum(one.tasks for one in others), runs=runs))
+    return tuple(own)
+
+
+def foretelling(foreteller: Foreteller) -> tuple[Operation, ...]:
+    """Forecasts, and what became of them."""
+
+    async def forecast(request: Request) -> Response:
+        """When a job would start and end if it were submitted now, and whom it would preempt; nothing is submitted."""
+        return as_json(await foreteller.forecast(await described(request), principal(request)))
+
+    async def forecasts(request: Request) -> Response:
+        """How good forecasts were: of those whose job was submitted within a minute, word for word, and has ended."""
+        return as_json(await asyncio.to_thread(foreteller.book.record, principal(request).sees))
+
+    return (
+        Operation("POST", "/forecast", forecast, Forecast, JobDescription),
+        Operation("GET", "/forecasts", forecasts, ForecastRecord),
+    )

@@ -1,0 +1,242 @@
+"""Jobs as OpenTelemetry has them: a span per job, in it a span per attempt of a task, and figures of the federation.
+
+An attempt's span lasts from when it was queued (its job's submission, or the end of the attempt before) until it ended,
+with the events `queued`, `launched` and `ended`. Spans leave in batches from a thread of their own; what does not fit
+its queue is dropped there, and nothing here waits. A desk that is not traced is another class, and pays nothing.
+
+This is the only file that knows OpenTelemetry. Spans of jobs that an API finds after a restart begin with their
+submission, but what ran before has no span in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
+
+import volery
+from volery.core.model import SECOND, Address, JobId, TaskId, Time
+from volery.live.node.executor import TaskReport
+from volery.live.service.desk import Desk
+from volery.live.service.store import News
+from volery.live.status import JobStatus
+
+REFRESH_S: Final = 5.0
+"""Between two looks at the figures; exporters read what was found last, in their own thread."""
+TIMEOUT_S: Final = 5.0
+"""For a collector that does not answer, which also holds up the end of the API."""
+CHANGES_MAX: Final = 500
+_NS: Final = 1000
+
+
+def exporters(endpoint: str) -> tuple[SpanProcessor, MetricReader]:
+    """What takes spans and figures to a collector over HTTP."""
+    spans = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=TIMEOUT_S)
+    figures = OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=TIMEOUT_S)
+    return BatchSpanProcessor(spans), PeriodicExportingMetricReader(figures)
+
+
+class _Job:
+    """A job whose span is open.
+
+    Attributes:
+        span: of the job.
+        within: the context of its attempts.
+        first_task: number of its first task.
+        queued_us: task -> when its next attempt was queued; else it was when the job was submitted.
+    """
+
+    __slots__ = ("first_task", "queued_us", "span", "submitted_us", "within")
+
+    def __init__(self, span: Span, within: Context, first_task: TaskId, submitted_us: Time) -> None:
+        self.span = span
+        self.within = within
+        self.first_task = first_task
+        self.submitted_us = submitted_us
+        self.queued_us: dict[TaskId, Time] = {}
+
+
+class Telemetry:
+    """Makes spans and figures.
+
+    Args:
+        name: of the federation.
+        spans: takes spans.
+        reader: reads figures.
+    """
+
+    def __init__(self, name: str, spans: SpanProcessor, reader: MetricReader) -> None:
+        resource = Resource.create({"service.name": "volery", "service.instance.id": name})
+        self._tracers = TracerProvider(resource=resource)
+        self._tracers.add_span_processor(spans)
+        self._meters = MeterProvider([reader], resource)
+        self._tracer = self._tracers.get_tracer("volery", volery.__version__)
+        self._jobs: dict[JobId, _Job] = {}
+        self._attempts: dict[tuple[TaskId, int], tuple[Span, Time]] = {}
+        self._figures: dict[str, list[tuple[int, dict[str, str]]]] = {}
+        meter = self._meters.get_meter("volery", volery.__version__)
+        self._took = meter.create_histogram("volery.task.duration", "s", "of attempts that have ended")
+        for figure, meaning in (
+            ("volery.jobs", "jobs that have not ended"), ("volery.tasks", "tasks that have not ended"),
+            ("volery.slots", "tasks that nodes run at once"), ("volery.slots_taken", "tasks that run"),
+        ):  # fmt: skip
+            meter.create_observable_gauge(figure, [self._reader_of(figure)], description=meaning)
+        figure = "volery.attempts"
+        meter.create_observable_counter(figure, [self._reader_of(figure)], description="reports of nodes, by state")
+
+    def _reader_of(self, figure: str) -> Any:
+        def read(_: CallbackOptions) -> Iterable[Observation]:
+            return [Observation(value, labels) for value, labels in self._figures.get(figure, ())]
+
+        return read
+
+    def look(self, desk: Desk) -> None:
+        """Find the figures."""
+        loads, nodes = desk.loads(), desk.nodes()
+        count = {
+            state: [sum(getattr(load, f"{what}_{state}") for load in loads) for what in ("jobs", "tasks")]
+            for state in ("pending", "running")
+        }
+        self._figures = {
+            "volery.jobs": [(jobs, {"state": state}) for state, (jobs, _) in count.items()],
+            "volery.tasks": [(tasks, {"state": state}) for state, (_, tasks) in count.items()],
+            "volery.slots": [(sum(node.slots for node in nodes), {})],
+            "volery.slots_taken": [(sum(node.running for node in nodes), {})],
+            "volery.attempts": [(told, {"state": state}) for state, told in desk.told.items()],
+        }
+
+    def attempt(self, desk: TracedDesk, report: TaskReport) -> None:
+        """A node has told of an attempt."""
+        job = self._jobs.get(report.job) or self._begun(desk, report.job)
+        key, at_ns = (report.task, report.attempt), report.at_unix_us * _NS
+        if job is None:
+            return
+        if report.state == "running":
+            if key not in self._attempts:  # it may be told again
+                self._attempts[key] = (self._launched(job, report, at_ns), report.at_unix_us)
+        elif key in self._attempts:
+            span, started_us = self._attempts.pop(key)
+            _end(span, report, at_ns)
+            self._took.record((report.at_unix_us - started_us) / SECOND, {"state": report.state})
+            if report.state != "finished":
+                job.queued_us[report.task] = report.at_unix_us
+
+    def _launched(self, job: _Job, report: TaskReport, at_ns: int) -> Span:
+        queued_ns = job.queued_us.pop(report.task, job.submitted_us) * _NS
+        attributes: dict[str, str | int] = {
+            "volery.task": report.task - job.first_task, "volery.attempt": report.attempt, "volery.node": report.node,
+        }  # fmt: skip
+        span = self._tracer.start_span("attempt", job.within, attributes=attributes, start_time=queued_ns)
+        span.add_event("queued", timestamp=queued_ns)
+        span.add_event("launched", timestamp=at_ns)
+        return span
+
+    def _begun(self, desk: TracedDesk, number: JobId) -> _Job | None:
+        status, first_task = desk.job(number), desk.first_task(number)
+        if status is None or first_task is None:
+            return None
+        attributes: dict[str, str | int] = {
+            "volery.job": number, "volery.name": status.name, "volery.user": status.user, "volery.tasks": status.tasks,
+        }  # fmt: skip
+        span = self._tracer.start_span("job", attributes=attributes, start_time=status.submitted_us * _NS)
+        job = self._jobs[number] = _Job(span, set_span_in_context(span), first_task, status.submitted_us)
+        return job
+
+    def ended(self, desk: TracedDesk, status: JobStatus) -> None:
+        """A job has ended, and its end is written down."""
+        job = self._jobs.get(status.id) or self._begun(desk, status.id)
+        if job is None:
+            return
+        del self._jobs[status.id]
+        counts = {f"volery.{name}": getattr(status, name) for name in ("finished", "failed", "killed", "unsatisfiable")}
+        job.span.set_attributes({"volery.state": status.state, "volery.reason": status.reason, **counts})
+        if status.state != "done":
+            job.span.set_status(Status(StatusCode.ERROR, status.reason))
+        assert status.ended_us is not None
+        job.span.end(status.ended_us * _NS)
+
+    def close(self) -> None:
+        """Hand over what there is; may take some seconds where nobody listens."""
+        attempts = [span for span, _ in self._attempts.values()]
+        for span in (*attempts, *(job.span for job in self._jobs.values())):
+            span.set_attribute("volery.reason", "the API was closed")
+            span.end()
+        self._tracers.shutdown()
+        self._meters.shutdown()
+
+
+def _end(span: Span, report: TaskReport, at_ns: int) -> None:
+    span.set_attributes({"volery.state": report.state, "volery.reason": report.reason})
+    if report.exit_code is not None:
+        span.set_attribute("volery.exit_code", report.exit_code)
+    if report.state != "finished":
+        span.set_status(Status(StatusCode.ERROR, report.reason or report.state))
+    span.add_event("ended", timestamp=at_ns)
+    span.end(at_ns)
+
+
+class TracedDesk(Desk):
+    """A desk whose jobs become spans.
+
+    Args:
+        telemetry: makes them.
+        arguments, named: of a desk.
+    """
+
+    __slots__ = ("_following", "_refreshing", "_telemetry")
+
+    def __init__(self, telemetry: Telemetry, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._telemetry = telemetry
+        self._following: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+
+    def on_news(self, event: News, source: Address, now: Time) -> None:
+        """Note what has become of a job or a task."""
+        super().on_news(event, source, now)
+        if isinstance(event, TaskReport):
+            self._telemetry.attempt(self, event)
+
+    def first_task(self, number: JobId) -> TaskId | None:
+        """The number of a job's first task."""
+        described = self._store.described(number)
+        return described[0] if described is not None else None
+
+    async def open(self, elsewhere: Collection[Address] = ()) -> None:
+        """Begin to write, and to follow what is written."""
+        await super().open(elsewhere)
+        loop = asyncio.get_running_loop()
+        self._following = loop.create_task(self._follow(self.revision))
+        self._refreshing = loop.create_task(self._refresh())
+
+    async def _follow(self, after: int) -> None:
+        while changes := await self.changes(after, None, CHANGES_MAX):
+            for change in changes:
+                after = change.revision
+                if isinstance(change, JobStatus) and change.ended:
+                    self._telemetry.ended(self, change)
+
+    async def _refresh(self) -> None:
+        while True:
+            self._telemetry.look(self)
+            await asyncio.sleep(REFRESH_S)
+
+    async def close(self) -> None:
+        """Close the desk, and hand over what there is."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        if self._following is not None:
+            self._following.cancel()
+        await super().close()
+        await asyncio.to_thread(self._telemetry.close)

@@ -1,0 +1,146 @@
+"""Does what a schedule says to a federation of processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.live.chaos.links import Relay
+from tests.live.chaos.roles import Role, Supervisor, keeper_of
+from tests.live.conftest import Server
+
+from volery.core.model import SECOND
+from volery.storm.schedule import API, KEEPER, Harm
+
+
+class Fault(NamedTuple):
+    """What was done, as Unix seconds from and until when."""
+
+    harm: Harm
+    at: float
+    until: float
+
+
+class Harming:
+    """Begins and ends harm.
+
+    Args:
+        folder: of the federation.
+        roles: its processes.
+        broker: of theirs.
+        links: to it.
+        seed: of the garbage.
+    """
+
+    def __init__(self, folder: Path, roles: Mapping[str, Role], broker: Server, links: Relay, seed: int) -> None:
+        self._folder = folder
+        self._roles = roles
+        self._broker = broker
+        self._links = links
+        self._random = random.Random(seed)
+
+    def run(self, harms: tuple[Harm, ...], supervisor: Supervisor, tell: Callable[[str], None]) -> list[Fault]:
+        """Do it all, in time; ends before beginnings."""
+        began, wall = time.monotonic(), time.time()
+        faults: list[Fault] = []
+        pending: list[tuple[float, int, Callable[[], None]]] = []
+
+        def begin(harm: Harm) -> None:
+            at = time.time()
+            undo = self._begin(harm)
+
+            def end() -> None:
+                undo()
+                faults.append(Fault(harm, at, time.time()))
+                tell(f"{at - wall:7.1f} s  {told(harm)}, for {time.time() - at:.1f} s")
+
+            pending.append((at - wall + harm.lasts_us / SECOND, -1, end))
+
+        for number, harm in enumerate(harms):
+            pending.append((harm.at_us / SECOND, number, partial(begin, harm)))
+        while pending:
+            next_up = min(pending, key=lambda entry: entry[:2])
+            pending.remove(next_up)
+            supervisor.until(began + next_up[0])
+            next_up[2]()
+        return sorted(faults, key=lambda fault: fault.at)
+
+    def _begin(self, harm: Harm) -> Callable[[], None]:
+        """Begin; what ends it is returned."""
+        match harm.kind:
+            case "broker":
+                self._broker.kill()
+                return self._broker.start
+            case "kill" | "stop" if harm.host.endswith(KEEPER):
+                return self._harm_keeper(harm)
+            case "slow":
+                self._links.slow(harm.host, harm.extra_us)
+                return lambda: self._links.mend(harm.host, harm.lasts_us)
+            case "cut":
+                self._links.cut(harm.host)
+                return lambda: self._links.mend(harm.host, harm.lasts_us)
+        role = self._roles[harm.host]
+        match harm.kind:
+            case "stop":
+                role.signal(signal.SIGSTOP)
+                return lambda: role.signal(signal.SIGCONT)
+            case "fill":
+                pid = role.fill()
+                return lambda: role.empty(pid)
+            case "tear":
+                role.kill()
+                self._tear(harm)
+            case _:
+                role.kill()
+        return role.start
+
+    def _harm_keeper(self, harm: Harm) -> Callable[[], None]:
+        """Its host begins anew when it is gone, and starts another."""
+        pid = keeper_of(self._folder, harm.base)
+        with suppress(ProcessLookupError):
+            if pid:
+                os.kill(pid, signal.SIGKILL if harm.kind == "kill" else signal.SIGSTOP)
+
+        def go_on() -> None:
+            with suppress(ProcessLookupError):
+                if pid and harm.kind == "stop":
+                    os.kill(pid, signal.SIGCONT)
+
+        return go_on
+
+    def _tear(self, harm: Harm) -> None:
+        """What a write that was under way when everything ended leaves behind the last commit."""
+        torn = self._random.randbytes(harm.garbage_bytes)
+        if harm.host == API:
+            path = self._folder / "jobs.sqlite-wal"
+        else:
+            journals = (self._folder / "journal").glob(f"{harm.host}-*.journal")
+            path = max(journals, key=lambda one: int(one.stem.rpartition("-")[2]), default=Path(os.devnull))
+        with path.open("ab") as file:
+            file.write(torn)
+
+
+def told(harm: Harm) -> str:
+    """Harm in words."""
+    match harm.kind:
+        case "broker":
+            return "killed the broker"
+        case "kill":
+            return f"killed {harm.host}"
+        case "stop":
+            return f"stopped {harm.host}"
+        case "tear":
+            return f"killed {harm.host}, with {harm.garbage_bytes} bytes of garbage behind what it wrote last"
+        case "fill":
+            return f"filled the disk of {harm.host}"
+        case "slow":
+            return f"slowed the link of {harm.host} by {harm.extra_us // 1000} ms"
+        case "cut":
+            return f"cut the link of {harm.host}"

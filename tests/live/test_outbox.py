@@ -1,0 +1,90 @@
+"""What leaves a host: one frame per host and turn; what nobody waits for rides along, and the order of a link holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from volery.core.events import JobAccepted, JobDone
+from volery.core.model import Message
+from volery.live.hosts.outbox import PATIENCE_S, Outbox
+from volery.live.wire.codec import Parcel
+
+Frames = list[tuple[str, list[Message]]]
+
+
+def play(scenario: Callable[[Outbox, Frames], None], then_s: float = 0.0) -> Frames:
+    frames: Frames = []
+
+    def send(host: str, parcels: list[Parcel]) -> None:
+        frames.append((host, [message for _, _, message in parcels]))
+
+    async def run() -> None:
+        outbox = Outbox(send)
+        scenario(outbox, frames)
+        await asyncio.sleep(then_s)
+
+    asyncio.run(run())
+    return frames
+
+
+def put(outbox: Outbox, host: str, *messages: Message) -> None:
+    for message in messages:
+        outbox.put(host, "x/0", "y/0", message)
+
+
+def test_patient_messages_ride_with_the_next_frame_for_their_host() -> None:
+    def scenario(outbox: Outbox, frames: Frames) -> None:
+        put(outbox, "a", JobAccepted(1))
+        put(outbox, "b", JobAccepted(2))
+        outbox.release()
+        assert not frames
+        put(outbox, "a", JobDone(1), JobAccepted(3))
+        outbox.release()
+
+    assert play(scenario) == [("a", [JobAccepted(1), JobDone(1), JobAccepted(3)])]
+
+
+def test_without_company_they_leave_after_a_while_in_one_frame() -> None:
+    def scenario(outbox: Outbox, frames: Frames) -> None:
+        for job in range(3):
+            put(outbox, "a", JobAccepted(job))
+            outbox.release()
+        assert not frames
+
+    assert play(scenario, 2 * PATIENCE_S) == [("a", [JobAccepted(0), JobAccepted(1), JobAccepted(2)])]
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["closed", "failed"])
+def test_what_waits_leaves_when_a_host_closes_and_never_when_it_has_failed(drop: bool) -> None:
+    def scenario(outbox: Outbox, frames: Frames) -> None:
+        put(outbox, "a", JobAccepted(1))
+        if drop:
+            outbox.drop()
+        outbox.release_all()
+        put(outbox, "a", JobAccepted(2))
+        outbox.release()
+        outbox.drop()
+
+    assert play(scenario, 2 * PATIENCE_S) == ([] if drop else [("a", [JobAccepted(1)])])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_every_link_holds(seed: int) -> None:
+    stream, said = Random(seed), dict[str, list[Message]](a=[], b=[])
+
+    def scenario(outbox: Outbox, frames: Frames) -> None:
+        for number in range(200):
+            host, kind = stream.choice("ab"), stream.choice((JobAccepted, JobDone))
+            said[host].append(kind(number))
+            put(outbox, host, said[host][-1])
+            if stream.random() < 0.3:
+                outbox.release()
+        outbox.release()
+
+    frames = play(scenario, 2 * PATIENCE_S)
+    for host, messages in said.items():
+        assert [message for to, listed in frames if to == host for message in listed] == messages
