@@ -8,6 +8,7 @@ from pathlib import Path
 
 from volery.core.model import Task
 from volery.live.cluster.accounts import Accounts
+from volery.live.cluster.isolation import NO_RULES, NodeRules
 from volery.live.command import Call, Command, encode_payload
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import TaskReport
@@ -19,11 +20,13 @@ LIMIT_S = 30
 class Bench:
     """An executor, and what it has told both audiences."""
 
-    def __init__(self, folder: Path, workers: int = 0, accounts: Accounts | None = None) -> None:
+    def __init__(
+        self, folder: Path, workers: int = 0, accounts: Accounts | None = None, rules: NodeRules = NO_RULES
+    ) -> None:  # fmt: skip
         self.reports: list[TaskReport] = []
         self.outcomes: dict[int, str] = {}
         self._changed = asyncio.Event()
-        self.executor = NodeAgent(folder, report=self._heard, workers=workers, accounts=accounts)
+        self.executor = NodeAgent(folder, report=self._heard, workers=workers, accounts=accounts, rules=rules)
         self._started = 0
 
     def _heard(self, report: TaskReport) -> None:
@@ -56,10 +59,11 @@ class Bench:
 
 
 def bench(
-    folder: Path, scenario: Callable[[Bench], Awaitable[None]], workers: int = 0, accounts: Accounts | None = None
-) -> None:
+    folder: Path, scenario: Callable[[Bench], Awaitable[None]], workers: int = 0, accounts: Accounts | None = None,
+    rules: NodeRules = NO_RULES,
+) -> None:  # fmt: skip
     async def play() -> None:
-        played = Bench(folder, workers, accounts)
+        played = Bench(folder, workers, accounts, rules)
         try:
             await scenario(played)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from tests.live.loopback import loopback
 from tests.live.serving import serving
 
 from volery.core.errors import InputError
+from volery.live.client import Client
+from volery.live.node.rotation import bound
 from volery.live.service.api import ApiServer
 
 
@@ -64,13 +67,36 @@ def test_a_job_from_submission_to_its_output(http: httpx2.Client) -> None:
     assert http.get("/jobs?state=running").json() == []
 
 
+def test_output_is_served_by_ranges_and_without_what_was_dropped(http: httpx2.Client, tmp_path: Path) -> None:
+    number = submit(http, command="seq -w 400000")
+    events(http, f"job={number}")
+    path, size = f"/jobs/{number}/tasks/0/logs", 7 * 400_000
+    answer = http.get(path, headers={"range": "bytes=7-20"})
+    assert (answer.status_code, answer.content) == (206, b"000002\n000003\n")
+    assert answer.headers["content-range"] == f"bytes 7-20/{size}"
+    assert http.get(path, headers={"range": "bytes=-7"}).content == b"400000\n"
+    assert http.get(path, headers={"range": "lines=1"}).headers["volery-log-offset"] == "0"
+    beyond = http.get(path, headers={"range": f"bytes={size}-"})
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{size}")
+    assert bound(str(tmp_path / "tasks" / str(number) / f"{number}.0" / "stdout"), os.geteuid(), 1 << 20)
+    rest = http.get(path)
+    start = int(rest.headers["volery-log-offset"])
+    assert start + len(rest.content) == size
+    assert rest.content.startswith(b"[volery: the first ")
+    cut = http.get(path, headers={"range": "bytes=0-"})
+    assert cut.headers["content-range"] == f"bytes {start}-{size - 1}/{size}"
+    with Client(str(http.base_url)) as client:
+        assert client.logs(number) == rest.content
+        assert client.log_piece(number, offset=start + 5).end == size
+
+
 def test_output_that_is_not_on_this_host_is_said_to_be_elsewhere(http: httpx2.Client, tmp_path: Path) -> None:
     number = submit(http, command="true")
     events(http, f"job={number}")
     shutil.rmtree(tmp_path / "tasks")
     response = http.get(f"/jobs/{number}/tasks/0/logs")
     assert response.status_code == 404
-    assert "the task ran on node/0, look there" in response.json()["error"]["problem"]
+    assert "no longer; the task ran on node/0" in response.json()["error"]["problem"]
 
 
 def test_events_are_resumed_where_they_stopped(http: httpx2.Client) -> None:

@@ -16,6 +16,7 @@ from tests.live.conftest import RUN_AS
 from volery.core.errors import InputError
 from volery.core.events import Adopted
 from volery.core.model import Address, Task
+from volery.live.cluster.isolation import NO_RULES, Isolation, NodeRules
 from volery.live.command import Command, encode_payload
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import OnEnd, TaskReport
@@ -32,12 +33,12 @@ def free_folder(open_folder: Path) -> Path:
 class Host:
     """What stands around an agent: who is reported to, and the components."""
 
-    def __init__(self, folder: Path, lease_s: float = 0.0) -> None:
+    def __init__(self, folder: Path, lease_s: float = 0.0, rules: NodeRules = NO_RULES) -> None:
         self.reports: list[TaskReport] = []
         self.outcomes: dict[tuple[int, int], str] = {}
         self.lost: list[Exception] = []
         self._changed = asyncio.Event()
-        self.agent = KeptAgent(folder / "tasks", folder / "agent", lease_s, self._heard, self._lost, RUN_AS)
+        self.agent = KeptAgent(folder / "tasks", folder / "agent", lease_s, self._heard, self._lost, RUN_AS, rules)
 
     def _heard(self, report: TaskReport) -> None:
         self.reports.append(report)
@@ -60,8 +61,8 @@ class Host:
         assert all(isinstance(event, Adopted) for _, event in adopted)
         return [(node, event.task.id, event.attempt, event.note) for node, event in adopted]
 
-    def start(self, number: int, *argv: str) -> None:
-        task = Task(number, 3, payload=encode_payload(Command(argv)))
+    def start(self, number: int, *argv: str, gpus: int | None = None) -> None:
+        task = Task(number, 3, payload=encode_payload(Command(argv, gpus=gpus)))
         self.agent.start("node/7", task, 2, self.end_of("node/7"), b"note %d" % number)
 
     async def until(self, ends: int) -> None:
@@ -77,9 +78,9 @@ class Host:
 
 
 @asynccontextmanager
-async def last_life(folder: Path, lease_s: float = 0.0) -> AsyncIterator[Host]:
+async def last_life(folder: Path, lease_s: float = 0.0, rules: NodeRules = NO_RULES) -> AsyncIterator[Host]:
     """One that ends everything when it leaves."""
-    host = Host(folder, lease_s)
+    host = Host(folder, lease_s, rules)
     try:
         yield host
     finally:
@@ -140,6 +141,30 @@ def test_what_ends_while_the_next_life_is_about_to_begin_is_heard_of_when_it_has
             second.agent.go_on(second.end_of)
             assert second.outcomes == {(0, 2): "finished"}
             assert [report.state for report in second.reports] == ["finished"]
+
+    asyncio.run(scenario())
+
+
+def test_tasks_keep_their_gpus_when_their_host_begins_anew(free_folder: Path) -> None:
+    rules = NodeRules(Isolation("off", gpus=("0", "1")), amounts=True)
+
+    def shown(number: int) -> Path:
+        return free_folder / "tasks" / "3" / f"{number}.2" / "stdout"
+
+    async def scenario() -> None:
+        first = Host(free_folder, rules=rules)
+        await first.open()
+        assert "memory is limited per process" in first.agent.held
+        first.start(0, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exec sleep 60", gpus=1)
+        assert await written(shown(0)) == ["0"]
+        await asyncio.sleep(0.1)
+        first.die()
+        async with last_life(free_folder, rules=rules) as second:
+            assert [adopted[1] for adopted in await second.open()] == [0]
+            assert second.agent.held == first.agent.held
+            second.start(1, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", gpus=1)
+            await second.until(1)
+            assert await written(shown(1)) == ["1"]
 
     asyncio.run(scenario())
 

@@ -12,14 +12,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.live.bench import Bench, bench, gone, is_gone, lines_of, written
+from tests.live.bench import LIMIT_S, Bench, bench, gone, is_gone, lines_of, written
 
 from volery.core.errors import InputError
 from volery.core.model import Task
+from volery.live.cluster.isolation import NodeRules, Output
 from volery.live.command import Command, encode_payload
 from volery.live.node.agent import NodeAgent
 from volery.live.node.orphans import ProcessLedger
+from volery.live.node.output import kept_from
 from volery.live.node.proctable import carries, processes, status_of
+from volery.live.node.rotation import BLOCK
 
 
 def sh(script: str, **settings: object) -> Command:
@@ -341,13 +344,57 @@ def test_an_agent_elsewhere_than_on_linux_says_so(tmp_path: Path, monkeypatch: p
         NodeAgent(tmp_path)
 
 
+def test_of_long_output_the_newest_is_kept_while_the_task_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr("volery.live.node.rotation.LOOK_S", 0.05)
+    stdout, go = tmp_path / "3" / "0.0" / "stdout", tmp_path / "go"
+    os.mkfifo(go)
+
+    async def until_cut() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not stdout.exists() or stdout.stat().st_size < 3_000_000 or stdout.stat().st_blocks > 4000:
+                await asyncio.sleep(0.02)
+
+    async def scenario(it: Bench) -> None:
+        task = it.start(sh(f"seq -w 1 300000 | sed 's/$/123/'; read go <{go}; seq -w 1 200000 | sed 's/$/123/'"))
+        await until_cut()
+        assert task not in it.outcomes
+        go.write_text("now\n")
+        await it.until(lambda: task in it.outcomes)
+        with stdout.open("rb") as file:
+            start = kept_from(file.fileno())
+            file.seek(start)
+            kept = file.read()
+        assert (start + len(kept), kept[-11:]) == (5_000_000, b"\n200000123\n")
+        assert 1 << 20 <= len(kept) <= (9 << 17) + BLOCK
+        assert kept.startswith(b"[volery: the first ")
+
+    bench(tmp_path, scenario, rules=NodeRules(output=Output(stream_mb=1)))
+
+
+def test_old_folders_go_while_tasks_run(tmp_path: Path) -> None:
+    old = tmp_path / "1" / "0.0"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+
+    async def scenario(it: Bench) -> None:
+        end = await it.run(sh("true"))
+        async with asyncio.timeout(LIMIT_S):
+            while old.exists():
+                await asyncio.sleep(0.01)
+        assert Path(end.folder).exists()
+
+    bench(tmp_path, scenario, rules=NodeRules(output=Output(keep_days=1)))
+
+
 def test_a_task_does_not_get_more_memory_than_it_has_asked_for(tmp_path: Path) -> None:
     """What it starts is held to the same limit; who asks for none has none."""
     greedy = f"sleep 0.2; {sys.executable} -c 'bytearray(300 << 20)'"
 
     async def scenario(it: Bench) -> None:
         small = await it.run(Command(("sh", "-c", greedy), memory_mb=200))
-        assert (small.state, small.reason) == ("failed", "exit code 1; it may have 200 MB")
+        assert (small.state, small.reason) == ("failed", "exit code 1; each of its processes may have 200 MiB")
         assert "MemoryError" in (Path(small.folder) / "stderr").read_text()
         for memory_mb in (600, 0):
             assert (await it.run(Command(("sh", "-c", greedy), memory_mb=memory_mb))).state == "finished"

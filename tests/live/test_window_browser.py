@@ -204,13 +204,18 @@ def walk_federation(page: Page, http: httpx2.Client, of_bob: int) -> None:
 
 def test_a_page_follows_what_happens(browser: Browser, tmp_path: Path) -> None:
     with (
-        at_work(tmp_path, machines=[{"count": 3}], parameters={"gms": 1, "lms": 1}) as url,
+        at_work(tmp_path, executor="sleep", machines=[{"count": 3}], parameters={"gms": 1, "lms": 1}) as url,
         httpx2.Client(base_url=url, trust_env=False) as http,
     ):
         page, complaints = opened(browser, f"{url}/window/jobs")
         expect(page.locator("#live")).to_contain_text("No such jobs.")
         http.post("/jobs", json={"command": "true", "name": "later"})
         expect(page.locator("tbody")).to_contain_text("later")
+        page.goto(url)
+        page.locator("#field canvas").press("ArrowRight")
+        expect(page.locator("#field p")).to_have_text("node/0: 0 of 1 slots run a task.")
+        http.post("/jobs", json={"command": "true", "estimate_s": 600, "tasks": 3})
+        expect(page.locator("#field p")).to_have_text("node/0: 1 of 1 slots run a task.", timeout=15_000)
         assert complaints == []
 
 

@@ -50,6 +50,9 @@ def up(
     clusters: Annotated[int, typer.Option(min=1, help="Clusters: Megha's Local Masters, Pigeon's groups.")] = 3,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes, all of them on this machine.")] = 30,
     slots: Annotated[int, typer.Option(min=1, help="Tasks that a node runs at once.")] = 1,
+    amounts: Annotated[
+        bool, typer.Option("--amounts", help="Nodes offer parts of this machine instead of slots: CPUs, memory, GPUs.")
+    ] = False,
     gms: Annotated[int, typer.Option(min=1, help="Megha's Global Masters, Pigeon's distributors.")] = 2,
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
@@ -64,7 +67,7 @@ def up(
         federation = read_federation(config, choose)
     else:
         parameters = sizes_of(architecture, clusters, gms, nodes)
-        machines = [{"count": nodes, "slots": slots}]
+        machines: list[dict[str, Any]] = [{"count": nodes} | ({"capacity": "auto"} if amounts else {"slots": slots})]
         file = FederationFile(
             machines=machines, architecture=architecture, parameters=parameters, folder=str(folder), api=api,
             run_as=run_as,
@@ -117,8 +120,9 @@ def _serve(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
             folder = str(federation.folder)
             print_json({"host": name, "api": url, "tokens": closed, "journal": running.journal, "folder": folder})
             return
-        plan = federation.plan
-        typer.echo(f"{plan.architecture.name}: {len(plan.cluster.slots)} nodes, {plan.cluster.slot_count} slots")
+        plan, cluster = federation.plan, federation.plan.cluster
+        offered = f"amounts of {', '.join(cluster.resources)}" if cluster.resources else f"{cluster.slot_count} slots"
+        typer.echo(f"{plan.architecture.name}: {len(cluster.slots)} nodes, {offered}")
         if url:
             typer.echo(f"api:     {url}" + ("" if closed else OPEN_API))
         if running.journal:

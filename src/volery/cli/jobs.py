@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -27,6 +27,8 @@ FOLLOW_S: Final = 0.3
 """How often `logs --follow` asks for more."""
 SECONDS: Final = 1_000_000
 HOUR_S: Final = 3600
+MIB: Final = 1 << 20
+USED: Final = ("cpu", "memory")
 
 Api = Annotated[
     str | None,
@@ -203,6 +205,8 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
         console.print(Text(status.reason))
     if tasks:
         console.print(_task_table(tasks))
+        for words in _held(tasks):
+            console.print(Text(f"held to what they asked for: {words}"))
         if status.tasks > len(tasks):
             typer.echo(f"{len(tasks)} of {status.tasks} tasks; --tasks N lists more.")
 
@@ -211,14 +215,29 @@ def _task_table(tasks: list[TaskStatus]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("task", "state", "node", "exit code", "started", "ran for", "reason")
+    used = any(task.usage is not None for task in tasks)
+    table = Table("task", "state", "node", "exit code", "started", "ran for", *(USED if used else ()), "reason")
     for task in tasks:
         table.add_row(
             str(task.index), _coloured(task.state), Text(task.node),
             "" if task.exit_code is None else str(task.exit_code), _clock(task.started_us), _span(task),
-            Text(task.reason),
+            *(_used(task) if used else ()), Text(task.reason),
         )  # fmt: skip
     return table
+
+
+def _used(task: TaskStatus) -> tuple[str, str]:
+    """Processor seconds and the most memory of a task, as far as they are known."""
+    usage = task.usage
+    if usage is None:
+        return "", ""
+    cpu = "" if usage.cpu_us is None else f"{usage.cpu_us / SECONDS:.2f} s"
+    return cpu, "" if usage.memory_peak_bytes is None else f"{usage.memory_peak_bytes / MIB:,.0f} MiB"
+
+
+def _held(tasks: Iterable[TaskStatus]) -> list[str]:
+    """What held tasks to what they had asked for, each way once."""
+    return sorted({task.usage.held for task in tasks if task.usage is not None and task.usage.held})
 
 
 def logs(
@@ -232,6 +251,8 @@ def logs(
     """Print what a task has written."""
     stream = "stderr" if stderr else "stdout"
     with connected(api, as_json) as client:
+        from volery.live.node.output import OUTPUT_BYTES_MAX
+
         if as_json:
             content = client.logs(number, task, stream)
             print_json({"job": number, "task": task, "stream": stream, "text": content.decode(errors="replace")})
@@ -240,10 +261,12 @@ def logs(
         while True:
             # Asked before the output is: what a task wrote last must not be missed.
             ended = client.task(number, task).ended_us is not None or client.job(number).ended
-            content = client.logs(number, task, stream, offset)
-            sys.stdout.buffer.write(content)
+            piece = client.log_piece(number, task, stream, offset)
+            sys.stdout.buffer.write(piece.content)
             sys.stdout.buffer.flush()
-            offset += len(content)
+            offset = piece.end
+            if len(piece.content) == OUTPUT_BYTES_MAX:
+                continue
             if ended or not follow:
                 return
             time.sleep(FOLLOW_S)

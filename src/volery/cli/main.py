@@ -15,6 +15,7 @@ from volery.cli.browse import browse
 from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
+from volery.cli.discover import discover
 from volery.cli.federation import replay, serve, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
@@ -68,6 +69,7 @@ app.command("strl", rich_help_panel=LAB)(strl)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.command("serve", rich_help_panel=FEDERATION)(serve)
+app.command("discover", rich_help_panel=FEDERATION)(discover)
 app.command("submit", rich_help_panel=FEDERATION)(submit)
 app.command("plan", rich_help_panel=FEDERATION)(plan)
 app.command("jobs", rich_help_panel=FEDERATION)(jobs)

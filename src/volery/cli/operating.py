@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from volery.cli.jobs import Api, connected
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, terminal
+from volery.core.misses import amount_text
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Its address, as node/3.", show_default=False)]
 
@@ -24,14 +26,27 @@ def nodes(api: Api = None, as_json: AsJson = False) -> None:
     from rich.text import Text
 
     first = [Column(heading, no_wrap=True) for heading in ("node", "running", "state")]
-    table = Table(*first, "arch", "os", "kernel", "cores", "memory", "labels")
+    amounts = any(node.offers for node in found)
+    more = ("offers",) if amounts else ()
+    table = Table(*first, "arch", "os", "kernel", "cores", "memory", "GPUs", "disk", *more, "labels")
     for node in found:
         labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
         table.add_row(
-            Text(node.address), f"{node.running}/{node.slots}", "drained" if node.drained else "", Text(node.arch),
-            Text(node.os), Text(node.kernel), str(node.cores), f"{node.memory_mb:,} MB", Text(labels),
+            Text(node.address), str(node.running) if amounts else f"{node.running}/{node.slots}",
+            "drained" if node.drained else "", Text(node.arch), Text(node.os), Text(node.kernel), str(node.cores),
+            f"{node.memory_mb:,} MB", Text(f"{node.gpus} {node.gpu}" if node.gpus else ""), Text(node.disk),
+            *((Text(offers_in_words(node.offers)),) if amounts else ()), Text(labels),
         )  # fmt: skip
     terminal().print(table)
+    for words in dict.fromkeys(node.held for node in found if node.held):
+        where = [node.address for node in found if node.held == words]
+        some = f"{where[0]} and {len(where) - 1} more" if len(where) > 1 else where[0]
+        terminal().print(Text(f"{some}: {words}"))
+
+
+def offers_in_words(offers: Mapping[str, int]) -> str:
+    """`8 CPUs, 15 GB, 2 gpus`."""
+    return ", ".join(amount_text(name, amount) for name, amount in offers.items() if amount)
 
 
 def drain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:

@@ -67,6 +67,13 @@ class Component:
             raise UnknownMessageError(unknown(self, event, source, now))
         handler(self, event, source, now)
 
+    def believed_free(self) -> Mapping[int, int] | None:
+        """What it believes to be free, machine -> slots, for whoever compares that with what is; None: it has no view.
+
+        A pure question: no handler asks it.
+        """
+        return None
+
     def check(self) -> None:
         """Raise AssertionError on a broken invariant; tests call it after every event."""
 

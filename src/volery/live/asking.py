@@ -8,7 +8,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import cloudpickle
@@ -22,6 +22,7 @@ from volery.live.jobs import JobDescription, TaskDescription, job_from_table, re
 from volery.live.service.openapi import Refusal
 from volery.live.status import (
     DEFAULT_PORT,
+    LOG_OFFSET,
     JobStatus,
     NodeStatus,
     PreemptionStatus,
@@ -188,11 +189,25 @@ def task(number: int, index: int) -> Asked[TaskStatus]:
     return Asked("GET", f"/jobs/{number}/tasks/{index}", _task)
 
 
-def logs(number: int, index: int, stream: str, offset: int) -> Asked[bytes]:
+class LogPiece(NamedTuple):
+    """Of an output: what it holds from `start` on, so far, or the next 64 MB of it."""
+
+    start: int
+    content: bytes
+
+    @property
+    def end(self) -> int:
+        """Where the next piece begins."""
+        return self.start + len(self.content)
+
+
+def logs(number: int, index: int, stream: str, offset: int) -> Asked[LogPiece]:
     """Output of a task, so far."""
-    return Asked(
-        "GET", f"/jobs/{number}/tasks/{index}/logs", lambda found: found.content, {"stream": stream, "offset": offset}
-    )
+
+    def read(found: httpx2.Response) -> LogPiece:
+        return LogPiece(int(found.headers.get(LOG_OFFSET, offset)), found.content)
+
+    return Asked("GET", f"/jobs/{number}/tasks/{index}/logs", read, {"stream": stream, "offset": offset})
 
 
 def result(number: int, index: int) -> Asked[bytes]:

@@ -85,8 +85,8 @@ class AsyncClient:
         return await self._ask(asking.task(number, index))
 
     async def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
-        """Output of a task's last attempt, from an offset on, so far."""
-        return await self._ask(asking.logs(number, index, stream, offset))
+        """Output of a task's last attempt, from an offset on, so far, or the next 64 MB of it."""
+        return (await self._ask(asking.logs(number, index, stream, offset))).content
 
     async def value(self, ended: TaskStatus) -> Any:
         """What the call of a task returned; raises what it raised."""

@@ -21,7 +21,7 @@ import httpx2
 
 from volery.core.errors import InputError
 from volery.live import asking
-from volery.live.asking import Asked, EventReader, JobLike
+from volery.live.asking import Asked, EventReader, JobLike, LogPiece
 from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.node.output import OUTPUT_BYTES_MAX
@@ -160,12 +160,16 @@ class Client:
         return self._ask(asking.task(number, index))
 
     def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
-        """Output of a task's last attempt, from an offset on, so far."""
-        found = piece = self._ask(asking.logs(number, index, stream, offset))
-        while len(piece) == OUTPUT_BYTES_MAX:
-            piece = self._ask(asking.logs(number, index, stream, offset + len(found)))
-            found += piece
-        return found
+        """Output of a task's last attempt, from an offset on, so far; without what was dropped of it."""
+        found, piece = b"", self.log_piece(number, index, stream, offset)
+        while len(piece.content) == OUTPUT_BYTES_MAX:
+            found += piece.content
+            piece = self.log_piece(number, index, stream, piece.end)
+        return found + piece.content
+
+    def log_piece(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> LogPiece:
+        """The same, at most 64 MB of it, and where it begins: for those who come back for more."""
+        return self._ask(asking.logs(number, index, stream, offset))
 
     def value(self, ended: TaskStatus) -> Any:
         """What the call of a task returned; raises what it raised."""

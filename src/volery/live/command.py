@@ -25,7 +25,9 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         grace_s: seconds between SIGTERM and SIGKILL.
         outputs: files, relative to the directory it runs in, without which a success is none.
         user: of the federation, whose job it is of.
-        memory_mb: each of its processes may have so much in its data segments, in units of 2^20 bytes; 0: no limit.
+        memory_mb: memory that it asks for, in units of 2^20 bytes, and is held to; 0: none.
+        cpu_milli: thousandths of a processor that it asks for, and is held to; 0: none.
+        gpus: how many GPUs it is given; None where nobody counts them.
     """
 
     argv: tuple[str, ...]
@@ -38,6 +40,8 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
     outputs: tuple[str, ...] = ()
     user: str = ""
     memory_mb: int = 0
+    cpu_milli: int = 0
+    gpus: int | None = None
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
@@ -47,13 +51,16 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
         pickled: (function, arguments, named arguments), pickled by the client.
         index: place of the task in its job, from 0.
         timeout_s: seconds after which it has failed; 0: never.
-        user: as in `Command`.
+        user, memory_mb, cpu_milli, gpus: as in `Command`.
     """
 
     pickled: bytes
     index: int = 0
     timeout_s: float = 0.0
     user: str = ""
+    memory_mb: int = 0
+    cpu_milli: int = 0
+    gpus: int | None = None
 
 
 Payload = Command | Call

@@ -24,7 +24,9 @@ USER_MAX: Final = 64
 TEXT_MAX: Final = 100_000
 """Characters of one argument or variable; the kernel takes 131,071 bytes."""
 MEMORY: Final = "memory_mb"
-"""The resource that tasks are held to on nodes, where they ask for it."""
+CPU: Final = "cpu_milli"
+GPUS: Final = "gpus"
+"""Tasks are held to the memory and the processors that they ask for, and are given GPUs; all else is for placement."""
 LIST_MAX: Final = 1_000
 """Arguments, variables, conditions, outputs, resources: of each at most so many."""
 CONDITION_MAX: Final = 1_000
@@ -247,7 +249,7 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
         mask, obstacle = fleet.needed(shared + own, request)
         count = task_count(work)
         for index in range(len(planned), len(planned) + count):
-            payload = encode_payload(_payload(work, index, job.user))
+            payload = encode_payload(_payload(work, index, job.user, fleet))
             planned.append(PlannedTask(Task(first + index, number, mask, estimated_us, payload, request), obstacle))
     return planned
 
@@ -298,14 +300,15 @@ def label(job: JobDescription) -> str:
     return " ".join(_argv(work))
 
 
-def _payload(work: Work, index: int, user: str) -> Command | Call:
+def _payload(work: Work, index: int, user: str, fleet: Fleet) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
+    asked = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
+    gpus = work.request.get(GPUS, 0) if GPUS in fleet.cluster.resources else None
     if work.call:
-        return Call(work.call, index, timeout_s, user)
+        return Call(work.call, index, timeout_s, user, gpus=gpus, **asked)
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
-    stdin = work.stdin.encode()
-    memory_mb = work.request.get(MEMORY, 0)
-    return Command(_argv(work), index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, memory_mb)
+    stdin, argv = work.stdin.encode(), _argv(work)
+    return Command(argv, index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, **asked)
 
 
 def submission(number: JobId, tasks: tuple[Task, ...], user: str) -> list[Message]:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
 from volery.live.cluster.accounts import Accounts
 from volery.live.cluster.building import recovery, survives
-from volery.live.cluster.federation import ALL, Federation
+from volery.live.cluster.federation import ALL, DISCOVERED, Federation
 from volery.live.hosts.host import Host, clock_from_now, located
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.hosts.lives import begin_life, coming_life
@@ -142,7 +142,7 @@ async def running(
     host.explains = file.reports
     host.on_new_life(_hearer(made, hands, layout, deployment.machines))
     try:
-        await _begin(host, hands, made)
+        await _begin(host, hands, made, [address for address in scheduling if address in deployment.machines])
         yield Running(host, made, str(path) if journal is not None else "")
     except Exception:
         if hands.kept is not None:
@@ -169,7 +169,7 @@ def _hearer(
     return heard_of
 
 
-async def _begin(host: Host, hands: Hands, made: Front | None) -> None:
+async def _begin(host: Host, hands: Hands, made: Front | None, nodes: Sequence[Address]) -> None:
     """Open and start everything, and take up what earlier lives have left."""
     adopted = await hands.kept.open() if hands.kept is not None else ()
     await host.open()
@@ -178,8 +178,18 @@ async def _begin(host: Host, hands: Hands, made: Front | None) -> None:
         hands.reporter.again()
     if hands.kept is not None:
         hands.kept.go_on(host.ended)
+    _introduce(hands, nodes, host)
     if made is not None:
         await made.open()
+
+
+def _introduce(hands: Hands, nodes: Sequence[Address], host: Host) -> None:
+    """Tell the submitter what holds the tasks of this host's nodes."""
+    confined = hands.introduction(nodes)
+    if confined is not None and hands.reporter is not None:
+        hands.reporter.introduce(confined)
+    elif confined is not None:
+        host.report(confined)
 
 
 def _demand_safe(
@@ -206,6 +216,12 @@ def _demand_safe(
 def _layout(federation: Federation, name: HostName, deployment: Deployment) -> dict[HostName, tuple[Address, ...]]:
     if name == ALL:
         return {ALL: (*deployment.components, SUBMITTER)}
+    for place, table in enumerate(federation.file.machines):
+        if table.get("capacity") == DISCOVERED:
+            problem = (
+                "differs from host to host, and now and then; write down what `volery discover` says on each machine"
+            )
+            raise InputError(f"machines[{place}].capacity", problem)
     layout = federation.layout(deployment.components)
     if name not in layout:
         raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))

@@ -12,6 +12,9 @@ from volery.live.cluster.machine import Value
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""
 
+LOG_OFFSET: Final = "volery-log-offset"
+"""The header that says where in its output a piece begins: at the offset that was asked for, or after what is lost."""
+
 JobState = Literal["pending", "running", "done", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]
 ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
@@ -46,6 +49,15 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in ENDED_JOBS
 
 
+class TaskUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt has used, as far as the kernel of its machine says it."""
+
+    cpu_us: Annotated[int | None, Meta(description="processor time, microseconds")] = None
+    memory_peak_bytes: Annotated[int | None, Meta(description="the most at once; null: not known")] = None
+    out_of_memory: Annotated[bool, Meta(description="it was ended for wanting more than it had asked for")] = False
+    held: Annotated[str, Meta(description="what held it to the amounts that it asked for; empty: nothing")] = ""
+
+
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A task, as its last attempt left it."""
 
@@ -60,6 +72,9 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     ended_us: UnixMicroseconds | None = None
     folder: Annotated[str, Meta(description="on the node's host: holds stdout and stderr")] = ""
     revision: Revision = 0
+    usage: Annotated[
+        TaskUsage | None, Meta(description="of its last attempt, once that has ended; events leave it out")
+    ] = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +90,11 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     memory_mb: int
     labels: dict[str, Value]
+    gpus: int = 0
+    gpu: Annotated[str, Meta(description="what its GPUs are, as their driver calls the first")] = ""
+    disk: Annotated[str, Meta(description="what the folder of its tasks lies on: ssd, hdd or unknown")] = "unknown"
+    offers: Annotated[dict[str, int], Meta(description="amounts, where tasks ask for those and not for slots")] = {}
+    held: Annotated[str, Meta(description="what holds tasks to the amounts that they ask for; empty: unknown")] = ""
 
 
 class UserStatus(msgspec.Struct, frozen=True, kw_only=True):

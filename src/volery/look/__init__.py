@@ -1,4 +1,4 @@
-"""What all pages of Volery look like: colours, letters, tables. Reports embed it, the API serves it."""
+"""What all pages of Volery share: colours, letters, tables, the field of cells. Reports embed it, the API serves it."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ from importlib import resources
 def base_style() -> str:
     """The style sheet that every page begins with."""
     return resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+
+
+def field_script() -> str:
+    """The script of the field of cells: `cellField`, `fillCell`, `frameCell`."""
+    return resources.files(__package__).joinpath("field.js").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ The bounds keep a picture readable and a results folder small; neither part chan
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -45,6 +46,25 @@ def timeline(records: Records, cluster: Cluster) -> dict[str, Columns]:
     return {HEAT: heat(ran, records, cluster)}
 
 
+def laid_out(ran: Columns, slots: Sequence[int], begin_us: int) -> dict[str, Columns]:
+    """As `timeline`, of attempts that no records hold, on machines with slots.
+
+    Args:
+        ran: columns task, job, machine, start_us, finish_us, attempt, killed.
+        slots: per machine.
+        begin_us: of the heat map.
+    """
+    if not ran["task"].size:
+        return {}
+    if ran["task"].size <= TASK_RUNS_MAX and sum(slots) <= LANES_MAX:
+        ran, lane, peak = _in_lanes(ran, len(slots))
+        lanes = np.maximum(peak, slots)
+        if int(lanes.sum()) <= LANES_MAX:
+            of = ran["machine"]
+            return {TASK_RUNS: ran | {"lane": lane, "lanes": lanes[of], "share": 1 / np.asarray(slots)[of]}}
+    return {HEAT: _heat(ran, begin_us, np.asarray(slots, dtype=np.int64), None)}
+
+
 def task_runs(records: Records) -> Columns:
     """Attempts that ended, whether finished or killed: task, machine, start_us, finish_us, attempt, killed."""
     start, finish = view(records.start_us), view(records.finish_us)
@@ -68,11 +88,7 @@ def task_runs(records: Records) -> Columns:
 
 
 def _with_lanes(ran: Columns, records: Records, cluster: Cluster) -> Columns:
-    order = np.lexsort((ran["task"], ran["finish_us"], ran["start_us"], ran["machine"]))
-    ran = {name: column[order] for name, column in ran.items()}
-    lane = _lanes(ran)
-    peak = np.zeros(len(cluster.constraints), dtype=np.int64)
-    np.maximum.at(peak, ran["machine"], lane + 1)
+    ran, lane, peak = _in_lanes(ran, len(cluster.constraints))
     lanes = peak if cluster.resources else np.maximum(peak, cluster.slots)
     job = np.searchsorted(view(records.trace.first), ran["task"], side="right") - 1
     return {
@@ -87,6 +103,16 @@ def _with_lanes(ran: Columns, records: Records, cluster: Cluster) -> Columns:
         "killed": ran["killed"],
         "share": _shares(ran, records, cluster).astype(np.float32),
     }
+
+
+def _in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
+    """Task runs by machine, start and finish, the lane of each, and the number of lanes that each machine takes."""
+    order = np.lexsort((ran["task"], ran["finish_us"], ran["start_us"], ran["machine"]))
+    ran = {name: column[order] for name, column in ran.items()}
+    lane = _lanes(ran)
+    peak = np.zeros(machines, dtype=np.int64)
+    np.maximum.at(peak, ran["machine"], lane + 1)
+    return ran, lane, peak
 
 
 def _lanes(ran: Columns) -> Longs:
@@ -129,21 +155,23 @@ def _lane_count(found: Columns, cluster: Cluster) -> int:
 
 def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     """The columns of `HEAT`; exact time averages, rounded to a percent."""
-    machines = len(cluster.constraints)
-    rows = min(machines, HEAT_ROWS_MAX)
-    begin = int(view(records.trace.arrival_us)[0])
+    return _heat(ran, int(view(records.trace.arrival_us)[0]), *_offered(ran, records, cluster))
+
+
+def _heat(ran: Columns, begin: int, offered: Longs, amount: Longs | None) -> Columns:
+    machines = offered.size
+    starts = group_starts(machines, HEAT_ROWS_MAX)
+    first, row_of = np.unique(starts, return_inverse=True)
+    rows = first.size
     span = max(1, int(ran["finish_us"].max()) - begin)
     bins = min(span, HEAT_BINS_MAX)
     edges = np.arange(bins + 1, dtype=np.int64) * span // bins
-    row_of = np.arange(machines) * rows // machines
-    offered, amount = _offered(ran, records, cluster)
     # Rows stand one behind the other in time, so that one pass counts all of them.
     shift = row_of[ran["machine"]] * span - begin
     every = np.append((np.arange(rows)[:, None] * span + edges[:-1]).ravel(), rows * span)
     busy = busy_time_us(ran["start_us"] + shift, ran["finish_us"] + shift, every, amount).reshape(rows, bins)
     capacity = np.bincount(row_of, weights=offered, minlength=rows)[:, None] * np.diff(edges)
     share = np.divide(busy, capacity, out=np.zeros_like(busy), where=capacity > 0)
-    first = np.searchsorted(row_of, np.arange(rows))
     return {
         "machine": np.repeat(first, bins).astype(np.int32),
         "machines": np.repeat(np.bincount(row_of, minlength=rows), bins).astype(np.int32),
@@ -153,7 +181,15 @@ def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     }
 
 
-def _offered(ran: Columns, records: Records, cluster: Cluster) -> tuple[Any, Longs | None]:
+def group_starts(machines: int, most: int) -> Longs:
+    """Machines in groups of nearly equal size, at most so many: per machine, the first of its group."""
+    rows = min(machines, most)
+    row_of = np.arange(machines) * rows // machines
+    starts: Longs = np.searchsorted(row_of, row_of)
+    return starts
+
+
+def _offered(ran: Columns, records: Records, cluster: Cluster) -> tuple[Longs, Longs | None]:
     """Per machine, what it offers of the resource that is used most; per task run, what it took of that."""
     if not cluster.resources:
         return np.asarray(cluster.slots, dtype=np.int64), None

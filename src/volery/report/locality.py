@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from volery.metrics import LocalitySummary
+from volery.report import means
 from volery.report.groups import RunGroup
+from volery.report.means import Column
 from volery.report.units import percent
 
 LOCALITY_HEADS: Final = ("node", "rack", "any", "node, by job")
@@ -13,17 +16,17 @@ LOCALITY_NOTE: Final = (
     "Locality: share of the tasks that ran on a machine that holds their input, in a rack that does, elsewhere. By "
     "job: mean over jobs of the share of their tasks on such a machine."
 )
+_LOCALITY: Final[Sequence[Column[LocalitySummary]]] = (
+    (lambda one: one.node, percent),
+    (lambda one: one.rack, percent),
+    (lambda one: one.any, percent),
+    (lambda one: one.node_by_job, percent),
+)
 
 
 def locality_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
     """Label and cells under `LOCALITY_HEADS`, of the groups whose tasks have input that lies somewhere."""
-    rows = []
-    for group in groups:
-        found = [run.locality for run in group.runs if run.locality is not None]
-        if found:
-            shares = [(one.node, one.rack, one.any, one.node_by_job) for one in found]
-            rows.append([group.label, *(percent(sum(column) / len(found)) for column in zip(*shares, strict=True))])
-    return rows
+    return means.rows(groups, lambda run: run.locality, _LOCALITY)
 
 
 def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from volery.metrics import AllotmentSummary, DeadlineSummary, Distribution
+from volery.report import means
 from volery.report.groups import RunGroup
+from volery.report.means import Column
 from volery.report.units import NOTHING, digits, duration, percent
 
 DEADLINE_HEADS: Final = ("with a deadline", "met", "latest", "best effort: mean", "p90")
@@ -23,35 +26,40 @@ PLAN_NOTE: Final = (
     "Plans: problems that schedulers solved apart from their messages, and processor time of each on one core. "
     "Variables and rows: the most of any integer program; gap: mean over those that a solver was asked about."
 )
+_DEADLINES: Final[Sequence[Column[DeadlineSummary]]] = (
+    (lambda one: one.jobs, digits),
+    (lambda one: one.attainment, percent),
+    (lambda one: one.best_effort_jrt_s.mean, duration),
+    (lambda one: one.best_effort_jrt_s.p90, duration),
+)
+_GUARANTEES: Final[Sequence[Column[AllotmentSummary]]] = (
+    (lambda one: one.jobs, digits),
+    (lambda one: one.slot_hours, digits),
+    (lambda one: one.of_oracle, percent),
+    (lambda one: one.above_oracle, percent),
+    (lambda one: one.changes_per_job, digits),
+)
+_PLANS: Final[Sequence[Column[Distribution]]] = (
+    (lambda one: one.count, digits),
+    (lambda one: one.mean, duration),
+    (lambda one: one.p90, duration),
+    (lambda one: one.max, duration),
+)
 
 
 def deadline_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
     """Label and cells under `DEADLINE_HEADS`, of the groups with deadlines; means over the seeds."""
     rows = []
-    for group in groups:
-        found = [run.deadlines for run in group.runs if run.deadlines is not None]
-        if found:
-            columns = [
-                (one.jobs, one.attainment, one.best_effort_jrt_s.mean, one.best_effort_jrt_s.p90) for one in found
-            ]
-            jobs, met, mean, p90 = (sum(column) / len(found) for column in zip(*columns, strict=True))
-            latest = max([one.relative.max for one in found if one.relative is not None], default=0.0)
-            rows.append([group.label, digits(jobs), percent(met), percent(latest), duration(mean), duration(p90)])
+    for group, found in means.having(groups, lambda run: run.deadlines):
+        jobs, met, *others = means.cells(found, _DEADLINES)
+        latest = max([one.relative.max for one in found if one.relative is not None], default=0.0)
+        rows.append([group.label, jobs, met, percent(latest), *others])
     return rows
 
 
 def guarantee_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
     """Label and cells under `GUARANTEE_HEADS`, of the groups whose designs guarantee slots; means over the seeds."""
-    rows = []
-    for group in groups:
-        found = [run.allotments for run in group.runs if run.allotments is not None]
-        if found:
-            columns = [
-                (one.jobs, one.slot_hours, one.of_oracle, one.above_oracle, one.changes_per_job) for one in found
-            ]
-            jobs, hours, of, above, changes = (sum(column) / len(found) for column in zip(*columns, strict=True))
-            rows.append([group.label, digits(jobs), digits(hours), percent(of), percent(above), digits(changes)])
-    return rows
+    return means.rows(groups, lambda run: run.allotments, _GUARANTEES)
 
 
 def plan_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
@@ -62,8 +70,7 @@ def plan_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
         found = [run.compute_s for run in runs if run.compute_s is not None]
         if not found:
             continue
-        columns = [(one.count, one.mean, one.p90, one.max) for one in found]
-        plans, mean, p90, longest = (sum(column) / len(found) for column in zip(*columns, strict=True))
+        plans, *cpu = means.cells(found, _PLANS)
         asked = [run.counters for run in runs if "plan_variables_max" in run.counters]
         cells = [NOTHING] * 3
         if asked:
@@ -73,5 +80,5 @@ def plan_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
                 digits(max(c["plan_rows_max"] for c in asked)),
             ]
             cells.append(percent(gap))
-        rows.append([group.label, digits(plans), duration(mean), duration(p90), duration(longest), *cells])
+        rows.append([group.label, plans, *cpu, *cells])
     return rows

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from volery.metrics import ProvisioningSummary
+from volery.report import means
 from volery.report.groups import RunGroup
+from volery.report.means import Column
 from volery.report.units import digits, percent
 
 PROVISIONING_HEADS: Final = (
@@ -21,33 +23,21 @@ PROVISIONING_NOTE: Final = (
 )
 
 
+_PROVISIONING: Final[Sequence[Column[ProvisioningSummary]]] = (
+    (lambda one: one.machine_h, digits),
+    (lambda one: one.used_machine_h, digits),
+    (lambda one: one.paid_machine_h, digits),
+    (lambda one: one.cost, digits),
+    (lambda one: one.boots, digits),
+    (lambda one: one.supply_mean, digits),
+    (lambda one: one.demand_mean, digits),
+    (lambda one: one.under_accuracy, percent),
+    (lambda one: one.over_accuracy, percent),
+    (lambda one: one.under_share, percent),
+    (lambda one: one.over_share, percent),
+)
+
+
 def provisioning_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
     """Label and cells under `PROVISIONING_HEADS`, of the groups whose machines come and go; means over the seeds."""
-    rows = []
-    for group in groups:
-        runs = [run.provisioning for run in group.runs if run.provisioning is not None]
-        if runs:
-            rows.append([group.label, *_cells(runs)])
-    return rows
-
-
-def _cells(runs: Sequence[ProvisioningSummary]) -> list[str]:
-    def mean(of: Callable[[ProvisioningSummary], float]) -> float:
-        return sum(map(of, runs)) / len(runs)
-
-    amounts: tuple[Callable[[ProvisioningSummary], float], ...] = (
-        lambda one: one.machine_h,
-        lambda one: one.used_machine_h,
-        lambda one: one.paid_machine_h,
-        lambda one: one.cost,
-        lambda one: one.boots,
-        lambda one: one.supply_mean,
-        lambda one: one.demand_mean,
-    )
-    shares: tuple[Callable[[ProvisioningSummary], float], ...] = (
-        lambda one: one.under_accuracy,
-        lambda one: one.over_accuracy,
-        lambda one: one.under_share,
-        lambda one: one.over_share,
-    )
-    return [*[digits(mean(of)) for of in amounts], *[percent(mean(of)) for of in shares]]
+    return means.rows(groups, lambda run: run.provisioning, _PROVISIONING)

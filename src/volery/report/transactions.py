@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from volery.metrics import RunSummary, WorkloadWaits
+from volery.report import means
 from volery.report.groups import RunGroup
+from volery.report.means import Column
 from volery.report.units import NOTHING, digits, duration, percent
 
 TRANSACTION_HEADS: Final = ("jobs", "busyness", "wasted", "no room", "conflicts", "first try", "placed", "given up")
@@ -21,29 +23,30 @@ TRANSACTION_NOTE: Final = (
 def transaction_rows(groups: Sequence[RunGroup]) -> list[list[str]]:
     """Label and cells under `TRANSACTION_HEADS`, a row per type of job; means over the seeds."""
     rows = []
-    for group in groups:
-        runs = [run.transactions for run in group.runs if run.transactions is not None]
+    for group, runs in means.having(groups, lambda run: run.transactions):
         for name in sorted({name for run in runs for name in run.workloads}):
             found = [run.workloads[name] for run in runs if name in run.workloads]
             rows.append([group.label, name, *_cells(found)])
     return rows
 
 
-def _cells(found: Sequence[WorkloadWaits]) -> list[str]:
-    def mean(of: Callable[[WorkloadWaits], float]) -> float:
-        return sum(map(of, found)) / len(found)
+_WAITS: Final[Sequence[Column[WorkloadWaits]]] = (
+    (lambda one: one.busyness, percent),
+    (lambda one: one.busyness_mad, percent),
+    (lambda one: one.wasted, percent),
+    (lambda one: one.fruitless, percent),
+    (lambda one: one.conflict_fraction, digits),
+    (lambda one: one.wait_first_s.mean, duration),
+    (lambda one: one.abandoned_jobs, digits),
+)
+_PLACED: Final[Sequence[Column[WorkloadWaits]]] = ((lambda one: one.wait_full_s.mean, duration),)
 
+
+def _cells(found: Sequence[WorkloadWaits]) -> list[str]:
+    busyness, deviation, *others, given_up = means.cells(found, _WAITS)
     full = [one for one in found if one.wait_full_s.count]
-    placed_s = sum(one.wait_full_s.mean for one in full) / len(full) if full else None
-    return [
-        f"{percent(mean(lambda one: one.busyness))} \u00b1 {percent(mean(lambda one: one.busyness_mad))}",
-        percent(mean(lambda one: one.wasted)),
-        percent(mean(lambda one: one.fruitless)),
-        digits(mean(lambda one: one.conflict_fraction)),
-        duration(mean(lambda one: one.wait_first_s.mean)),
-        NOTHING if placed_s is None else duration(placed_s),
-        digits(mean(lambda one: one.abandoned_jobs)),
-    ]
+    placed = means.cells(full, _PLACED) if full else [NOTHING]
+    return [f"{busyness} \u00b1 {deviation}", *others, *placed, given_up]
 
 
 def abandoned_tasks(run: RunSummary) -> int:

@@ -15,7 +15,7 @@ def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_
     def life() -> Reporter:
         return Reporter(
             "node-a",
-            lambda report, source: told.append((report.task, source)),
+            lambda report, source: told.append((report.task, source)) if isinstance(report, TaskReport) else None,
             lambda *attempt: forgotten.append(attempt),
             kept,
         )

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.live.jobs import JobDescription
-from volery.live.node.executor import AttemptState, TaskReport
+from volery.live.node.executor import AttemptState, TaskReport, Usage
 from volery.live.service.listing import JobQuery
 from volery.live.service.store import JobStore
-from volery.live.status import JobStatus
+from volery.live.status import JobStatus, TaskUsage
 
 FIRST = 100
 """Number of the first task of job 0."""
@@ -212,6 +212,23 @@ def test_a_store_of_another_version_is_left_alone(tmp_path: Path, store: JobStor
         JobStore(Path("/dev/null/jobs.sqlite"))
 
 
+def test_what_attempts_have_used_is_told_of_the_last_one(store: JobStore, tmp_path: Path) -> None:
+    insert(store)
+    first = Usage(1_500_000, 64 << 20, True, "cpu and memory per task")
+    store.take_in(
+        [report(0, "failed", 5, usage=first), report(1, "running", 6), report(1, "killed", 7, usage=first)], 0
+    )
+    found = store.tasks(0, 0, 2)
+    told = TaskUsage(cpu_us=1_500_000, memory_peak_bytes=64 << 20, out_of_memory=True, held="cpu and memory per task")
+    assert [task.usage for task in found] == [told, told]
+    store.take_in([report(1, "running", 8, attempt=1)], 0)
+    assert [task.usage for task in store.tasks(0, 0, 2)] == [told, None], "it is of an earlier attempt"
+    store.take_in([report(1, "finished", 9, attempt=1, usage=Usage(held="x"))], 0)
+    store.close()
+    again = Committing(tmp_path / "jobs.sqlite")
+    assert [task.usage for task in again.tasks(0, 0, 2)] == [told, TaskUsage(held="x")]
+
+
 def test_lists_are_filtered_and_paged(store: JobStore) -> None:
     for number in range(5):
         insert(store, number=number, user="ada" if number % 2 else "bob")
@@ -222,7 +239,7 @@ def test_lists_are_filtered_and_paged(store: JobStore) -> None:
     assert [job.id for job in store.jobs(JobQuery("pending", "ada"), 9)] == [1]
     assert [task.index for task in store.tasks(0, 1, 9)] == [1]
     assert store.tasks(9, 0, 9) == []
-    assert store.task(0, 2) is None
+    assert store.tasks(0, 2, 1) == []
 
 
 steps = st.lists(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.live.hosts.explaining import PairStatus
 from volery.live.service.tokens import Gate, TokenFile
+from volery.live.status import NodeStatus
+from volery.live.window.cells import CELLS_MAX, Cell, cells_of
 from volery.live.window.frame import View
 from volery.live.window.html import Markup, duration, escaped, moment, name_of, tag
 from volery.live.window.overview import Pace, heat, waits
@@ -93,3 +97,17 @@ def test_what_costs_more_is_asked_for_less_often() -> None:
     assert paced(cheap, 0.02).every_s == pytest.approx(6.0)
     assert paced(cheap, 5.0).every_s == EVERY_MAX_S
     assert paced(View("never", Markup(""), every_s=0.0), 5.0).every_s == 0.0
+
+
+def test_a_field_has_a_cell_per_node_and_no_more_than_its_bound() -> None:
+    machine: dict[str, Any] = {"arch": "x", "os": "x", "kernel": "x", "cores": 1, "memory_mb": 1, "labels": {}}
+    nodes = [
+        NodeStatus(address=f"node/{n}", slots=2, running=n % 3 % 2, drained=n == 5, **machine) for n in range(1_203)
+    ]
+    assert cells_of([]) == []
+    assert cells_of(nodes[4:6]) == [Cell("node/4", 1, 2, 1, 0), Cell("node/5", 1, 2, 0, 1)]
+    found = cells_of(nodes)
+    assert len(found) == CELLS_MAX
+    assert [sum(column) for column in list(zip(*map(msgspec.structs.astuple, found), strict=True))[1:]] == [
+        1_203, 2_406, 401, 1,
+    ]  # fmt: skip

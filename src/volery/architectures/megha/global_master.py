@@ -284,6 +284,14 @@ class GlobalMaster(Component):
                 wanted.append(task)
         return wanted
 
+    def believed_free(self) -> dict[int, int] | None:
+        """The view, by machine."""
+        found: dict[int, int] = {}
+        for machines, free in zip(self._layout.machines, self._free, strict=True):
+            for position in positions(free):
+                found[machines[position]] = found.get(machines[position], 0) + 1
+        return found
+
     def check(self) -> None:
         """While tasks wait, no unit that they could use is free in the view (unless refused tasks wait by design)."""
         for mask in () if not self._eager_retry else self._queue.masks():

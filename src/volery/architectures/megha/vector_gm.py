@@ -314,6 +314,9 @@ class VectorGlobalMaster(GlobalMaster):
     def _layout_lm(self, source: Address) -> int:
         return self._vectors.lm_of_address[source]
 
+    def believed_free(self) -> None:
+        """Its view holds amounts, not slots."""
+
     def check(self) -> None:
         """While tasks wait, no machine has what they ask for in the view (unless refused tasks wait by design)."""
         for mask, request in () if not self._eager_retry else self._lines.kinds():

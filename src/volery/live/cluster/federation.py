@@ -35,7 +35,8 @@ from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
 from volery.live.cluster.building import Plan
 from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.machine import ATTRIBUTES, discover, machine_from_table
+from volery.live.cluster.isolation import Isolation, Output
+from volery.live.cluster.machine import ATTRIBUTES, amounts, discover, machine_from_table
 from volery.live.cluster.tables import read_table
 from volery.live.hosts.journal import Durability
 from volery.live.status import DEFAULT_PORT
@@ -45,6 +46,8 @@ from volery.live.wire.transport import HostName
 API_HOST: Final = "api"
 ALL: Final = "all"
 """The name of the one host of a federation that runs in one process."""
+DISCOVERED: Final = "auto"
+"""As a capacity: what this machine has, divided among the machines of the table."""
 MACHINE_KEYS: Final = ("count", "slots", "capacity", "labels", *ATTRIBUTES)
 
 ExecutorName = Literal["agent", "sleep", "instant"]
@@ -74,6 +77,10 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     run_as: Annotated[
         str | dict[str, str], Meta(description="the account that tasks run as, or user -> account, * for all others")
     ] = ""
+    isolation: Annotated[Isolation, Meta(description="how tasks are held to the amounts that they ask for")] = (
+        Isolation()
+    )
+    output: Annotated[Output, Meta(description="how much of what tasks leave behind is kept")] = Output()
     reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
     telemetry: Annotated[
         str, Meta(description="where an OpenTelemetry collector takes OTLP over HTTP, as http://127.0.0.1:4318")
@@ -171,7 +178,8 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     """
     architecture, config = choose(file.architecture, file.parameters)
     machines, slots, capacities = [], [], []
-    here = discover()
+    folder = base / file.folder
+    here = discover(folder=folder)
     for place, table in enumerate(file.machines):
         key = f"machines[{place}]"
         for name in table:
@@ -179,7 +187,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
                 raise InputError(f"{key}.{name}", "unknown key" + suggestion(name, MACHINE_KEYS))
         count, slot_count = (_at_least_one(table, name, key) for name in ("count", "slots"))
         attributes = {name: value for name, value in table.items() if name not in ("count", "slots", "capacity")}
-        capacities += [_capacity(table, key)] * count
+        capacities += [_capacity(table, key, folder, count)] * count
         machine = machine_from_table(attributes, key, here)
         machines += [machine] * count
         slots += [slot_count] * count
@@ -190,13 +198,16 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     plan = Plan(architecture, config, fleet.cluster, file.seed)
     if "@" in file.broker:
         raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")
-    return Federation(file, plan, fleet, base / file.folder, _listening(file.api), base)
+    return Federation(file, plan, fleet, folder, _listening(file.api), base)
 
 
-def _capacity(table: Mapping[str, Any], place: str) -> dict[str, int]:
+def _capacity(table: Mapping[str, Any], place: str, folder: Path, count: int) -> dict[str, int]:
     found = table.get("capacity", {})
+    if found == DISCOVERED:
+        found = amounts(folder, count)
     if not isinstance(found, Mapping):
-        raise InputError(f"{place}.capacity", f"is a table, as capacity = {{ memory_mb = 4096 }}, not {found!r}")
+        problem = f'is a table, as capacity = {{ memory_mb = 4096 }}, or "{DISCOVERED}", not {found!r}'
+        raise InputError(f"{place}.capacity", problem)
     if found and "slots" in table:
         raise InputError(f"{place}.slots", "is given beside capacity; machines have the one or the other")
     for name, amount in found.items():

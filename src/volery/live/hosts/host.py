@@ -31,7 +31,7 @@ from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, jou
 from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.watching import Beat, Watch, Watches
-from volery.live.node.executor import AGENT, Executor, OnEnd, TaskReport
+from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
 from volery.live.node.records import Recorder
 from volery.live.wire.codec import Codec, CodecError, Parcel
 from volery.live.wire.delivery import Delivery, Superseded
@@ -243,10 +243,10 @@ class Host:
             self._outbox.put(self._where[to], to, source, event)
         self.wake()
 
-    def report(self, report: TaskReport, source: Address = "") -> None:
-        """Tell the submitter about an attempt; a federation without one has nobody to tell."""
+    def report(self, report: TaskReport | Confined, source: Address = "") -> None:
+        """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
-            self.post(SUBMITTER, report, source or report.node)
+            self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
 
     def _tell(self, component: Address, fact: Fact) -> None:
         """Tell the submitter a fact that it writes down, as `report` does of attempts; no effect of an event."""

@@ -185,6 +185,17 @@ class JournalReader:
                 except msgspec.MsgspecError as error:
                     raise InputError(str(self.path), f"holds an event that is not known here: {error}") from None
 
+    def times(self) -> tuple[Time, Time] | None:
+        """Of the first turn and of the last; None where there is none."""
+        decoder = msgspec.msgpack.Decoder(tuple[Time, msgspec.Raw])
+        first = last = None
+        with self._open() as file:
+            file.seek(self._first_turn)
+            while (record := self._record(file)) is not None:
+                last = decoder.decode(record)[0]
+                first = last if first is None else first
+        return None if first is None or last is None else (first, last)
+
     def _record(self, file: BinaryIO) -> bytes | None:
         at = file.tell()
         frame = file.read(_FRAME.size)

@@ -9,12 +9,16 @@ from pathlib import Path
 from volery.core.errors import InputError
 from volery.core.model import Address, Task, TaskId
 from volery.live.cluster.accounts import Accounts
+from volery.live.cluster.isolation import NO_RULES, NodeRules
 from volery.live.command import Call, decode_payload
 from volery.live.node.call import CallExecutor
+from volery.live.node.confinement import confinement_of
 from volery.live.node.executor import OnEnd, Report
 from volery.live.node.folders import AttemptFolders
+from volery.live.node.means import Means
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.processes import ProcessExecutor
+from volery.live.node.rotation import Outputs
 
 
 class NodeAgent:
@@ -26,9 +30,11 @@ class NodeAgent:
         report: hears of every start and end.
         workers: how many callables are called at once; 0: one per processor.
         accounts: whom tasks run as; None: as this process.
+        rules: of the federation's file.
 
     Attributes:
         orphans: the processes that an earlier agent had left, killed now.
+        held: what holds tasks to the amounts that they ask for, in words.
 
     Raises:
         InputError: a folder cannot be used, another agent uses it, or this is not Linux.
@@ -36,7 +42,7 @@ class NodeAgent:
 
     def __init__(
         self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0,
-        accounts: Accounts | None = None,
+        accounts: Accounts | None = None, rules: NodeRules = NO_RULES,
     ) -> None:  # fmt: skip
         if not hasattr(os, "pidfd_open"):
             raise InputError("node agent", "real processes need Linux 5.3 or newer; elsewhere nodes can only sleep")
@@ -45,8 +51,15 @@ class NodeAgent:
             accounts.check_folder(folder)
         self._ledger = ProcessLedger(state or folders.root / "agent")
         self.orphans: Sequence[int] = self._ledger.killed
-        self._processes = ProcessExecutor(folders, self._ledger, report, accounts)
-        self._calls = CallExecutor(folders, self._ledger, workers, report, accounts)
+        try:
+            confinement = confinement_of(rules.isolation, self._ledger.folder, rules.amounts)
+        except InputError:
+            self._ledger.close()
+            raise
+        self._means = Means(folders, self._ledger, confinement, Outputs(folders.root, rules.output), accounts)
+        self.held = confinement.words if rules.amounts else ""
+        self._processes = ProcessExecutor(self._means, report)
+        self._calls = CallExecutor(self._means, workers, report)
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
@@ -71,6 +84,8 @@ class NodeAgent:
         self._closed = True
         await self._processes.close()
         await self._calls.close()
+        self._means.outputs.close()
+        self._means.confinement.close()
         self._ledger.close()
 
 

@@ -13,7 +13,7 @@ import os
 import platform
 import resource
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -35,16 +35,18 @@ class Starter:
         self._calls = _CALLS.get(platform.machine())
         self._thread = ThreadPoolExecutor(1, f"as {account.name}", self._become)
 
-    def start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-        """As `subprocess.Popen`.
+    def start(
+        self, words: Sequence[str], cpus: Collection[int] = (), **options: Any
+    ) -> subprocess.Popen[bytes]:  # fmt: skip
+        """As `started`.
 
         Raises:
             OSError: it cannot be started, or this process cannot become the account.
         """
         if self._calls is None:
-            return subprocess.Popen(words, **options, **self._account.becoming())  # noqa: S603 - what users submit
+            return started(words, cpus, **options, **self._account.becoming())
         try:
-            return self._thread.submit(_started, words, options).result()
+            return self._thread.submit(started, words, cpus, **options).result()
         except BrokenExecutor:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
 
@@ -78,5 +80,16 @@ class Starter:
             raise PermissionError(f"did not become {self._account.name}")
 
 
-def _started(words: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose
+def started(words: Sequence[str], cpus: Collection[int] = (), **options: Any) -> subprocess.Popen[bytes]:
+    """As `subprocess.Popen`, of a process that runs on these processors only; nothing: where this one may.
+
+    They are inherited from this thread: those of another account's process can be changed by few.
+    """
+    if not cpus:
+        return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose
+    all_cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        return subprocess.Popen(words, **options)  # noqa: S603 - likewise
+    finally:
+        os.sched_setaffinity(0, all_cpus)

@@ -19,11 +19,11 @@ import msgspec
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
-from volery.live.cluster.accounts import Accounts
 from volery.live.command import Call, decode_payload
+from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.executor import OnEnd, Report, report_now
-from volery.live.node.folders import AttemptFolders, attempt_environment, inherited_environment
-from volery.live.node.orphans import ProcessLedger
+from volery.live.node.folders import attempt_environment, inherited_environment
+from volery.live.node.means import Means, attempt_name
 from volery.live.node.processes import signal_name
 from volery.live.node.worker import LENGTH, Answer, Request, frame
 
@@ -33,7 +33,7 @@ _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
 class _Attempt:
     """One launch; `worker` is the process that it is being called in."""
 
-    __slots__ = ("attempt", "folder", "node", "on_end", "stopped", "task", "worker")
+    __slots__ = ("attempt", "folder", "held", "node", "on_end", "stopped", "task", "worker")
 
     def __init__(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
         self.node = node
@@ -41,6 +41,7 @@ class _Attempt:
         self.attempt = attempt
         self.on_end = on_end
         self.folder = ""
+        self.held: Hold | None = None
         self.stopped = False
         self.worker: Process | None = None
 
@@ -49,20 +50,14 @@ class CallExecutor:
     """Calls callables.
 
     Args:
-        folders: of the attempts; what a callable prints goes to its own.
-        ledger: worker processes are written down there; its owner closes it after this executor.
+        means: what attempts are run with; what a callable prints goes to its attempt's folder.
         workers: how many calls run at once; others wait. 0: one per processor.
         report: hears of every start and end; the last report of a call holds its pickled result or exception.
-        accounts: whom calls run as; None: as this process.
     """
 
-    def __init__(
-        self, folders: AttemptFolders, ledger: ProcessLedger, workers: int = 0, report: Report | None = None,
-        accounts: Accounts | None = None,
-    ) -> None:  # fmt: skip
-        self._folders = folders
-        self._accounts = accounts
-        self._ledger = ledger
+    def __init__(self, means: Means, workers: int = 0, report: Report | None = None) -> None:
+        self._means = means
+        self._ledger = means.ledger
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report
         self._attempts: dict[tuple[TaskId, int], _Attempt] = {}
@@ -139,7 +134,7 @@ class CallExecutor:
 
     async def _new_worker(self, user: str) -> Process:
         name, value = self._ledger.mark
-        account = self._accounts.of(user) if self._accounts is not None else None
+        account = self._means.account_of(user)
         whose, becoming = (account.environment(), account.becoming()) if account is not None else ({}, {})
         worker = await asyncio.create_subprocess_exec(
             *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True,
@@ -161,21 +156,29 @@ class CallExecutor:
             call = decode_payload(task.payload)
             if not isinstance(call, Call):
                 raise ValueError("the task carries no callable")
-            account = self._accounts.of(call.user) if self._accounts is not None else None
-            folder = self._folders.make(task, attempt.attempt)
+            account = self._means.account_of(call.user)
+            folder = self._means.folders.make(task, attempt.attempt)
             if account is not None:
                 account.own(folder)
             attempt.folder = str(folder)
+            attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
+            if held is not None:
+                held.take_in(worker.pid)
         except (OSError, ValueError) as error:
             self._end(attempt, "failed", f"not started: {error}")
-            return True
+            return attempt.held is None
+        self._means.watch_output(folder, account)
         attempt.worker = worker
         if self._report is not None:
             self._report(report_now(attempt.node, task, attempt.attempt, "running", folder=attempt.folder))
         environment = attempt_environment(attempt.node, task, attempt.attempt, call.index)
+        request = Request(call.pickled, attempt.folder, environment)
+        if held is not None:
+            environment |= held.environment
+            request = Request(call.pickled, attempt.folder, environment, held.memory_mb, held.cpus)
         try:
             async with asyncio.timeout(call.timeout_s or None):
-                answer = await _ask(worker, Request(call.pickled, attempt.folder, environment))
+                answer = await _ask(worker, request)
         except TimeoutError:
             await self._bury(worker)
             self._end(attempt, "failed", f"timeout: it ran for more than {call.timeout_s:g} s")
@@ -185,22 +188,41 @@ class CallExecutor:
             how = f"by signal {signal_name(-code)}" if code < 0 else f"with exit code {code}"
             if attempt.stopped:
                 self._end(attempt, "killed", "killed on request")
+            elif usage_of(attempt.held, None).out_of_memory:
+                self._end(attempt, "failed", out_of_memory(call.memory_mb))
             else:
                 self._end(attempt, "failed", f"its worker process ended {how}")
             return False
+        free = self._freed(worker, attempt)
         self._end(attempt, "failed" if answer.reason else "finished", answer.reason, answer.result)
         # A kill may have come while the answer was on its way.
-        return not attempt.stopped
+        return free and not attempt.stopped
+
+    def _freed(self, worker: Process, attempt: _Attempt) -> bool:
+        """Whether the worker is out of what has held its call; what else the call has started is ended."""
+        if attempt.held is None:
+            return True
+        try:
+            attempt.held.let_go(worker.pid)
+        except OSError:
+            return False
+        return True
 
     def _end(self, attempt: _Attempt, outcome: Outcome, reason: str, result: bytes = b"") -> None:
         task = attempt.task
         del self._attempts[task.id, attempt.attempt]
+        usage = None
+        if attempt.held is not None:
+            usage = usage_of(attempt.held, None)
+            attempt.held.end()
+        self._means.outputs.end(attempt.folder)
         if self._report is not None:
             self._report(
                 report_now(
-                    attempt.node, task, attempt.attempt, outcome, reason=reason, folder=attempt.folder, result=result
+                    attempt.node, task, attempt.attempt, outcome, reason=reason, folder=attempt.folder, result=result,
+                    usage=usage,
                 )
-            )
+            )  # fmt: skip
         attempt.on_end(task, attempt.attempt, outcome)
 
 

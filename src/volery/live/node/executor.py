@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
+import msgspec
+
 from volery.core.events import Outcome
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 
@@ -24,6 +26,23 @@ The call may come before `start` returns, so whoever is called only notes it dow
 """
 
 AttemptState = Literal["running", "finished", "failed", "killed"]
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What an attempt has used, as far as the kernel says it.
+
+    Args:
+        cpu_us: processor time of all its processes, microseconds; without a control group of those alone that were
+            waited for.
+        memory_peak_bytes: the most that it had at once; without a control group, of its largest process.
+        out_of_memory: it wanted more than it may have, and was ended for that.
+        held: what held it to the amounts that it asked for, in words; empty where it asked for none.
+    """
+
+    cpu_us: Time | None = None
+    memory_peak_bytes: int | None = None
+    out_of_memory: bool = False
+    held: str = ""
 
 
 class TaskReport(Message, frozen=True):
@@ -40,6 +59,7 @@ class TaskReport(Message, frozen=True):
         reason: what went wrong, in words; empty when nothing did.
         folder: the folder on the node's host that holds `stdout` and `stderr`; empty when there is none.
         result: what a callable returned, encoded; empty for processes.
+        usage: what it has used, once it has ended.
     """
 
     task: TaskId
@@ -52,6 +72,7 @@ class TaskReport(Message, frozen=True):
     reason: str = ""
     folder: str = ""
     result: bytes = b""
+    usage: Usage | None = None
 
 
 class Received(Message, frozen=True):
@@ -60,13 +81,20 @@ class Received(Message, frozen=True):
     attempts: tuple[tuple[TaskId, int], ...]
 
 
+class Confined(Message, frozen=True):
+    """Agent > submitter, when it begins: what holds the tasks of these nodes to what they ask for, in words."""
+
+    nodes: tuple[Address, ...]
+    words: str
+
+
 def report_now(
     node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
-    folder: str = "", result: bytes = b"",
+    folder: str = "", result: bytes = b"", usage: Usage | None = None,
 ) -> TaskReport:  # fmt: skip
     """A report on what has just happened."""
     at_unix_us = time.time_ns() // 1000
-    return TaskReport(task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result)
+    return TaskReport(task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage)
 
 
 Report = Callable[[TaskReport], None]

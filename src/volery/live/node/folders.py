@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from volery.core.model import Address, JobId, Task
+from volery.core.model import Address, Task
 
 SECRET_VARIABLES: Final = frozenset({"VOLERY_TOKEN"})
 """What whoever has started a program of ours may have told it, and is nothing for tasks."""
@@ -22,7 +21,6 @@ class AttemptFolders:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
-        self._jobs: set[JobId] = set()
 
     def make(self, task: Task, attempt: int) -> Path:
         """The folder of an attempt, empty unless an earlier federation has used the same numbers.
@@ -30,13 +28,13 @@ class AttemptFolders:
         Raises:
             OSError: it cannot be made.
         """
-        job = self.root / str(task.job)
-        if task.job not in self._jobs:
-            job.mkdir(parents=True, exist_ok=True)
-            self._jobs.add(task.job)
-        folder = job / f"{task.id}.{attempt}"
-        with suppress(FileExistsError):
+        folder = self.root / str(task.job) / f"{task.id}.{attempt}"
+        try:
             folder.mkdir()
+        except FileNotFoundError:  # the job's first, or its earlier ones were removed
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            pass
         return folder
 
 

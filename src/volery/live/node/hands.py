@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from volery.core.component import Deployment
-from volery.core.model import SECOND
+from volery.core.model import SECOND, Address
 from volery.live.cluster.accounts import Accounts
 from volery.live.cluster.building import survives
 from volery.live.cluster.federation import ALL, Federation
-from volery.live.jobs import MEMORY
+from volery.live.cluster.isolation import NodeRules
 from volery.live.node.agent import NodeAgent
-from volery.live.node.executor import Executor, Report
+from volery.live.node.executor import Confined, Executor, Report
 from volery.live.node.kept import KeptAgent
 from volery.live.node.reporting import Kept, Reporter, Tell
 from volery.live.node.sleep import InstantExecutor, SleepExecutor
@@ -23,11 +23,6 @@ LEASE_DETECTIONS: Final = 1.5
 """Detection times that tasks go on without their node host. A master that hears nothing of a node gives its tasks up
 after 4.75 of them, less what its last beat was old. A host that comes back takes 0.75 to see that its master is away,
 and a node without a master goes on for 2: that leaves 1.5 for the time between, and half of one to spare."""
-
-CONFINED: Final = (
-    "each process of a task is held to its memory_mb, all of them together are not; cpu_milli is for placement alone"
-)
-"""What limits there are without control groups."""
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +40,12 @@ class Hands(NamedTuple):
     reporter: Reporter | None = None
     kept: KeptAgent | None = None
 
+    def introduction(self, nodes: Iterable[Address]) -> Confined | None:
+        """What the submitter is to know of these nodes; nothing where tasks ask for slots."""
+        agent = self.executor
+        words = agent.held if isinstance(agent, NodeAgent | KeptAgent) else ""
+        return Confined(tuple(nodes), words) if words else None
+
 
 def hands_of(
     federation: Federation, name: HostName, deployment: Deployment, tell: Tell, lost: Callable[[Exception], None],
@@ -61,26 +62,24 @@ def hands_of(
         given: takes the place of the executor that the file names.
         unreceived: ends that an earlier life in this process has not got rid of; what is not received is kept there.
     """
-    folder, kind = federation.folder.resolve(), federation.file.executor
-    if kind == "agent" and {"cpu_milli", MEMORY} & {*federation.fleet.cluster.resources}:
-        log.info("host %s: %s", name, CONFINED)
+    folder, kind, file = federation.folder.resolve(), federation.file.executor, federation.file
+    rules = NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources))
     if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
         keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt), unreceived)
-        agent = KeptAgent(
-            folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost, federation.file.run_as
-        )
+        agent = KeptAgent(folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost, file.run_as, rules)
         return Hands(agent, keeping, agent)
     reporter = Reporter(name, tell) if name != ALL else None
     report: Report = reporter.report if reporter is not None else lambda told: tell(told, "")
-    told = report if federation.file.reports else None
+    told = report if file.reports else None
     if given is not None:
         return Hands(given, reporter)
     if kind == "sleep":
         return Hands(SleepExecutor(report=told), reporter)
     if kind == "instant":
         return Hands(InstantExecutor(told), reporter)
-    ended = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=Accounts(federation.file.run_as))
+    accounts = Accounts(file.run_as)
+    ended = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=accounts, rules=rules)
     if ended.orphans:
         log.warning("host %s: ended %d processes that an earlier agent had left", name, len(ended.orphans))
     return Hands(ended, reporter)

@@ -1,9 +1,9 @@
 """The keeper of a node host: the parent of its tasks, which outlives it.
 
-python -m volery.live.node.keeper TASKS STATE ACCOUNTS; a node host starts it and says over its socket what is to run.
-If the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When no host
-has spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends when it is
-told to, or when nobody needs it any more.
+python -m volery.live.node.keeper TASKS STATE ACCOUNTS RULES; a node host starts it and says over its socket what is
+to run. If the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When
+no host has spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends
+when it is told to, or when nobody needs it any more.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from volery.core.errors import InputError
 from volery.core.events import Outcome
 from volery.core.model import Task, TaskId
 from volery.live.cluster.accounts import Accounts
+from volery.live.cluster.isolation import NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import TaskReport
 from volery.live.node.keeping import (
@@ -57,14 +58,14 @@ class Keeper:
     """Runs attempts for one host after the other.
 
     Args:
-        tasks, state, accounts: of the agent, see `NodeAgent`.
+        tasks, state, accounts, rules: of the agent, see `NodeAgent`.
 
     Raises:
         InputError: as the agent.
     """
 
-    def __init__(self, tasks: Path, state: Path, accounts: Accounts) -> None:
-        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts)
+    def __init__(self, tasks: Path, state: Path, accounts: Accounts, rules: NodeRules) -> None:
+        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts, rules=rules)
         self._attempts: dict[tuple[TaskId, int], Attempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
@@ -129,7 +130,7 @@ class Keeper:
             return
         (host, message), self._coming = self._coming, None
         self._host, self._lease_s, self._finishing = host, message.lease_s, False
-        host.say(Held(tuple(self._attempts.values()), self._expired))
+        host.say(Held(tuple(self._attempts.values()), self._expired, self._agent.held))
         if self._expired:
             self._forget_killed()
         self._expired = False
@@ -227,7 +228,8 @@ def main() -> None:
     async def serve() -> None:
         try:
             accounts = Accounts(msgspec.json.decode(sys.argv[3], type=str | dict[str, str]))
-            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), accounts)
+            rules = msgspec.json.decode(sys.argv[4], type=NodeRules)
+            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), accounts, rules)
         except (InputError, OSError) as error:
             sys.stderr.write(f"{error}\n")
             sys.exit(2)

@@ -80,10 +80,17 @@ class Attempt(msgspec.Struct, array_like=True):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Keeper > host: all attempts; `expired`: the lease was over before you came, and they are nobody's any more."""
+    """Keeper > host: all attempts.
+
+    Args:
+        attempts: that run, or have ended and were not forgotten.
+        expired: the lease was over before you came, and they are nobody's any more.
+        held: what holds tasks to the amounts that they ask for, in words.
+    """
 
     attempts: tuple[Attempt, ...]
     expired: bool
+    held: str = ""
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -17,6 +17,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.events import Adopted
 from volery.core.model import Address, Task, TaskId
+from volery.live.cluster.isolation import NO_RULES, NodeRules
 from volery.live.node.executor import OnEnd, Report, TaskReport
 from volery.live.node.keeper import READY
 from volery.live.node.keeping import (
@@ -53,13 +54,19 @@ class KeptAgent:
         report: hears of every start and end.
         lost: told when the keeper is gone.
         run_as: whom tasks run as, see `Accounts`.
+        rules: of the federation's file.
+
+    Attributes:
+        held: what holds tasks to the amounts that they ask for, in words; known once it is open.
     """
 
     def __init__(
         self, tasks: Path, state: Path, lease_s: float, report: Report, lost: Callable[[Exception], None],
-        run_as: str | dict[str, str] = "",
+        run_as: str | dict[str, str] = "", rules: NodeRules = NO_RULES,
     ) -> None:  # fmt: skip
         self._run_as = run_as
+        self._rules = rules
+        self.held = ""
         self._tasks = tasks
         self._state = state
         self._lease_s = lease_s
@@ -94,6 +101,9 @@ class KeptAgent:
         )
         self._say(Take(self._lease_s))
         held = await self._held
+        self.held = held.held
+        if self.held:
+            log.info("%s", self.held)
         self._tick()
         if held.attempts:
             how = "were given up" if held.expired else "go on, or have ended meanwhile"
@@ -119,7 +129,7 @@ class KeptAgent:
 
     def _start_keeper(self) -> None:
         words = [sys.executable, "-m", "volery.live.node.keeper", str(self._tasks), str(self._state)]
-        words.append(msgspec.json.encode(self._run_as).decode())
+        words += [msgspec.json.encode(given).decode() for given in (self._run_as, self._rules)]
         with (self._state / "keeper.log").open("ab") as errors:
             said = errors.tell()
             started = subprocess.Popen(  # noqa: S603 - our own module

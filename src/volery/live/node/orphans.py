@@ -48,6 +48,7 @@ class ProcessLedger:
         except OSError:
             os.close(self._lock)
             raise InputError(str(folder), "another node agent uses this state folder; give each its own") from None
+        self.folder = folder
         self.mark = (MARK, str(folder.resolve()))
         self._path = folder / "processes"
         self._running: dict[int, int] = {}

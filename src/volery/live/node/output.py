@@ -13,13 +13,14 @@ import stat
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 BLOCK_BYTES: Final = 1 << 16
 OUTPUT_BYTES_MAX: Final = 64 << 20
 """What one request is served; another one with an offset gets what follows."""
 STREAMS: Final = ("stdout", "stderr")
 _FOLDER: Final = re.compile(r"([0-9]{1,18})/([0-9]{1,18}\.[0-9]{1,18})")
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -52,12 +53,49 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
             os.close(descriptor)
 
 
-async def blocks(descriptor: int, offset: int) -> AsyncIterator[bytes]:
-    """What a file holds now, from an offset on; what is written meanwhile is left for the next request."""
+def kept_from(descriptor: int) -> int:
+    """The offset from which an output is kept; what was written before was dropped (see `rotation`)."""
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError:  # nothing is in it, or its file system has no holes
+        return 0
+
+
+class Piece(NamedTuple):
+    """Of an output: from an offset up to another, of so many bytes that it has now."""
+
+    start: int
+    end: int
+    size: int
+
+
+def piece_from(descriptor: int, offset: int) -> Piece:
+    """What is there from an offset on; what is written meanwhile is left for the next request."""
+    size = os.fstat(descriptor).st_size
+    start = max(offset, kept_from(descriptor))
+    return Piece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
+
+
+def piece_in(descriptor: int, wanted: str) -> Piece | None:
+    """What the header Range asks for, without what was dropped (RFC 9110, 14.1.2); None: there is nothing of it.
+
+    Raises:
+        ValueError: it is not one range of bytes.
+    """
+    found = _RANGE.fullmatch(wanted.strip())
+    if found is None or not (found[1] or found[2]):
+        raise ValueError(wanted)
+    size = os.fstat(descriptor).st_size
+    first = int(found[1]) if found[1] else max(size - int(found[2]), 0)
+    end = min(int(found[2]) + 1, size) if found[1] and found[2] else size
+    start = max(first, kept_from(descriptor))
+    return Piece(start, min(end, start + OUTPUT_BYTES_MAX), size) if start < end else None
+
+
+async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
+    """What a file holds from an offset up to another, in pieces; it is closed then."""
     with os.fdopen(descriptor, "rb") as file:
-        left = min(os.fstat(descriptor).st_size - offset, OUTPUT_BYTES_MAX)
-        if left <= 0:
-            return
+        offset, left = start, end - start
         file.seek(offset)
         while left > 0 and (block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, left))):
             left -= len(block)

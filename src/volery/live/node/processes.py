@@ -2,16 +2,15 @@
 
 What a command starts ends with it: when its first process has ended, the rest of its group is killed; a kill or a
 timeout asks the whole group to end (SIGTERM), waits for the grace time, and then ends it (SIGKILL), also what has
-ignored the request or moved to another group of the session. Memory that a task has asked for is a limit of each of
-its processes (RLIMIT_DATA), set as soon as the first one has begun. Linux only: ends are heard through pidfds, so no
-process that someone else in this program has started is ever reaped here.
+ignored the request or moved to another group of the session, and all of the attempt's control group where it has one.
+What a task has asked for holds its processes as soon as the first one has begun (see `confinement`). Linux only: ends
+are heard through pidfds, so no process that someone else in this program has started is ever reaped here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -24,12 +23,15 @@ from typing import Final, Literal
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
-from volery.live.cluster.accounts import Account, Accounts
+from volery.live.cluster.accounts import SHELL, Account
 from volery.live.command import Command, decode_payload
-from volery.live.node.becoming import Starter
-from volery.live.node.executor import AttemptState, OnEnd, Report, report_now
-from volery.live.node.folders import AttemptFolders, attempt_environment, inherited_environment
-from volery.live.node.orphans import ProcessLedger
+from volery.live.node.becoming import Starter, started
+from volery.live.node.cgroups import Group
+from volery.live.node.confinement import Hold, out_of_memory, usage_of
+from volery.live.node.executor import AttemptState, OnEnd, Report, Usage, report_now
+from volery.live.node.folders import attempt_environment, inherited_environment
+from volery.live.node.gate import Gate, demand_program
+from volery.live.node.means import Means, attempt_name
 from volery.live.node.proctable import Status, processes
 
 SWEEP_S: Final = 0.01
@@ -50,6 +52,7 @@ class _Attempt:
         "command",
         "deadline",
         "folder",
+        "held",
         "left",
         "node",
         "on_end",
@@ -67,6 +70,7 @@ class _Attempt:
         self.on_end = on_end
         self.command: Command | None = None
         self.folder = Path()
+        self.held: Hold | None = None
         self.popen: subprocess.Popen[bytes] | None = None
         self.pidfd = -1
         self.timer: asyncio.TimerHandle | None = None
@@ -83,25 +87,33 @@ class _Attempt:
         assert self.popen is not None
         return self.popen.pid
 
+    @property
+    def group(self) -> Group | None:
+        """Its control group."""
+        return self.held.group if self.held is not None else None
+
+    def signal_all(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to its control group, or to its process group where it has none."""
+        if (group := self.group) is None:
+            _signal_group(self.pid, number)
+        elif number == signal.SIGKILL:
+            group.kill()
+        else:
+            group.signal(number)
+
 
 class ProcessExecutor:
     """Runs commands.
 
     Args:
-        folders: of the attempts; a process runs in its own.
-        ledger: what runs is written down there; its owner closes it after this executor.
+        means: what attempts are run with.
         report: hears of every start and end.
-        accounts: whom tasks run as; None: as this process.
     """
 
-    def __init__(
-        self, folders: AttemptFolders, ledger: ProcessLedger, report: Report | None = None,
-        accounts: Accounts | None = None,
-    ) -> None:  # fmt: skip
-        self._folders = folders
-        self._accounts = accounts
+    def __init__(self, means: Means, report: Report | None = None) -> None:
+        self._means = means
         self._starters: dict[Account, Starter] = {}
-        self._ledger = ledger
+        self._ledger = means.ledger
         self._report = report
         self._inherited = inherited_environment()
         self._programs: dict[tuple[str, str], str] = {}
@@ -177,58 +189,69 @@ class ProcessExecutor:
         if not isinstance(command, Command) or not command.argv:
             raise ValueError("the task carries no command with a program")
         attempt.command = command
-        account = self._accounts.of(command.user) if self._accounts is not None else None
-        attempt.folder = folder = self._folders.make(attempt.task, attempt.attempt)
-        stdin, stdout = self._nothing, -1
+        account = self._means.account_of(command.user)
+        attempt.held = held = self._means.confinement.hold(attempt_name(attempt.task, attempt.attempt), command)
+        attempt.folder = folder = self._means.folders.make(attempt.task, attempt.attempt)
+        cwd = Path(command.cwd) if command.cwd else folder
+        environment = self._environment_of(attempt, command, account)
+        words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing
+        gate: Gate | None = None
         opened: list[int] = []
         try:
             for name in ("stdout", "stderr"):
                 opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
             if command.stdin:
-                opened.append(_holding(folder / "stdin", command.stdin))
-                stdin = opened[2]
-            stdout, stderr = opened[:2]
+                stdin = _holding(folder / "stdin", command.stdin)
+                opened.append(stdin)
             if account is not None:
                 account.own(folder, opened)
+            if held is not None:
+                if program is None:
+                    demand_program(words[0], cwd, environment)
+                gate = Gate(folder / "stdin" if command.stdin else None, held.memory_mb)
+                words, program, stdin = gate.words(words), SHELL, gate.outside
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
-            environment = self._environment_of(attempt, command, account)
             attempt.popen = self._start_as(account)(
-                command.argv, executable=self._program(command.argv[0], environment), stdin=stdin, stdout=stdout,
-                stderr=stderr, cwd=command.cwd or folder, env=environment, start_new_session=True, close_fds=False,
+                words, held.cpus if held is not None else (), executable=program, stdin=stdin, stdout=opened[0],
+                stderr=opened[1], cwd=cwd, env=environment, start_new_session=True, close_fds=False,
             )  # fmt: skip
+            self._hold(attempt, gate)
         finally:
             for descriptor in opened:
                 os.close(descriptor)
-        try:
-            if command.memory_mb:
-                self._hold(attempt.pid, account, command.memory_mb << 20)
-            self._ledger.add(attempt.pid)
-            attempt.pidfd = os.pidfd_open(attempt.pid)
-        except OSError:
-            _signal_group(attempt.pid, signal.SIGKILL)
-            attempt.popen.wait()
-            self._ledger.remove(attempt.pid)
-            attempt.popen = None
-            raise
+            if gate is not None:
+                gate.close()
         loop = asyncio.get_running_loop()
         loop.add_reader(attempt.pidfd, self._left, attempt)
         if command.timeout_s:
             attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
+        self._means.watch_output(folder, account)
         self._tell(attempt, "running")
+
+    def _hold(self, attempt: _Attempt, gate: Gate | None) -> None:
+        """Have the process that has just been started in hand before anything of the task runs."""
+        assert attempt.popen is not None
+        try:
+            if attempt.held is not None:
+                attempt.held.take_in(attempt.pid)
+            self._ledger.add(attempt.pid)
+            attempt.pidfd = os.pidfd_open(attempt.pid)
+        except OSError:
+            attempt.signal_all()
+            attempt.popen.wait()
+            self._ledger.remove(attempt.pid)
+            attempt.popen = None
+            raise
+        if gate is not None:
+            gate.open()
 
     def _start_as(self, account: Account | None) -> Callable[..., subprocess.Popen[bytes]]:
         if account is None:
-            return subprocess.Popen
+            return started
         if account not in self._starters:
             self._starters[account] = Starter(account)
         return self._starters[account].start
-
-    def _hold(self, pid: int, account: Account | None, limit_bytes: int) -> None:
-        """Hold a process to an amount of memory."""
-        prlimit = resource.prlimit if account is None else self._starters[account].prlimit
-        with suppress(ProcessLookupError):
-            prlimit(pid, resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
     def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
         return {
@@ -236,6 +259,7 @@ class ProcessExecutor:
             **(account.environment() if account is not None else {}),
             **command.env,
             **attempt_environment(attempt.node, attempt.task, attempt.attempt, command.index),
+            **(attempt.held.environment if attempt.held is not None else {}),
             self._ledger.mark[0]: self._ledger.mark[1],
         }
 
@@ -258,19 +282,25 @@ class ProcessExecutor:
         asyncio.get_running_loop().remove_reader(attempt.pidfd)
         attempt.left = True
         if attempt.stop:
-            self._leaving[attempt.pid] = attempt
-            self._sweep_soon(SWEEP_S)
+            self._leave(attempt)
+            return
+        attempt.signal_all()
+        if (group := attempt.group) is not None and group.lives:
+            self._leave(attempt)  # it has been killed, and is not gone yet
         else:
-            _signal_group(attempt.pid, signal.SIGKILL)
             self._reap(attempt)
+
+    def _leave(self, attempt: _Attempt) -> None:
+        self._leaving[attempt.pid] = attempt
+        self._sweep_soon(SWEEP_S)
 
     def _stop(self, attempt: _Attempt, why: Stop, grace_max_s: float = float("inf")) -> None:
         assert attempt.command is not None
         if not attempt.stop:
             attempt.stop = why
-            _signal_group(attempt.pid, signal.SIGTERM)
             # A stopped process hears nothing until it goes on.
-            _signal_group(attempt.pid, signal.SIGCONT)
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                attempt.signal_all(number)
         elif not self._closed:
             return
         if attempt.timer is not None:
@@ -281,9 +311,8 @@ class ProcessExecutor:
 
     def _grace_over(self, attempt: _Attempt) -> None:
         attempt.timer = None
-        _signal_group(attempt.pid, signal.SIGKILL)
-        self._leaving[attempt.pid] = attempt
-        self._sweep_soon(SWEEP_S)
+        attempt.signal_all()
+        self._leave(attempt)
 
     def _sweep_soon(self, after_s: float) -> None:
         self._sweep_s = after_s
@@ -303,37 +332,54 @@ class ProcessExecutor:
                 for status in alive.get(pid, ()):
                     with suppress(ProcessLookupError, PermissionError):
                         os.kill(status.pid, signal.SIGKILL)
-            if attempt.left and (pid not in alive or now > attempt.deadline + UNDYING_S):
+            group = attempt.group
+            if now > attempt.deadline and group is not None:
+                group.kill()
+            lives = pid in alive or (group is not None and group.lives)
+            if attempt.left and (not lives or now > attempt.deadline + UNDYING_S):
                 del self._leaving[pid]
                 self._reap(attempt)
         if self._leaving:
             self._sweep_soon(min(self._sweep_s * 2, SWEEP_MAX_S))
 
     def _reap(self, attempt: _Attempt) -> None:
-        ended = os.waitid(os.P_PIDFD, attempt.pidfd, os.WEXITED)
-        assert ended is not None
+        # It is our child and a zombie: nothing else has its number.
+        _, status, spent = os.wait4(attempt.pid, 0)
         os.close(attempt.pidfd)
-        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        code = os.waitstatus_to_exitcode(status)
         assert attempt.popen is not None
         attempt.popen.returncode = code  # the object would otherwise wait for its process once more
         self._ledger.remove(attempt.pid)
-        outcome, reason = _judge(attempt, code)
-        self._end(attempt, outcome, code, reason)
+        usage = usage_of(attempt.held, spent)
+        outcome, reason = _judge(attempt, code, usage)
+        self._end(attempt, outcome, code, reason, usage)
 
-    def _end(self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str) -> None:
+    def _end(
+        self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: Usage | None = None
+    ) -> None:  # fmt: skip
         del self._attempts[attempt.key]
+        if attempt.held is not None:
+            attempt.held.release()
+        self._means.outputs.end(str(attempt.folder))
         if attempt.timer is not None:
             attempt.timer.cancel()
         if not self._closed:
-            self._tell(attempt, outcome, exit_code, reason)
+            self._tell(attempt, outcome, exit_code, reason, usage)
             attempt.on_end(attempt.task, attempt.attempt, outcome)
         elif not self._attempts:
             self._empty.set()
 
-    def _tell(self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "") -> None:
+    def _tell(
+        self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "",
+        usage: Usage | None = None,
+    ) -> None:  # fmt: skip
         if self._report is not None:
             folder = str(attempt.folder) if attempt.popen is not None else ""
-            self._report(report_now(attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder))
+            self._report(
+                report_now(
+                    attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder, usage=usage
+                )
+            )  # fmt: skip
 
 
 def _holding(path: Path, content: bytes) -> int:
@@ -349,7 +395,7 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-def _judge(attempt: _Attempt, code: int) -> tuple[Outcome, str]:
+def _judge(attempt: _Attempt, code: int, usage: Usage) -> tuple[Outcome, str]:
     """How an attempt ended, and why if not well."""
     command = attempt.command
     assert command is not None
@@ -357,7 +403,11 @@ def _judge(attempt: _Attempt, code: int) -> tuple[Outcome, str]:
         return "killed", "killed on request"
     if attempt.stop == "timeout":
         return "failed", f"timeout: it ran for more than {command.timeout_s:g} s"
-    limit = f"; it may have {command.memory_mb} MB" if command.memory_mb else ""
+    if code and usage.out_of_memory:
+        return "failed", out_of_memory(command.memory_mb)
+    held = attempt.held
+    per_process = held is not None and held.memory_mb
+    limit = f"; each of its processes may have {command.memory_mb} MiB" if per_process else ""
     if code < 0:
         return "failed", f"ended by signal {signal_name(-code)}{limit}"
     if code:

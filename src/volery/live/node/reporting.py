@@ -11,11 +11,11 @@ from typing import Final
 
 from volery.core.component import Component
 from volery.core.model import Address, TaskId, Time
-from volery.live.node.executor import AGENT, Received, TaskReport
+from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.wire.transport import HostName
 
-Tell = Callable[[TaskReport, Address], None]
-"""Sends a report to the submitter, from an address."""
+Tell = Callable[[TaskReport | Confined, Address], None]
+"""Sends the submitter what an agent has to say, from an address."""
 Kept = dict[tuple[TaskId, int], TaskReport]
 """The end of each attempt that was not received yet."""
 
@@ -35,7 +35,7 @@ class Reporter(Component):
         kept: ends that were not received in an earlier life of this process, and where further ones are kept.
     """
 
-    __slots__ = ("_address", "_forget", "_kept", "_tell")
+    __slots__ = ("_address", "_confined", "_forget", "_kept", "_tell")
 
     def __init__(
         self, host: HostName, tell: Tell, forget: Callable[[TaskId, int], None] | None = None, kept: Kept | None = None
@@ -44,6 +44,12 @@ class Reporter(Component):
         self._tell = tell
         self._forget = forget
         self._kept: Kept = {} if kept is None else kept
+        self._confined: Confined | None = None
+
+    def introduce(self, confined: Confined) -> None:
+        """Tell the submitter what holds tasks here, now and whenever it begins anew."""
+        self._confined = confined
+        self._tell(confined, self._address)
 
     def report(self, report: TaskReport) -> None:
         """Tell the submitter; of an end until it was received."""
@@ -53,6 +59,8 @@ class Reporter(Component):
 
     def again(self) -> None:
         """The submitter has begun anew: repeat what it may not have written down."""
+        if self._confined is not None:
+            self._tell(self._confined, self._address)
         for report in self._kept.values():
             self._tell(report, self._address)
 

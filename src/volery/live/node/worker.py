@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import struct
 import sys
 import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
 import cloudpickle
@@ -21,11 +24,21 @@ RESULT_BYTES_MAX: Final = 512 * 1024
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """One call: what to call, the folder that takes what it prints, and its environment."""
+    """One call.
+
+    Args:
+        pickled: what to call.
+        folder: takes what it prints.
+        environment: of the call.
+        memory_mb: what this process may have meanwhile, in units of 2^20 bytes; 0: no limit.
+        cpus: where it may run meanwhile; nothing: anywhere.
+    """
 
     pickled: bytes
     folder: str
     environment: dict[str, str]
+    memory_mb: int = 0
+    cpus: tuple[int, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
@@ -75,10 +88,27 @@ def _answer_in(folder: str, request: Request) -> Answer:
         os.close(opened)
     os.chdir(folder)
     try:
-        return answer(request)
+        with _held(request.memory_mb, request.cpus):
+            return answer(request)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+@contextmanager
+def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
+    """Hold this process, and what it starts, to so much: as whoever it runs as may always do."""
+    all_cpus = os.sched_getaffinity(0)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if memory_mb:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_mb << 20, hard))
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+        os.sched_setaffinity(0, all_cpus)
 
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:

@@ -32,7 +32,7 @@ import volery
 from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription
-from volery.live.node.output import STREAMS, blocks, open_output
+from volery.live.node.output import STREAMS, open_output
 from volery.live.service.admission import (
     HEAD_BYTES_MAX,
     NotAllowedError,
@@ -52,6 +52,7 @@ from volery.live.service.foretelling import Foreteller, foretelling
 from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
+from volery.live.service.outputs import output_answer
 from volery.live.service.tokens import Gate, Principal
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
 from volery.live.window.serving import window_routes
@@ -257,10 +258,9 @@ class _TaskEndpoints:
         file = await asyncio.to_thread(open_output, self._outputs, task.folder, stream)
         if file is None:
             place = f"jobs/{task.job}/tasks/{task.index}"
-            problem = f"{stream} of {task.folder} is not on this host; the task ran on {task.node}, look there"
+            problem = f"{stream} of {task.folder} is not on this host, or no longer; the task ran on {task.node}"
             raise NotThereError(place, problem)
-        content = blocks(file, offset)
-        return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
+        return output_answer(file, offset, request.headers.get("range"), headers)
 
     def _task(self, request: Request) -> TaskStatus:
         job, place = _job(self._desk, request), request.path_params["index"]

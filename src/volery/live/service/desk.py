@@ -26,7 +26,7 @@ from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PreemptionTold, Why
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
-from volery.live.node.executor import AGENT, Received, TaskReport
+from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.looking import Sight
 from volery.live.service.questions import Questions, started_tasks
@@ -78,9 +78,9 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_closed", "_drained", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes", "_numbers",
-        "_post", "_received", "_running", "_sent", "_sight", "_store", "_thread", "_told", "_wake", "_writer",
-        "_writes", "commit_s", "commits", "sharing", "told",
+        "_book", "_closed", "_confined", "_drained", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
+        "_numbers", "_post", "_received", "_running", "_sent", "_sight", "_store", "_thread", "_told", "_wake",
+        "_writer", "_writes", "commit_s", "commits", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +98,7 @@ class Desk(Questions, Component):
         self._late_s = reports_late_s
         self._drained = store.drained()
         self._book = DecisionBook()
+        self._confined: dict[Address, str] = {}
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
@@ -144,6 +145,10 @@ class Desk(Questions, Component):
         """Remember what a scheduler has decided."""
         self._book.note(event)
 
+    def on_confined(self, event: Confined, source: Address, now: Time) -> None:
+        """Remember what holds tasks on some nodes."""
+        self._confined.update(dict.fromkeys(event.nodes, event.words))
+
     def on_preempted(self, event: PreemptionTold, source: Address, now: Time) -> None:
         """Write down who has lost what to whom."""
         self.sharing.note(event)
@@ -168,6 +173,7 @@ class Desk(Questions, Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
         TaskReport: on_news,
+        Confined: on_confined,
         Explained: on_explained,
         PreemptionTold: on_preempted,
         Seen: on_seen,

@@ -26,6 +26,7 @@ class Questions:
 
     __slots__ = ()
     _book: DecisionBook
+    _confined: dict[Address, str]
     _drained: set[Address]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
@@ -160,14 +161,17 @@ class Questions:
         running: dict[Address, int] = {}
         for node in self._running.values():
             running[node] = running.get(node, 0) + 1
-        found = []
+        found, cluster = [], self._fleet.cluster
+        capacities = cluster.capacities or [()] * len(cluster.slots)
         for address, number in sorted(self._nodes.items(), key=lambda item: (item[1], item[0])):
             machine = self._fleet.machines[number]
             words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
             found.append(
                 NodeStatus(
-                    address=address, slots=self._fleet.cluster.slots[number], running=running.get(address, 0),
-                    labels=dict(machine.labels), drained=address in self._drained, **words,
+                    address=address, slots=cluster.slots[number], running=running.get(address, 0),
+                    labels=dict(machine.labels), drained=address in self._drained, held=self._confined.get(address, ""),
+                    offers=dict(zip(cluster.resources, capacities[number], strict=True)),
+                    **words,
                 )
             )  # fmt: skip
         return found

@@ -1,8 +1,7 @@
 """The store of jobs behind the API: SQLite in WAL mode, so that a restart keeps it and a commit carries many changes.
 
 Every change of a row gets the next revision. Whoever has seen everything up to a revision asks for what is newer, and
-gets the last state of each job and task that has changed: a stream of events that can be resumed from any point, also
-after a restart, without a log of its own.
+gets the last state of each job and task that has changed: a stream of events that can be resumed from any point.
 
 Writes gather in a transaction until `commit`, which is slow where it waits for the disk, and may then run in another
 thread: meanwhile nothing is written, and what is read is what was committed last. Only promises wait for the disk
@@ -26,10 +25,10 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import TaskReport
-from volery.live.service import listing
+from volery.live.service import listing, usages
 from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, UserLoad, job_status
 from volery.live.service.sharebook import ShareBook
-from volery.live.status import JobState, JobStatus, TaskState, TaskStatus
+from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 VERSION: Final = 1
 _TABLES: Final = """
@@ -48,7 +47,7 @@ CREATE TABLE tasks (
   result BLOB NOT NULL DEFAULT x'', PRIMARY KEY (job, place)) WITHOUT ROWID;
 CREATE INDEX tasks_by_revision ON tasks (revision);
 """
-_TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__)
+_TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
 _JOB_CHANGES: Final = (
     "answered", "cancelling", "state", "reason", "running", "finished", "failed", "killed", "started_us", "ended_us",
     "revision",
@@ -65,6 +64,7 @@ _ADDED: Final = (
     "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
     "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
+    usages.TABLE,
 )
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
@@ -141,6 +141,7 @@ class JobStore:
         self._under_way: dict[JobId, _Job] = {}
         self._changed: dict[JobId, _Job] = {}
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
+        self._usages = usages.Usages(self._sql, self._read)
         newest = "SELECT max(ifnull((SELECT max(revision) FROM jobs), 0), ifnull((SELECT max(revision) FROM tasks), 0))"
         self._revision: int = self._one(newest)
         self.revision: int = self._revision
@@ -199,6 +200,7 @@ class JobStore:
         self._under_way.clear()
         self._changed.clear()
         self._rows.clear()
+        self._usages.forget()
         self._revision = self.revision
 
     def _next_revision(self) -> int:
@@ -300,6 +302,7 @@ class JobStore:
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
         self._sql.executemany(_WRITE_TASK, self._rows.values())
+        self._usages.write()
         for job in self._changed.values():
             job.revision = self._next_revision()
             self._sql.execute(_UPDATE_JOB, (*(getattr(job, name) for name in _JOB_CHANGES), job.id))
@@ -324,6 +327,7 @@ class JobStore:
             job.id, place, told, report.reason, report.attempt, report.node, report.exit_code, started_us,
             None if began else report.at_unix_us, report.folder, self._next_revision(), report.result,
         )  # fmt: skip
+        self._usages.note(job.id, place, report)
         job.count(state, -1)
         job.count(told, +1)
         job.state = "running"
@@ -389,11 +393,6 @@ class JobStore:
         """What every user has under way, or one; nobody who has nothing."""
         return listing.loads(self._read, user)
 
-    def task(self, number: JobId, place: int) -> TaskStatus | None:
-        """One task."""
-        found = self.tasks(number, place, 1)
-        return found[0] if found else None
-
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job from a place on, in order."""
         job = self.job(number)
@@ -403,7 +402,8 @@ class JobStore:
         rows = self._read.execute(
             f"SELECT {_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
         )  # fmt: skip
-        known = {task.index: task for task in map(_task, rows)}
+        used = self._usages.of(number, first, end)
+        known = {row[1]: _task(row, used.get((row[1], row[4]))) for row in rows}
         unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
         return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
 
@@ -496,5 +496,5 @@ def _key(user: str, key: str) -> str | None:
     return f"{user}\n{key}" if key else None
 
 
-def _task(row: Sequence[Any]) -> TaskStatus:
-    return TaskStatus(**dict(zip(TaskStatus.__struct_fields__, row, strict=True)))
+def _task(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
+    return TaskStatus(usage=usage, **dict(zip(TaskStatus.__struct_fields__[:-1], row, strict=True)))

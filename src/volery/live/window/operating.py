@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from starlette.requests import Request
 
+from volery.core.misses import amount_text
 from volery.live.cluster.machine import ATTRIBUTES, LABEL, Value
 from volery.live.service.admission import choice, principal
 from volery.live.service.questions import Questions
@@ -147,6 +148,10 @@ def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
         ("running", f"{whole(node.running)} of {whole(node.slots)} slots"),
         ("cores", node.cores),
         ("memory", f"{whole(node.memory_mb)} MB"),
+        ("GPUs", f"{node.gpus} {node.gpu}" if node.gpus else "\N{EN DASH}"),
+        ("disk", node.disk),
+        ("offers", ", ".join(amount_text(name, amount) for name, amount in node.offers.items()) or "slots"),
+        ("tasks are held", node.held or "\N{EN DASH}"),
         ("machine", f"{node.arch}, {node.os} {node.kernel}"),
         ("labels", name_of(_labels(node), 12_000) if node.labels else "\N{EN DASH}"),
     )

@@ -14,7 +14,7 @@ from volery.live.hosts.explaining import PairStatus
 from volery.live.service.admission import principal
 from volery.live.service.desk import Desk
 from volery.live.status import NodeStatus
-from volery.live.window import frame
+from volery.live.window import cells, frame
 from volery.live.window.frame import View
 from volery.live.window.html import Markup, Piece, duration, facts, figures, joined, link, section, share, tag, whole
 from volery.live.window.tables import Column, table
@@ -86,9 +86,8 @@ def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Addres
     if who.sees is None:
         parts.append(section("Allocation time", waits(desk.waits_us(WAITS))))
         views = section("Views", heat(desk.views()))
-    return View(
-        "Federation", joined((known, tag("div", *parts, class_="columns"), views)), place=frame.HOME, every_s=5.0
-    )
+    live = joined((cells.told(nodes), known, tag("div", *parts, class_="columns"), views))
+    return View("Federation", live, cells.drawn(), place=frame.HOME, every_s=5.0)
 
 
 def _speed(desk: Desk, pace: Pace) -> tuple[tuple[str, Piece], ...]:

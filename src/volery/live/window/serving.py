@@ -29,7 +29,7 @@ from volery.live.window.overview import Pace, overview
 from volery.live.window.session import Sessions, is_foreign
 from volery.live.window.tasks import task_view
 from volery.live.window.users import preemptions_view, users_view
-from volery.look import base_style
+from volery.look import base_style, field_script
 
 PULSE_S: Final = 1.0
 PAUSE: Final = 300
@@ -68,8 +68,12 @@ def window_routes(desk: Desk, outputs: Path, sessions: Sessions) -> list[Route]:
         Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
         Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
         Route(frame.STYLE, _file("text/css; charset=utf-8", base_style() + _text("window.css"))),
-        Route(frame.SCRIPT, _file("text/javascript; charset=utf-8", _text("window.js"))),
+        Route(frame.SCRIPT, _file("text/javascript; charset=utf-8", _script())),
     ]  # fmt: skip
+
+
+def _script() -> str:
+    return "\n".join((_text("window.js"), field_script(), _text("cells.js")))
 
 
 def _text(name: str) -> str:

@@ -9,10 +9,10 @@ from typing import Final
 
 from volery.live.node.output import STREAMS, open_output
 from volery.live.service.desk import Desk
-from volery.live.status import TaskStatus
+from volery.live.status import TaskStatus, TaskUsage
 from volery.live.window import frame
 from volery.live.window.frame import View
-from volery.live.window.html import Markup, duration, facts, joined, link, moment, name_of, section, tag, whole
+from volery.live.window.html import Markup, Piece, duration, facts, joined, link, moment, name_of, section, tag, whole
 from volery.live.window.jobs import state_of
 from volery.live.window.reasons import reasons
 
@@ -35,10 +35,20 @@ async def task_view(desk: Desk, task: TaskStatus, outputs: Path) -> View:
         ("reason", name_of(task.reason) if task.reason else "\N{EN DASH}"), ("attempt", task.attempt), ("node", node),
         ("exit code", "\N{EN DASH}" if task.exit_code is None else task.exit_code),
         ("started", moment(task.started_us)), ("ended", moment(task.ended_us)), ("took", duration(took)),
+        *_used(task.usage),
     )  # fmt: skip
     logs = [section(stream, await _log(task, outputs, stream)) for stream in STREAMS]
     live = joined((known, section("Why", reasons(why) if why else None), *logs))
     return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS)
+
+
+def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
+    """What the last attempt has used, as far as it is known."""
+    if usage is None:
+        return []
+    peak = "\N{EN DASH}" if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
+    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
+    return [*known, ("held", usage.held)] if usage.held else known
 
 
 async def _log(task: TaskStatus, outputs: Path, stream: str) -> Markup:

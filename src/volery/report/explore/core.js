@@ -184,6 +184,7 @@ function grid(heads, rows, names) {
 // What is played tells the moment, and whoever shows time hears it; a reader's click on time is told the same way.
 const clock = {
   heard: [],
+  speed: 0, // seconds of the run per second while it plays
   tell(time, by) { for (const one of this.heard) if (one.by !== by) one.hear(time); },
 };
 

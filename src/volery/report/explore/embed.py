@@ -8,18 +8,22 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, Final
 
+from volery import look
 from volery.report.elements import escaped
 from volery.report.explore.content import as_json
 
 SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "pairs.js", "why.js")
 STYLE: Final = "explore/explore.css"
+FIELD: Final = "field.js"
+"""Which is in `volery.look`, because the live page has it too."""
 CONTENT_ID: Final = "volery-content"
 
 
 def script(names: Sequence[str] = SCRIPTS) -> str:
     """The scripts as one, which nothing outside it can reach."""
     files = resources.files("volery.report.explore")
-    text = "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in names)
+    own = {name: files.joinpath(name) for name in names if name != FIELD}
+    text = "\n".join(own[name].read_text(encoding="utf-8") if name in own else look.field_script() for name in names)
     return f'(() => {{\n"use strict";\n{text}\nstart();\n}})();'
 
 

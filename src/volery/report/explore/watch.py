@@ -1,24 +1,34 @@
-"""A page that plays a kept run: the cluster as a field of cells coloured by state, with its queues below."""
+"""A page that plays a run: the cluster as a field of cells, messages, queues, what schedulers believe.
+
+A folder keeps what ran where; the rest is there where a camera has looked on (`volery.metrics.filming`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from volery.core.errors import InputError
+from volery.metrics import busy_time_us
+from volery.metrics.filming import Filmed
+from volery.metrics.timeline import TASK_RUNS, laid_out
 from volery.report import gantt
 from volery.report.elements import figure, section, shown
 from volery.report.explore import embed
 from volery.report.explore.content import Setting
 from volery.report.explore.course import Course, course
+from volery.report.explore.roles import Said, said, still_roles
 from volery.report.folder import KeptTimeline, Results, Timeline, read_timeline
 from volery.report.page import page
 from volery.report.plots import Curve
 from volery.report.rows import under_label
 
-SCRIPTS: Final = ("core.js", "tables.js", "course.js", "watch.js")
+SCRIPTS: Final = ("core.js", "tables.js", "field.js", "course.js", "roles.js", "watch.js")
 SECOND_US: Final = 1e6
+MOMENTS_MAX: Final = 60
 
 
 class PlayedTasks(msgspec.Struct, frozen=True):
@@ -55,39 +65,92 @@ class Played(msgspec.Struct, frozen=True, omit_defaults=True):
     percent: list[list[int]] = []
 
 
-class Film(msgspec.Struct, frozen=True):
-    """What the page embeds: the run, and its course in the form of a report's."""
+class Film(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the page embeds: the run, its course in the form of a report's, and what a camera saw.
+
+    Args:
+        moments: seconds, and what is of interest then.
+    """
 
     run: Played
     labels: list[str]
     seeds: int
     settings: list[Setting]
     courses: list[Course | None]
+    moments: list[tuple[float, str]] = []
+    said: Said | None = None
 
 
-def watch_page(results: Results, kept: KeptTimeline) -> str:
+def watch_page(results: Results, kept: KeptTimeline, filmed: Filmed | None = None) -> str:
     """The page of one run that the folder has kept, as text.
+
+    Args:
+        results: the folder.
+        kept: the run.
+        filmed: what a camera has seen of it.
 
     Raises:
         InputError: when a file of the folder is missing or damaged.
     """
     one = read_timeline(results.path, kept)
-    film = Film(played(one), [shown(kept.label)], 1, [Setting("", [0])], [_course(results, kept)])
+    machines = f"{kept.machines:,} machines, Volery {results.manifest.volery_version}"
+    return _page(f"{shown(kept.label)}, seed {kept.seed}", machines, one, _course(results, kept), filmed)
+
+
+def journal_page(title: str, subtitle: str, filmed: Filmed, slots: Sequence[int]) -> str:
+    """The page of what a federation has lived through, as text.
+
+    Args:
+        title, subtitle: of the page.
+        filmed: what a camera has seen while its journals were played.
+        slots: per machine.
+
+    Raises:
+        InputError: no task has run.
+    """
+    ran = {name: np.array(column, dtype=np.int64) for name, column in filmed.attempts.items()}
+    ran["killed"] = ran["killed"].astype(np.bool_)
+    laid = laid_out(ran, slots, filmed.begin_us)
+    if not laid:
+        raise InputError(title, "no task has run in it; there is nothing to play")
+    edges = filmed.begin_us + filmed.step_us * np.arange(len(filmed.sent[0]) + 1)
+    busy = busy_time_us(ran["start_us"], ran["finish_us"], edges, None) / (filmed.step_us * sum(slots))
+    waiting = np.sum([role.waiting for role in filmed.roles], axis=0)
+    curve = (edges[:-1] / SECOND_US, busy)
+    one = Timeline(title, 0, len(slots), TASK_RUNS in laid, next(iter(laid.values())), np.zeros(0), curve)
+    told = Course(
+        filmed.begin_us / SECOND_US, float(edges[-1]) / SECOND_US, np.rint(1000 * busy).astype(int).tolist(), [], [],
+        waiting.tolist(), [],
+    )  # fmt: skip
+    return _page(title, subtitle, one, told, filmed)
+
+
+def _page(title: str, subtitle: str, one: Timeline, along: Course | None, filmed: Filmed | None) -> str:
+    run = played(one)
+    told = None if filmed is None else said(filmed)
+    film = Film(run, [title], 1, [Setting("", [0])], [along], _moments(run, along, filmed), told)
     script = embed.script(SCRIPTS)
     picture = figure(gantt.picture(one), "run", "What ran where and when.")
-    sections = (
-        section("The cluster", embed.mount("watch"), embed.still("watch", picture)),
-        section("Over time", embed.mount("course")),
-    )
-    title = f"{shown(kept.label)}, seed {kept.seed}"
-    return page(
-        title,
-        f"{kept.machines:,} machines, Volery {results.manifest.volery_version}",
-        sections,
-        embed.STYLE,
-        head=embed.head(script),
-        tail=embed.scripted(film, script),
-    )
+    sections = [section("The cluster", embed.mount("watch"), embed.still("watch", picture))]
+    if told is not None:
+        sections.append(section("Messages", embed.mount("roles"), embed.still("roles", still_roles(told))))
+    sections.append(section("Over time", embed.mount("course")))
+    return page(title, subtitle, sections, embed.STYLE, head=embed.head(script), tail=embed.scripted(film, script))
+
+
+def _moments(run: Played, along: Course | None, filmed: Filmed | None) -> list[tuple[float, str]]:
+    """What a viewer would look for: the fullest queue, the first task that was killed, and what a camera noticed."""
+    found = [] if filmed is None else [(at / SECOND_US, what) for at, what in filmed.moments]
+    if along is not None and along.waiting and max(along.waiting) > 0:
+        most = max(along.waiting)
+        step_s = (along.end_s - along.begin_s) / len(along.waiting)
+        found.append((along.begin_s + along.waiting.index(most) * step_s, f"most tasks wait: {most:,.0f}"))
+    if run.tasks is not None and any(run.tasks.killed):
+        first = min(end for end, killed in zip(run.tasks.end_s, run.tasks.killed, strict=True) if killed)
+        found.append((first, "first task that is killed"))
+    if len(found) > MOMENTS_MAX:
+        found = found[:: -(-len(found) // MOMENTS_MAX)]
+    return sorted(found)
 
 
 def played(one: Timeline) -> Played:

@@ -1,0 +1,59 @@
+"""What a federation's file says of how tasks are held to what they ask for, and of how much of their output is kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+DAYS_MAX = 36_500
+
+
+class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How tasks are held to the amounts that they ask for, where they ask for any."""
+
+    cgroups: Annotated[
+        Literal["auto", "require", "off"],
+        Meta(description="control groups: where permitted, or the host does not start without, or never"),
+    ] = "auto"
+    cpu: Annotated[
+        Literal["limit", "share"],
+        Meta(description="at most the processors asked for; or at least so many, and what others leave idle"),
+    ] = "limit"
+    pids_max: Annotated[int, Meta(ge=0, description="processes and threads of an attempt; 0: no limit")] = 4096
+    gpus: Annotated[
+        tuple[str, ...] | None,
+        Meta(description='devices that tasks may be given, as ["0", "1"]; left out: those that are found'),
+    ] = None
+
+
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of what tasks leave behind is kept on a node's host."""
+
+    stream_mb: Annotated[
+        int, Meta(ge=0, le=1 << 30, description="the newest so many MB of stdout and of stderr, per attempt; 0: all")
+    ] = 256
+    keep_days: Annotated[
+        float, Meta(ge=0, le=DAYS_MAX, description="folders of attempts go after so many days; 0: never")
+    ] = 0
+    keep_mb: Annotated[
+        int, Meta(ge=0, le=1 << 40, description="the oldest folders go when all have more MB; 0: never")
+    ] = 0
+
+
+class NodeRules(msgspec.Struct, frozen=True):
+    """What a federation's file demands of its node agents.
+
+    Args:
+        isolation: how tasks are held to what they ask for.
+        output: how much of what they leave behind is kept.
+        amounts: whether they ask for amounts, and not for slots.
+    """
+
+    isolation: Isolation = Isolation()
+    output: Output = Output()
+    amounts: bool = False
+
+
+NO_RULES: Final = NodeRules()

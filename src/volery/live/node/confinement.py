@@ -1,0 +1,275 @@
+"""How attempts are held to what they ask for: by a control group each where that is permitted, else process by process.
+
+Without control groups memory is a limit of each process of a task (RLIMIT_DATA: heap and other private memory, not
+files that are mapped), not of all together, and processors are those that it may run on: as many as it asks for,
+rounded up, of those that have been given to others the least. Whoever wants to know which of the two it is reads
+`words`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import resource
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from volery.core.errors import InputError
+from volery.core.model import SECOND
+from volery.live.cluster.discovery import gpus_of_host
+from volery.live.cluster.isolation import Isolation
+from volery.live.command import Payload
+from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
+from volery.live.node.devices import Devices, gpu_environment
+from volery.live.node.executor import Usage
+
+MILLI: Final = 1000
+PER_PROCESS: Final = "memory is limited per process, not per task"
+
+log = logging.getLogger(__name__)
+
+
+class Processors:
+    """The processors of this machine, and how much of each has been given away.
+
+    Args:
+        numbers: theirs.
+    """
+
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self._given = dict.fromkeys(sorted(numbers), 0)
+
+    def take(self, cpu_milli: int) -> tuple[int, ...]:
+        """As many as that needs, those with most left; nothing where it needs all of them."""
+        count = -(-cpu_milli // MILLI)
+        if not 0 < count < len(self._given):
+            return ()
+        chosen = tuple(sorted(self._given, key=self._given.__getitem__)[:count])
+        self._add(chosen, cpu_milli)
+        return chosen
+
+    def give_back(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
+        """What was taken."""
+        self._add(chosen, -cpu_milli)
+
+    def _add(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
+        for number in chosen:
+            self._given[number] += cpu_milli // len(chosen)
+
+
+class Hold:
+    """An attempt that is held to what it asks for.
+
+    Attributes:
+        group: its own; None without control groups.
+        environment: what tells its processes which GPUs they have.
+        memory_mb: a limit of each of its processes, where there is none of the group; 0: none.
+        cpus: the processors that they may run on, where no group limits them; nothing: any.
+    """
+
+    __slots__ = ("_devices", "_of", "_payload", "cpus", "environment", "group", "memory_mb")
+
+    def __init__(self, of: Confinement, payload: Payload, group: Group | None, devices: tuple[str, ...]) -> None:
+        self._of = of
+        self._payload = payload
+        self.group = group
+        self._devices = devices
+        self.environment = {} if payload.gpus is None else gpu_environment(devices)
+        self.memory_mb = 0 if group is not None and "memory" in of.controllers else payload.memory_mb
+        by_group = group is not None and "cpu" in of.controllers
+        self.cpus: tuple[int, ...] = () if by_group or not of.pins else of.processors.take(payload.cpu_milli)
+
+    def take_in(self, pid: int) -> None:
+        """Hold a process that waits at its gate, and all that it will start.
+
+        Raises:
+            OSError: it cannot be held.
+        """
+        if self.group is not None:
+            with suppress(ProcessLookupError):  # it has ended already
+                self.group.take_in(pid)
+
+    def let_go(self, pid: int) -> None:
+        """A worker process does something else from now on.
+
+        Raises:
+            OSError: it cannot be moved.
+        """
+        if self.group is not None and self._of.home is not None:
+            self._of.home.take_in(pid)
+
+    @property
+    def words(self) -> str:
+        """What holds it."""
+        return self._of.brief if self.group is not None else self._of.brief_alone
+
+    def end(self) -> None:
+        """End whatever of it lives, and release it once that is gone."""
+        if self.group is not None:
+            with suppress(OSError):  # what does not end is told below
+                end_group(self.group)
+        self.release()
+
+    def release(self) -> None:
+        """Nothing of it lives any more."""
+        self._of.processors.give_back(self.cpus, self._payload.cpu_milli)
+        self._of.devices.give_back(self._devices)
+        self.cpus = self._devices = ()
+        if self.group is not None and not self.group.remove():
+            log.warning("the control group %s cannot be removed", self.group.folder)
+
+
+class Confinement:
+    """Holds the attempts of one node agent.
+
+    Args:
+        isolation: what the federation's file says.
+        tree: of control groups; None without.
+        obstacle: why there is none.
+        cpus: the processors that tasks may use.
+        gpus: the devices.
+
+    Attributes:
+        controllers: what control groups limit here.
+        pins: whether attempts are tied to processors where groups cannot limit them.
+        words: what holds tasks here, and what does not.
+        brief: the same in a few words, for attempts with a group.
+        brief_alone: for those without.
+        home: where worker processes wait between calls.
+    """
+
+    def __init__(
+        self, isolation: Isolation, tree: Tree | None, obstacle: str, cpus: Iterable[int], gpus: Sequence[str] = ()
+    ) -> None:
+        self._isolation = isolation
+        self._tree = tree
+        self.cpus = frozenset(cpus)
+        self.devices = Devices(gpus)
+        self.controllers = tree.controllers if tree is not None else frozenset()
+        self.pins = isolation.cpu == "limit"
+        self.processors = Processors(self.cpus)
+        self.home = tree.make("workers") if tree is not None else None
+        self.words, self.brief = _in_words(self.controllers, obstacle, tree is not None, self.pins)
+        self.brief_alone = _in_words(frozenset(), obstacle, False, self.pins)[1]
+
+    def hold(self, name: str, payload: Payload) -> Hold | None:
+        """Prepare to hold an attempt; None where nobody counts what it asks for.
+
+        Raises:
+            ValueError: there are not as many GPUs as it asks for.
+        """
+        if not (payload.cpu_milli or payload.memory_mb) and payload.gpus is None:
+            return None
+        devices = self.devices.take(payload.gpus or 0)
+        group = None
+        if self._tree is not None:
+            try:
+                group = self._tree.limited(
+                    name, payload.cpu_milli, payload.memory_mb, self._isolation.pids_max, self._isolation.cpu == "limit"
+                )  # fmt: skip
+            except OSError as error:
+                log.warning("no control group for attempt %s, it is held process by process: %s", name, error)
+        return Hold(self, payload, group, devices)
+
+    def close(self) -> None:
+        """Give the groups up; nothing runs any more."""
+        if self._tree is not None:
+            self._tree.close()
+
+
+def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinement:
+    """The best that this machine permits; groups of an earlier life of this agent are ended.
+
+    Args:
+        isolation: what the federation's file says.
+        state: folder of the agent.
+        amounts: whether tasks ask for any; otherwise there is nothing to hold them to.
+
+    Raises:
+        InputError: control groups are required, and not permitted.
+    """
+    tree, obstacle = None, "they are switched off"
+    if amounts and isolation.cgroups != "off":
+        try:
+            tree = Tree(delegated_base(), mark_of(state))
+        except NotPermittedError as error:
+            obstacle = str(error)
+        missing = {"cpu", "memory"} - (tree.controllers if tree is not None else frozenset())
+        if isolation.cgroups == "require" and missing:
+            problem = (
+                obstacle if tree is None else f"groups here have no controller for {' and '.join(sorted(missing))}"
+            )
+            raise InputError("isolation.cgroups", f'{problem}; write "auto" to go without')
+    gpus = isolation.gpus if isolation.gpus is not None else gpus_of_host() if amounts else ()
+    made = Confinement(isolation, tree, obstacle, os.sched_getaffinity(0), gpus)
+    if amounts:
+        log.info("%s", made.words)
+    return made
+
+
+def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> Usage:
+    """What an attempt has used.
+
+    Args:
+        held: None where it is held to nothing.
+        spent: what the kernel says of a process that has been reaped, with those that it has reaped itself; counts
+            where there is no control group to ask.
+    """
+    words = held.words if held is not None else ""
+    if held is not None and held.group is not None:
+        used = held.group.usage()
+        peak, cpu_us = used.memory_peak_bytes, used.cpu_us
+        return Usage(cpu_us, peak if peak is not None else _peak(spent), used.out_of_memory, words)
+    if spent is None:
+        return Usage(held=words)
+    return Usage(round((spent.ru_utime + spent.ru_stime) * SECOND), _peak(spent), False, words)
+
+
+def _peak(spent: resource.struct_rusage | None) -> int | None:
+    """The most memory of one process, bytes; None where the kernel says no more than for this program, its parent."""
+    if spent is None or spent.ru_maxrss <= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+        return None
+    return spent.ru_maxrss << 10
+
+
+def out_of_memory(memory_mb: int) -> str:
+    """Why an attempt has ended."""
+    return f"out of memory: {memory_mb} MiB asked"
+
+
+def permitted() -> str:
+    """What could hold tasks on this machine, in words; nothing is changed."""
+    try:
+        base = delegated_base()
+    except NotPermittedError as error:
+        return f"no control groups: {error}"
+    there = sorted({*read(f"{base}/cgroup.controllers").split()} & {*CONTROLLERS})
+    return f"control groups below {base}, with controllers for {', '.join(there) or 'nothing'}"
+
+
+def mark_of(state: Path) -> str:
+    """What tells the control groups of an agent from those of others: the same in its next life."""
+    return hashlib.sha256(bytes(state.resolve())).hexdigest()[:16]
+
+
+def _in_words(controllers: frozenset[str], obstacle: str, groups: bool, pins: bool) -> tuple[str, str]:
+    """The long and the short of what holds tasks."""
+    limited = [name for name in ("cpu", "memory") if name in controllers]
+    long, short = [], []
+    if limited:
+        long.append(f"control groups hold each task to the {' and '.join(limited)} that it asks for")
+        short.append(f"{' and '.join(limited)} per task")
+    if not groups:
+        long.append(f"no control groups: {obstacle}")
+    elif len(limited) < 2:
+        long.append("the control groups here end a task as one, and have no controller for the rest")
+    if "memory" not in controllers:
+        long.append(PER_PROCESS)
+        short.append(PER_PROCESS)
+    if "cpu" not in controllers and pins:
+        long.append("a task may run on as many processors as it asks for, rounded up, and shares them")
+        short.append("processors are rounded up and shared")
+    return "; ".join(long), "; ".join(short)

@@ -1,0 +1,49 @@
+"""What the executors of a node agent work with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from volery.core.model import Task
+from volery.live.cluster.accounts import Account, Accounts
+from volery.live.node.confinement import Confinement
+from volery.live.node.folders import AttemptFolders
+from volery.live.node.orphans import ProcessLedger
+from volery.live.node.rotation import Outputs
+
+
+class Means(NamedTuple):
+    """Shared by the executors of one agent, which closes them.
+
+    Args:
+        folders: of the attempts.
+        ledger: what runs is written down there.
+        confinement: holds attempts to what they ask for.
+        outputs: keeps what they write in bounds.
+        accounts: whom they run as; None: as this process.
+    """
+
+    folders: AttemptFolders
+    ledger: ProcessLedger
+    confinement: Confinement
+    outputs: Outputs
+    accounts: Accounts | None = None
+
+    def account_of(self, user: str) -> Account | None:
+        """Whom a user's tasks run as; None: as this process.
+
+        Raises:
+            ValueError: there is no account for this user.
+        """
+        return self.accounts.of(user) if self.accounts is not None else None
+
+    def watch_output(self, folder: Path, account: Account | None) -> None:
+        """An attempt begins to write in its folder."""
+        self.outputs.begin(str(folder), account.uid if account is not None else os.geteuid())
+
+
+def attempt_name(task: Task, attempt: int) -> str:
+    """Of an attempt, among all of one agent."""
+    return f"{task.id}.{attempt}"

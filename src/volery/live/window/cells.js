@@ -1,0 +1,44 @@
+// The nodes as a field of cells that fill as their slots do; between what is fetched they move.
+const MOVE_MS = 700;
+
+function movingCells(mount) {
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const told = document.createElement("p");
+  told.className = "soft";
+  let cells = [], before = new Map(), since = 0, over = null;
+
+  const share = ([, , slots, running]) => (slots ? Math.min(1, running / slots) : 0);
+  function describe() {
+    if (over === null || !cells[over]) { told.textContent = "A cell fills as the slots of its nodes do; drained nodes have a frame. Point at one, or move with the arrow keys."; return; }
+    const [first, nodes, slots, running, drained] = cells[over];
+    told.textContent = `${nodes > 1 ? `${nodes} nodes from ${first}` : first}: ${running} of ${slots} slots run a task${drained ? `, ${nodes > 1 ? `${drained} drained` : "drained"}` : ""}.`;
+  }
+  const drawn = cellField("how busy nodes are", {
+    count: () => cells.length,
+    paint: (pen, at, box, shade) => {
+      const cell = cells[at], now = share(cell), from = before.get(cell[0]) ?? now;
+      const part = still ? 1 : Math.min(1, (performance.now() - since) / MOVE_MS);
+      fillCell(pen, box, from + (now - from) * part, shade.accent, shade);
+      if (cell[4]) frameCell(pen, box, shade.wrong, 2);
+    },
+    over: (cell) => { over = cell; describe(); },
+    chosen: (cell) => { if (cells[cell][1] === 1) location.href = `${mount.dataset.nodes}/${cells[cell][0]}`; },
+  });
+  function move() {
+    drawn.again();
+    if (!still && performance.now() - since < MOVE_MS) requestAnimationFrame(move);
+  }
+  function take() {
+    const fresh = JSON.parse(document.getElementById("cells")?.dataset.cells || "[]");
+    if (JSON.stringify(fresh) === JSON.stringify(cells)) return;
+    before = new Map(cells.map((cell) => [cell[0], share(cell)]));
+    [cells, since] = [fresh, performance.now()];
+    describe();
+    move();
+  }
+  mount.append(drawn.frame, told);
+  new MutationObserver(take).observe(document.getElementById("live"), { childList: true });
+  take();
+}
+
+if (document.getElementById("field")) movingCells(document.getElementById("field"));

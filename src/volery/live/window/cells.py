@@ -1,0 +1,46 @@
+"""The field of cells: how busy nodes are, a cell each or several together where there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from volery.core.model import split_evenly
+from volery.live.status import NodeStatus
+from volery.live.window import frame
+from volery.live.window.html import Markup, tag
+
+CELLS_MAX: Final = 500
+"""That is some 20 KB of a page, whatever the federation."""
+
+
+class Cell(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes that follow each other: the address of the first, how many, and of all of them slots, running, drained."""
+
+    first: str
+    nodes: int
+    slots: int
+    running: int
+    drained: int
+
+
+def cells_of(nodes: Sequence[NodeStatus]) -> list[Cell]:
+    """All nodes, in at most `CELLS_MAX` cells of nearly equal size."""
+    found = []
+    for piece in split_evenly(len(nodes), min(len(nodes), CELLS_MAX)) if nodes else ():
+        of = nodes[piece.start : piece.stop]
+        counts = (sum(node.slots for node in of), sum(node.running for node in of), sum(node.drained for node in of))
+        found.append(Cell(of[0].address, len(of), *counts))
+    return found
+
+
+def told(nodes: Sequence[NodeStatus]) -> Markup:
+    """What the script draws; it is fetched again with the live part of the page."""
+    return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes)).decode())
+
+
+def drawn() -> Markup:
+    """Where the script draws it, which stays; nothing without scripts."""
+    return tag("div", id="field", data_nodes=frame.NODES)

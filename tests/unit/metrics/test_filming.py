@@ -1,0 +1,71 @@
+"""A camera sees what is said, where tasks wait and what schedulers believe, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from volery import architectures, sim
+from volery.core.component import Deployment
+from volery.core.model import Cluster
+from volery.core.records import Records
+from volery.core.streams import Streams
+from volery.metrics.filming import FLIGHTS_PER_KIND, Camera, Filmed
+from volery.workload import synthesize
+
+WORKERS, WORK = 40, "syn:12x30"
+
+
+def driven(name: str, *, camera: bool = True) -> tuple[Records, Filmed | None]:
+    cluster, trace, entry = Cluster.uniform(WORKERS), synthesize(WORK), architectures.lookup(name)
+    deployment: Deployment = entry.build(cluster, entry.defaults, Streams(0))
+    one = Camera(0, 60_000_000, cluster.slots, deployment.machines)
+    if camera:
+        one.watch(deployment.components)
+    return sim.simulate(deployment, trace, cluster), one.filmed() if camera else None
+
+
+@pytest.mark.parametrize("name", ["megha", "pigeon", "sparrow", "oracle"])
+def test_a_run_is_the_same_under_a_camera_and_every_task_is_seen(name: str) -> None:
+    plain, _ = driven(name, camera=False)
+    records, filmed = driven(name)
+    assert records.digest() == plain.digest()
+    assert filmed is not None
+    assert sorted(filmed.attempts["task"]) == list(range(360))
+    assert filmed.attempts["start_us"] == [records.start_us[task] for task in filmed.attempts["task"]]
+    assert filmed.attempts["machine"] == [records.worker[task] for task in filmed.attempts["task"]]
+
+
+def test_counts_are_of_all_messages_and_flights_are_few_of_each_kind() -> None:
+    records, filmed = driven("megha")
+    assert filmed is not None
+    counts = dict(zip(filmed.kinds, map(sum, filmed.sent), strict=True))
+    assert counts["Launch"] == counts["Completed"] == 360
+    assert counts["JobDone"] == counts["JobAccepted"] == 30
+    assert sum(filmed.facts["inconsistencies"]) == records.counters["inconsistencies"] > 0
+    shown = [(one.sent_us // filmed.step_us, one.kind) for one in filmed.flights]
+    assert max(map(shown.count, shown)) == FLIGHTS_PER_KIND
+    assert {one.heard_us - one.sent_us for one in filmed.flights} == {0, 500}
+    assert filmed.told[filmed.kinds.index("Inconsistency")].startswith("LM > GM: these placements were invalid")
+
+
+def test_queues_are_empty_at_the_end_and_were_as_long_as_the_design_says() -> None:
+    records, filmed = driven("megha")
+    assert filmed is not None
+    waiting = {role.name: role.waiting for role in filmed.roles}
+    assert waiting["gm"][-1] == waiting["lm"][-1] == waiting["node"][-1] == 0
+    assert max(waiting["gm"]) >= max(1, records.tallies["queued_tasks"].largest)
+
+
+def test_beliefs_are_wrong_while_news_is_under_way_and_true_in_the_end() -> None:
+    _, filmed = driven("megha")
+    assert filmed is not None
+    assert filmed.beliefs
+    for one in filmed.beliefs:
+        assert max(one.free) > 0
+        assert (one.free[-1], one.taken[-1], one.wrong[-1]) == (0, 0, [])
+        assert [sum(free for _, free, _ in wrong) for wrong in one.wrong] == one.free
+        assert all(address.startswith("lm/") for address in one.of)
+    assert any("inconsistencies" in what for _, what in filmed.moments)
+    _, silent = driven("pigeon")
+    assert silent is not None
+    assert silent.beliefs == []
