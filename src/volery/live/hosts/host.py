@@ -331,10 +331,11 @@ class Host:
             try:
                 door.handle(event, source, now)
             except BaseException as error:  # whatever it is, it ends the host, unless another host is to blame
-                if not isinstance(error, UnknownMessageError) or source in self._doors:
+                peer = self._where.get(source) if source not in self._doors else None
+                if peer is None or not isinstance(error, UnknownMessageError):
                     self._fail(door, event, source, now, error)
                     return
-                self._doorkeeper.refuse(self._where[source], error)
+                self._doorkeeper.refuse(peer, error)
             if journalling and door.journalled:
                 entries.append((door.address, source, journalled(event), checksum(effects)))
             if effects:
