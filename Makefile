@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-live bench-pipeline storm chaos reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-calibration bench-live bench-pipeline storm chaos screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -65,6 +65,9 @@ storm: $(VENV)/.installed  ## 2,000 fault storms per family of designs
 
 chaos: $(VENV)/.tools  ## ten minutes of harm to a live federation of real processes; needs nats-server
 	$(BIN)/python -m tests.live.chaos --minutes 10
+
+screenshot: $(VENV)/.tools  ## the picture of the live page in README.md; needs chromium
+	$(BIN)/python -m tests.live.screenshot
 
 reproduce: $(VENV)/.installed  ## every experiment, and docs/papers.md from the results (long)
 	$(BIN)/volery reproduce --all -p $(JOBS)

@@ -62,7 +62,7 @@ def parse(words: list[str]) -> None:
     while True:
         context = command.context_class(command, info_name=command.name)
         _, rest, _ = command.make_parser(context).parse_args(list(words))
-        if not hasattr(command, "commands"):
+        if not hasattr(command, "commands") or (not rest and command.invoke_without_command):
             return
         if rest[0] not in command.commands:
             raise typer.BadParameter(f"there is no command {rest[0]!r}")

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 import pytest
 from tests.unit.architectures.pipeline.runs import cores_cluster, run
 
@@ -50,11 +51,22 @@ def workflows(seed: int) -> Trace:
     return with_exact_estimates(with_parents(trace, parents))
 
 
-def published(trace: Trace, fit: str) -> tuple[list[Time], list[int]]:
-    """Start and machine of every task; shortest work first, ties and machines in order."""
+def submitted_apart(trace: Trace, seed: int) -> Trace:
+    """The trace whose tasks are submitted over a minute, no two at once, and none before those that it waits for."""
+    draw = Random(seed)
+    submit_us: list[Time] = []
+    for task in range(trace.task_count):
+        least = max([submit_us[one] for one in trace.parents_of(task)], default=trace.arrival_us[task // SIZE])
+        submit_us.append(least if task % SIZE == 0 else least + draw.randrange(1, 60 * SECOND))
+    return msgspec.structs.replace(trace, submit_us=array("q", submit_us))
+
+
+def published(trace: Trace, fit: str, *, fifo: bool = False) -> tuple[list[Time], list[int]]:
+    """Start and machine of every task; shortest work first or in order of submission, ties and machines in order."""
     free, count = list(CORES), trace.task_count
     cores = [trace.requests[trace.request[task]][0] for task in range(count)]
     start_us, finish_us, machine_of = [-1] * count, [1 << 62] * count, [-1] * count
+    submit_us = trace.submit_us or [trace.arrival_us[task // SIZE] for task in range(count)]
     running: set[int] = set()
     now = 0
     while min(start_us) < 0:
@@ -63,10 +75,11 @@ def published(trace: Trace, fit: str) -> tuple[list[Time], list[int]]:
             free[machine_of[task]] += cores[task]
         ready = [
             task for task in range(count)
-            if start_us[task] < 0 and trace.arrival_us[task // SIZE] <= now
+            if start_us[task] < 0 and submit_us[task] <= now
             and all(finish_us[parent] <= now for parent in trace.parents_of(task))
         ]  # fmt: skip
-        for task in sorted(ready, key=lambda task: trace.duration_us[task] * cores[task]):
+        order = {task: submit_us[task] if fifo else trace.duration_us[task] * cores[task] for task in ready}
+        for task in sorted(ready, key=order.__getitem__):
             fitting = [machine for machine in range(len(free)) if free[machine] >= cores[task]]
             if fitting:
                 machine = min(fitting, key=lambda machine: PICK[fit](free[machine] - cores[task]))
@@ -89,3 +102,14 @@ def test_the_published_cycle_written_down_anew_agrees_task_by_task(fit: str, see
     assert list(found.worker) == machine_of
     late = sum(at - trace.arrival_us[task // SIZE] > 2 * CYCLE_US for task, at in enumerate(start_us))
     assert late > 100, "tasks had to wait"
+
+
+@pytest.mark.parametrize(("order", "seed"), [("srtf", 3), ("fifo-submitted", 4), ("fifo-submitted", 5)])
+def test_it_agrees_where_the_tasks_of_a_job_are_submitted_one_by_one(order: str, seed: int) -> None:
+    """As those of the published Askalon are: in the order of their submissions, ready or not, for FIFO."""
+    trace = submitted_apart(workflows(seed), seed)
+    cluster = cores_cluster(*CORES, speeds=SPEEDS, reference_speed=REFERENCE)
+    found = run("pipeline", trace, cluster, T2=order, R5="best-fit", cycle_s="10")
+    assert (list(found.start_us), list(found.worker)) == published(trace, "best-fit", fifo=order != "srtf")
+    if order != "srtf":
+        assert list(run("pipeline", trace, cluster, T2="fifo", R5="best-fit", cycle_s="10").start_us) != found.start_us

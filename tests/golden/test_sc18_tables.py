@@ -115,3 +115,14 @@ def test_the_traces_are_not_those_of_table_x() -> None:
     """It counts 757 workflows with 45,786 tasks, and 1,024 with 3,072."""
     counts = [(len({row.job for row in rows}), len(rows)) for rows in (rows_of(ASKALON), rows_of(CHRONOS))]
     assert counts == [(758, 30_746), (10_208, 10_208)]
+
+
+@pytest.mark.whole
+def test_who_goes_first_of_the_tasks_of_one_second_moves_jwt_and_nothing_else() -> None:
+    """In the file's order as published; in the order of their jobs, as `pipeline:T2=fifo-submitted` has it."""
+    rows = rows_of(ASKALON)
+    began: dict[int, int] = {}
+    for row in rows:
+        began.setdefault(row.job, row.submit)
+    found = averages(sorted(rows, key=lambda row: (row.submit, began[row.job])), "fifo")
+    assert found == pytest.approx((19_775, 31.7, 2_617), rel=0.005)

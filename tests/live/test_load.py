@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from array import array
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.live.commands import volery
 from tests.live.serving import serving
 
 from volery import workload
 from volery.cli.loading import federation_of, load_here, report_of
+from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
-from volery.core.model import Task
+from volery.core.model import NEVER, Task
 from volery.live.trials.load import Loaded, Progress, sped_up
 from volery.live.trials.replay import journals
 from volery.policies.queueing import ConstraintQueue
@@ -63,12 +66,17 @@ def test_speed_divides_all_times() -> None:
     ):  # fmt: skip
         assert list(fast_column) == [round(value / 4) for value in slow_column]
     assert sped_up(trace, 1).arrival_us is not trace.arrival_us
+    due = msgspec.structs.replace(trace_of("due", [0, 8], [[4], [4]]), deadline_us=array("q", [NEVER, 40]))
+    assert sped_up(due, 4).deadline_us.tolist() == [NEVER, 10]
 
 
 def test_workflows_are_refused() -> None:
     """Nobody holds tasks back here."""
     with pytest.raises(InputError, match=r"workflows run in the lab alone; .* --without-parents"):
         sped_up(workload.load_trace("workflow:chain,jobs=2"), 1)
+    plain = trace_of("late", [0], [[1, 1]])
+    with pytest.raises(InputError, match=r"its tasks wait or come late; workflows run in the lab alone; .*"):
+        sped_up(msgspec.structs.replace(plain, submit_us=array("q", [0, 5])), 1)
 
 
 def test_a_component_that_raises_ends_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,15 +90,18 @@ def test_why_a_task_waits_is_told_with_counts_and_history(client: Client) -> Non
     waiting = client.send(LONG | {"tasks": 2, "constraints": ['label.zone == "a"']})
     found = client.why(waiting.id)
     assert (found.state, found.waiting, found.index) == ("pending", 2, 0)
-    assert [(step.machines, step.demand) for step in found.funnel] == [
-        (6, "machines"), (3, "meet its constraints"), (3, "are not drained"), (0, "have a free slot now"),
-    ]  # fmt: skip
     decision = last_queued(client, waiting.id)
+    assert [(step.machines, step.demand) for step in client.why(waiting.id).funnel] == [
+        (6, "machines"), (3, "meet its constraints"), (3, "are not drained"), (0, "have a free slot now"),
+        (0, f"have room in the view of {decision.by}"), (0, "tasks of it that were accepted"),
+    ]  # fmt: skip
     assert decision.by[:3] == "gm/"
     assert sum(one.count for one in decision.passed if one.reason == "busy") == 3
     assert sum(one.count for one in decision.passed if one.reason == "constraint") == 3
     placed = client.why(full.id, 2)
     assert (placed.state, placed.decisions[0].chosen) == ("running", "placed")
+    assert (placed.funnel[-1].machines, placed.funnel[-1].demand) == (1, "have accepted it")
+    assert client.why(full.id).funnel[-1].machines == 3
     assert placed.decisions[0].node in {"node/0", "node/1", "node/2"}
 
 

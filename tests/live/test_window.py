@@ -69,7 +69,7 @@ def test_pages_say_what_the_api_says(http: httpx2.Client) -> None:
         (node["address"], node["slots"], node["cores"]) for node in http.get("/nodes").json()
     ]
     shown = facts(http.get("/").text)
-    assert (shown["nodes"], shown["slots"], shown["tasks that run"]) == ("2, 0 drained", "2", "0")
+    assert (shown["nodes"], shown["drained"], shown["slots"], shown["tasks that run"]) == ("2", "0", "2", "0")
 
 
 def test_what_runs_is_shown_where_it_runs(http: httpx2.Client) -> None:
@@ -171,7 +171,7 @@ def test_users_see_their_own_and_forged_orders_are_refused(tmp_path: Path) -> No
         assert f"{number}/0" not in "".join(http.get(f"/window/nodes/node/{node}").text for node in (0, 1))
         assert "ada" not in http.get("/window/users").text
         shown = http.get("/").text
-        assert not any(word in shown for word in ("Views", "throughput", "Allocation")), "figures of everybody"
+        assert not any(word in shown for word in ("Views", "tasks per second", "Allocation")), "figures of everybody"
 
         assert signed_in(ada) == 200
         assert "secret" in http.get("/window/jobs").text

@@ -19,7 +19,7 @@ from volery.cli.federation import replay, serve, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, plan, submit
 from volery.cli.load import load
-from volery.cli.operating import drain, nodes, undrain, users
+from volery.cli.operating import drain, nodes, undrain
 from volery.cli.output import print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.policy import policy_app
@@ -34,6 +34,7 @@ from volery.cli.theory import show_theory
 from volery.cli.timeline import timeline
 from volery.cli.token import token_app
 from volery.cli.trace import trace_app
+from volery.cli.users import users_app
 from volery.cli.verify import verify
 from volery.cli.watch import watch
 from volery.cli.why import why
@@ -75,7 +76,7 @@ app.command("cancel", rich_help_panel=FEDERATION)(cancel)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
 app.command("drain", rich_help_panel=FEDERATION)(drain)
 app.command("undrain", rich_help_panel=FEDERATION)(undrain)
-app.command("users", rich_help_panel=FEDERATION)(users)
+app.add_typer(users_app, name="users", rich_help_panel=FEDERATION)
 app.add_typer(token_app, name="token", rich_help_panel=FEDERATION)
 app.add_typer(record_app, name="record", rich_help_panel=FEDERATION)
 app.command("load", rich_help_panel=FEDERATION)(load)

@@ -1,4 +1,4 @@
-"""`volery nodes`, `drain`, `undrain` and `users`: what those need who operate a federation."""
+"""`volery nodes`, `drain` and `undrain`: what those need who operate a federation."""
 
 from __future__ import annotations
 
@@ -53,21 +53,3 @@ def _change(node: str, drained: bool, api: str | None, as_json: bool) -> None:
         typer.echo(f"{node} gets nothing more; {status.running} of its {status.slots} slots still work")
     else:
         typer.echo(f"{node} is used again")
-
-
-def users(api: Api = None, as_json: AsJson = False) -> None:
-    """List the users with something under way or a share of the federation."""
-    with connected(api, as_json) as client:
-        found = client.users()
-    if as_json:
-        print_json(found)
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("user", "share", "jobs waiting", "jobs running", "tasks waiting", "tasks running")
-    for user in found:
-        share = "" if user.share is None else f"{user.share:.1%}"
-        counts = (user.jobs_pending, user.jobs_running, user.tasks_pending, user.tasks_running)
-        table.add_row(Text(user.user), share, *(f"{count:,}" for count in counts))
-    terminal().print(table)

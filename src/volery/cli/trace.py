@@ -98,6 +98,12 @@ def convert_trace(
     without_parents: Annotated[
         bool, typer.Option("--without-parents", help="Leave out what tasks wait for, to run them as independent ones.")
     ] = False,
+    without_submissions: Annotated[
+        bool,
+        typer.Option(
+            "--without-submissions", help="Leave out when each task was submitted, to run them with their jobs."
+        ),
+    ] = False,
     far: Annotated[
         str | None,
         typer.Option(
@@ -115,6 +121,7 @@ def convert_trace(
 
     made = convert(
         source, output, form=form, chosen=choices(repair or []), parents=not without_parents,
+        submissions=not without_submissions,
         far_permille=None if far is None else _far_permille(far), force=force,
     )  # fmt: skip
     if as_json:

@@ -196,11 +196,23 @@ def flowing(trace: Trace, stream: Random) -> Trace:
     return with_parents(trace, parents)
 
 
+def in_parts(trace: Trace, stream: Random) -> Trace:
+    """The trace with some tasks submitted later than their jobs, though not before those that they wait for."""
+    submit_us = array("q")
+    for job in range(trace.job_count):
+        for task in range(trace.first[job], trace.first[job + 1]):
+            above = [submit_us[parent] for parent in trace.parents_of(task)]
+            later = stream.choice((0, 0, 0, 700, SECOND)) if task > trace.first[job] else 0
+            submit_us.append(max([trace.arrival_us[job], *above]) + later)
+    return msgspec.structs.replace(trace, submit_us=submit_us)
+
+
 def flow_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
-    """Workflows: some in a burst, some with tasks below one that fits no machine, one that becomes ready in chunks."""
+    """Workflows: some submitted in parts, some with tasks below one that fits nowhere, one ready in chunks."""
     cases = [case for case in busy_cases(seed, vectors) if case.name not in ("plain", "vectors in a burst")]
     stream = Streams(seed).of("conformance/flows")
     made = [Case(f"workflows, {case.name}", seed, flowing(case.trace, stream), case.cluster) for case in cases]
+    made[0] = msgspec.structs.replace(made[0], trace=in_parts(made[0].trace, stream))
     wide = CHUNK_TASKS + 3
     trace = trace_of("wide", [0, 0], [[1000, *[stream.choice((0, 900)) for _ in range(wide)], 5], [7, 0, 0, 9]])
     parents = [(), *[(0,)] * wide, tuple(range(1, wide + 1))]

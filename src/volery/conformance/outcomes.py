@@ -10,6 +10,7 @@ from volery.conformance.verdict import demand
 from volery.core.locality import Pace
 from volery.core.model import NEVER, Time
 from volery.core.records import PATH_SHIFT, Records
+from volery.core.workflows import comes_in_parts
 
 Interval = tuple[Time, Time, int]
 """Start, end, and task or amount of one attempt."""
@@ -121,7 +122,7 @@ def demand_constraints(case: Case, records: Records) -> None:
 
 
 def demand_parents_first(case: Case, records: Records) -> None:
-    """No task started before all that it waits for had finished, and that is when it became ready.
+    """No task started before it was submitted and all that it waits for had finished: then it became ready.
 
     Raises:
         NonconformanceError: naming the task.
@@ -130,13 +131,14 @@ def demand_parents_first(case: Case, records: Records) -> None:
     for job in range(trace.job_count):
         for task in range(trace.first[job], trace.first[job + 1]):
             start, parents = records.start_us[task], trace.parents_of(task)
-            if start == NEVER or not trace.parents:
+            if start == NEVER or not comes_in_parts(trace):
                 continue
-            ends = [records.finish_us[parent] for parent in parents]
+            came = trace.submit_us[task] if trace.submit_us else trace.arrival_us[job]
+            ends = [came, *[records.finish_us[parent] for parent in parents]]
             what = f"task {task} of case {case.name!r}, started at {start} us,"
             demand(NEVER not in ends, f"{what} waits for one that never finished")
-            ready = max(ends, default=trace.arrival_us[job])
-            demand(start >= ready, f"{what} waits for one that finished at {ready} us")
+            ready = max(ends)
+            demand(start >= ready, f"{what} could not start before {ready} us")
             demand(records.ready_us[task] == ready, f"{what} is said to be ready at {records.ready_us[task]} us")
 
 

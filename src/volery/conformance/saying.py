@@ -12,8 +12,8 @@ from volery.conformance.cases import MACHINES, mixed_cases
 from volery.conformance.verdict import check, demand, run
 from volery.conformance.watching import Watched
 from volery.core.component import Architecture, Component, Deployment, Sends, role_of
-from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Drain
-from volery.core.flow import SUBMISSIONS, draining_roles, entry_roles, seen_through, tables
+from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES
+from volery.core.flow import SUBMISSIONS, entry_roles, orders_to, seen_through, tables
 from volery.core.model import Address, Cluster, Message
 from volery.core.port import Port
 from volery.core.streams import Streams
@@ -81,7 +81,7 @@ def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]
     takes, says = tables(deployment)
     entries = entry_roles(deployment)
     told = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*map(_declared, _all_roles()))
-    told |= {(Drain, role) for role in draining_roles(deployment)}
+    told |= orders_to(deployment)
     for role, sends in says.items():
         for kind, to in sends:
             taken = to not in takes or kind in takes[to]

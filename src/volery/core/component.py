@@ -17,6 +17,7 @@ from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.provisioning import Billing
 from volery.core.records import Records
+from volery.core.shares import Share
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.core.trace import Trace
@@ -104,6 +105,10 @@ class Deployment(msgspec.Struct, frozen=True):
             that); otherwise it starts from zero.
         copies: how many attempts of one task may run at once, of which the first to finish counts (in the lab alone).
         in_charge: node -> the components that are told `Drain` of it; None where the design cannot drain nodes.
+        looks: whether the components that jobs are submitted to answer `Look`.
+        sharers: the components that are told `Reweigh`; nobody where weights cannot change.
+        shares: weights that differ from those of the beginning, by name -> who is due what, in the order of the tree;
+            None where nobody has a share. InputError: a name that is not there, or not of one alone.
         checkpoint_us: what an attempt that was ended, or died with its machine, had done since the last whole period is
             lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
         billing: machines that are off at first and run nothing while they are, and what they cost while they are not;
@@ -124,6 +129,9 @@ class Deployment(msgspec.Struct, frozen=True):
     checkpoint_us: Time = 0
     billing: Billing | None = None
     in_charge: Callable[[Address], tuple[Address, ...]] | None = None
+    looks: bool = False
+    sharers: tuple[Address, ...] = ()
+    shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None
 
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from volery.core.model import Address, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.model import Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.shares import ShareChange
 from volery.core.why import Decision
 
 Outcome = Literal["finished", "failed", "killed"]
@@ -63,6 +64,39 @@ class Drain(Message, frozen=True):
 
     node: Address
     drained: bool
+
+
+class Reweigh(Message, frozen=True):
+    """Users and organisations have these weights from now on, and all others those that they began with.
+
+    The driver sends it to the deployment's `sharers`, and again to each of them that has begun anew.
+
+    Args:
+        number: of these messages, from 1; one that is not larger than the last is stale.
+        weights: by name, all that differ.
+    """
+
+    number: int
+    weights: tuple[tuple[str, int], ...]
+
+
+class Look(Message, frozen=True):
+    """How many machines have room for such a task, in the scheduler's own view? Answered by `Seen`.
+
+    It is asked live alone, when somebody looks at a task that waits, and only where the deployment says that its
+    entries answer.
+    """
+
+    number: int
+    constraints: int
+    request: Amounts = ()
+
+
+class Seen(Message, frozen=True):
+    """So many machines, right or wrong."""
+
+    number: int
+    machines: int
 
 
 class JobAccepted(Message, frozen=True):
@@ -142,7 +176,7 @@ DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, 
 """What a driver tells a component of its own accord; encoded like messages, because journals hold them too."""
 
 SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset(
-    {Submit, MoreTasks, Cancel, Drain, JobAccepted, JobRejected, JobDone}
+    {Submit, MoreTasks, Cancel, Drain, Reweigh, Look, Seen, JobAccepted, JobRejected, JobDone}
 )
 
 
@@ -160,6 +194,9 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
     value: int
 
 
+PreemptionReason = Literal["share", "priority", "cost"]
+
+
 class Preemption(msgspec.Struct, frozen=True, gc=False):
     """A fact: an attempt was ended so that another task can have what it held.
 
@@ -167,12 +204,18 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
         at_us: when.
         task, attempt: that was ended, and will be followed by another attempt.
         beneficiary: the task for which that was done.
+        reason: by what rule: the beneficiary is more urgent, or its user, or pool, had less than its share; "cost":
+            the whole is better so.
+        loser, winner: what their users had and have by it, where whoever decides knows that.
     """
 
     at_us: Time
     task: TaskId
     attempt: int
     beneficiary: TaskId
+    reason: PreemptionReason = "share"
+    loser: ShareChange | None = None
+    winner: ShareChange | None = None
 
 
 class Transaction(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, Deployment, Sends, role_of
-from volery.core.events import DRIVER_EVENTS, Cancel, Drain, MoreTasks, Submit, TaskFinished
+from volery.core.events import DRIVER_EVENTS, Cancel, Drain, Look, MoreTasks, Reweigh, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Message
 
 TASK: Final = "task"
@@ -22,7 +22,18 @@ TASK: Final = "task"
 LAUNCH: Final = "launch"
 SUBMISSIONS: Final[frozenset[type]] = frozenset({Submit, MoreTasks, Cancel})
 """What the submitter says."""
-FIRST: Final = ("Submit", "MoreTasks", "Cancel", "Drain", "JobAccepted", "JobRejected", "JobDone")
+FIRST: Final = (
+    "Submit",
+    "MoreTasks",
+    "Cancel",
+    "Drain",
+    "Reweigh",
+    "Look",
+    "JobAccepted",
+    "JobRejected",
+    "JobDone",
+    "Seen",
+)
 """The submitter's protocol in its own order; other messages between two roles are listed by name."""
 
 
@@ -103,6 +114,15 @@ def draining_roles(deployment: Deployment) -> frozenset[str]:
     return frozenset({role_of(one) for node in deployment.machines for one in in_charge(node)} if in_charge else ())
 
 
+def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
+    """What the driver says besides jobs, because somebody orders it or looks, and to which roles."""
+    return frozenset(
+        {(Drain, role) for role in draining_roles(deployment)}
+        | {(Reweigh, role_of(address)) for address in deployment.sharers}
+        | {(Look, role) for role in (entry_roles(deployment) if deployment.looks else ())}
+    )
+
+
 def flow_of(deployment: Deployment) -> Flow:
     """What is said in a deployment, as far as its components declare it."""
     takes, says = tables(deployment)
@@ -115,7 +135,7 @@ def flow_of(deployment: Deployment) -> Flow:
     workers = {role_of(address) for address in deployment.machines}
     found += [(TASK, TaskFinished, role) for role in workers]
     ranks = _ranks(takes, ((source, to) for source, _, to in found if source != TASK))
-    found += [(SUBMITTER, Drain, role) for role in draining_roles(deployment)]
+    found += [(SUBMITTER, kind, role) for kind, role in orders_to(deployment)]
     roles = [_role(name, deployment, takes[name]) for name in takes]
     roles.sort(key=lambda role: (role.on_machines, ranks[role.name], role.name))
     hops = [Hop(source, kind.__name__, to, _meaning(kind)) for source, kind, to in found]

@@ -105,8 +105,8 @@ class Records(Facts):
         attempt: per task, the attempt that finished (0 is the first).
         path: per task, time on the wire and in service along the causal chain of messages that led to its start.
         waited_us: task -> time in its worker's own queue, where there was any.
-        ready_us: per task, when the last of its parents had finished, or its job was submitted; empty where no task of
-            the trace waits for another: then all are ready when their job is submitted.
+        ready_us: per task, when the last of its parents had finished, or it was submitted, whichever was later; empty
+            where no task of the trace waits for another or is submitted later than its job.
         answered_us: per job, when the submitter was told that it is done.
         unsatisfiable: per job, tasks that fit no machine, as the submitter was told.
         rejections: how often a submission was refused.
@@ -128,7 +128,7 @@ class Records(Facts):
         self.attempt = array("B", [0]) * tasks
         self.path = longs(tasks)
         self.waited_us: dict[int, int] = {}
-        self.ready_us = longs(tasks if trace.parents else 0, NEVER)
+        self.ready_us = longs(tasks if trace.parents or trace.submit_us else 0, NEVER)
         self.answered_us = longs(jobs, NEVER)
         self.unsatisfiable = longs(jobs)
         self.rejections = 0

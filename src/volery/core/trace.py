@@ -58,6 +58,8 @@ class Trace(msgspec.Struct, frozen=True):
         task_estimate_us: per task, what schedulers may assume about its own duration; empty where that is the job's.
         preferences: the distinct preferences of jobs; durations hold on preferred machines.
         preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
+        submit_us: per task, when it is submitted, on the clock of `arrival_us`: not before its job, nor before a task
+            that it waits for; empty where all tasks are submitted with their jobs.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Trace(msgspec.Struct, frozen=True):
     task_estimate_us: array[int] = array("q")
     preferences: tuple[Preference, ...] = ()
     preference: array[int] = array("H")
+    submit_us: array[int] = array("q")
 
     @property
     def job_count(self) -> int:
@@ -206,7 +209,7 @@ class Trace(msgspec.Struct, frozen=True):
         sha.update("\0".join(self.user).encode())
         if self.resources:
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
-        for name in ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us"):
+        for name in ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us", "submit_us"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))

@@ -22,6 +22,11 @@ def has_workflows(trace: Trace) -> bool:
     return bool(trace.parents)
 
 
+def comes_in_parts(trace: Trace) -> bool:
+    """Whether some tasks come later than their job: they wait for others, or are submitted later."""
+    return bool(trace.parents or trace.submit_us)
+
+
 def with_parents(trace: Trace, parents: Sequence[Sequence[TaskId]]) -> Trace:
     """The trace with these parents per task; without the columns where no task has any.
 
@@ -39,8 +44,10 @@ def check_workflows(trace: Trace) -> None:
     """Refuse columns that are no workflows.
 
     Raises:
-        InputError: offsets that do not fit the tasks, or a parent of another job, or one that comes after its child.
+        InputError: offsets that do not fit the tasks, or a parent of another job, or one that comes after its child;
+            a task that is submitted before its job, or before a task that it waits for; none that is with its job.
     """
+    _check_submissions(trace)
     first, parents = trace.parent_first, trace.parents
     if not first and not parents:
         return
@@ -62,6 +69,26 @@ def check_workflows(trace: Trace) -> None:
                     raise InputError(trace.name, problem)
 
 
+def _check_submissions(trace: Trace) -> None:
+    if not trace.submit_us:
+        return
+    if len(trace.submit_us) != trace.task_count:
+        raise InputError(trace.name, f"{len(trace.submit_us)} submissions for {trace.task_count} tasks; give one each")
+    for job, (low, high) in enumerate(job_bounds(trace)):
+        if low < high and (begin := min(trace.submit_us[low:high])) != trace.arrival_us[job]:
+            problem = (
+                f"the first task of job {job} is submitted at {begin} us; the job is at {trace.arrival_us[job]} us"
+            )
+            raise InputError(trace.name, problem)
+        for task in range(low, high):
+            least = max([trace.submit_us[one] for one in trace.parents_of(task)], default=trace.arrival_us[job])
+            if trace.submit_us[task] < least:
+                problem = (
+                    f"task {task} of job {job} is submitted at {trace.submit_us[task]} us; here not before {least}"
+                )
+                raise InputError(trace.name, problem)
+
+
 def children_of(trace: Trace) -> tuple[array[int], array[int]]:
     """Per task the place of its first child, with the count of all at the end; and the children, in order."""
     first = longs(trace.task_count + 1)
@@ -78,8 +105,16 @@ def children_of(trace: Trace) -> tuple[array[int], array[int]]:
     return first, children
 
 
+def delays_us(trace: Trace) -> array[int]:
+    """Per task, how long after its job it is submitted; nothing where all are with their jobs."""
+    if not trace.submit_us:
+        return longs()
+    bounds = enumerate(job_bounds(trace))
+    return array("q", [trace.submit_us[task] - trace.arrival_us[job] for job, ends in bounds for task in range(*ends)])
+
+
 def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per task, how long after its job's submission it ends when nothing but its parents ever holds it up.
+    """Per task, how long after its job's submission it ends when nothing but its parents and its own ever holds it up.
 
     Args:
         trace: the workload.
@@ -88,6 +123,11 @@ def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[in
     durations = trace.duration_us if duration_us is None else duration_us
     ends = array("q", durations)
     first, parents = trace.parent_first, trace.parents
+    if delays := delays_us(trace):
+        for task, delay in enumerate(delays):
+            above = parents[first[task] : first[task + 1]] if parents else ()
+            ends[task] += max([delay, *[ends[parent] for parent in above]])
+        return ends
     if parents:
         for task in range(trace.task_count):
             low, high = first[task], first[task + 1]
@@ -97,7 +137,17 @@ def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[in
 
 
 def critical_paths_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
-    """Per job, the longest chain of tasks that wait for each other: its ideal response time; 0 without tasks.
+    """Per job, the longest chain of tasks that wait for each other, submitted at once; 0 without tasks.
+
+    Args:
+        trace: the workload.
+        duration_us: per task, if not the trace's.
+    """
+    return spans_us(_at_once(trace), duration_us)
+
+
+def spans_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[int]:
+    """Per job, its ideal response time: the critical path, or longer where tasks are submitted late; 0 without tasks.
 
     Args:
         trace: the workload.
@@ -105,6 +155,10 @@ def critical_paths_us(trace: Trace, duration_us: Sequence[Time] | None = None) -
     """
     ends = ends_us(trace, duration_us)
     return array("q", [max(ends[low:high], default=0) for low, high in job_bounds(trace)])
+
+
+def _at_once(trace: Trace) -> Trace:
+    return msgspec.structs.replace(trace, submit_us=longs()) if trace.submit_us else trace
 
 
 def job_bounds(trace: Trace) -> list[tuple[TaskId, TaskId]]:
@@ -115,7 +169,7 @@ def job_bounds(trace: Trace) -> list[tuple[TaskId, TaskId]]:
 def levels(trace: Trace) -> array[int]:
     """Per task, how many tasks the longest chain above it has."""
     ones = longs(trace.task_count, 1)
-    return array("q", [end - 1 for end in ends_us(trace, ones)])
+    return array("q", [end - 1 for end in ends_us(_at_once(trace), ones)])
 
 
 def below(trace: Trace, roots: Sequence[bool]) -> list[bool]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
 
 import cloudpickle
 import httpx2
@@ -18,7 +19,17 @@ from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
 from volery.live.service.openapi import Refusal
-from volery.live.status import DEFAULT_PORT, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
+from volery.live.status import (
+    DEFAULT_PORT,
+    JobStatus,
+    NodeStatus,
+    PreemptionStatus,
+    Receipt,
+    ShareStatus,
+    TaskStatus,
+    UserStatus,
+    WeightChange,
+)
 from volery.live.wire.tls import trusting
 
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
@@ -58,7 +69,7 @@ class Asked(Generic[AnswerT]):
             "url": path,
             "params": {name: str(value) for name, value in (query or {}).items() if value is not None},
         }
-        if method == "POST":
+        if method != "GET":
             self.request["content"] = msgspec.json.encode(body)
             self.request["headers"] = {"content-type": "application/json"}
 
@@ -108,6 +119,10 @@ _jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
 _tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
 _node, _why, _plan = reader(NodeStatus), reader(Why), reader(JobPlan)
 _users: Callable[[httpx2.Response], list[UserStatus]] = reader(list[UserStatus])
+_shares: Callable[[httpx2.Response], list[ShareStatus]] = reader(list[ShareStatus])
+_reweighs: Callable[[httpx2.Response], list[WeightChange]] = reader(list[WeightChange])
+_preemptions: Callable[[httpx2.Response], list[PreemptionStatus]] = reader(list[PreemptionStatus])
+_share = reader(ShareStatus)
 _nodes: Callable[[httpx2.Response], list[NodeStatus]] = reader(list[NodeStatus])
 
 JobLike = JobDescription | Mapping[str, Any] | Path
@@ -222,6 +237,29 @@ def drain(node: str, drained: bool) -> Asked[NodeStatus]:
 def users() -> Asked[list[UserStatus]]:
     """Users with something under way or a share."""
     return Asked("GET", "/users", _users)
+
+
+def shares() -> Asked[list[ShareStatus]]:
+    """Who is due what of the federation, as a tree."""
+    return Asked("GET", "/shares", _shares)
+
+
+def share(name: str, weight: int | None = None) -> Asked[ShareStatus]:
+    """The share of a user or an organisation; with a weight, what it is from now on."""
+    path = f"/shares/{quote(name, safe='')}"
+    return Asked("GET", path, _share) if weight is None else Asked("PUT", path, _share, body={"weight": weight})
+
+
+def reweighs(name: str | None, limit: int) -> Asked[list[WeightChange]]:
+    """Who has changed weights, the last change first."""
+    return Asked("GET", "/reweighs", _reweighs, {"name": name, "limit": limit})
+
+
+def preemptions(
+    user: str | None, job: int | None, before: int | None, limit: int
+) -> Asked[list[PreemptionStatus]]:  # fmt: skip
+    """Who has lost what to whom, the last first."""
+    return Asked("GET", "/preemptions", _preemptions, {"user": user, "job": job, "before": before, "limit": limit})
 
 
 def value_of(ended: TaskStatus, pickled: bytes) -> Any:

@@ -12,7 +12,7 @@ import httpx2
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
 from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.status import JobStatus, NodeStatus, PreemptionStatus, Receipt, ShareStatus, TaskStatus
 
 AnswerT = TypeVar("AnswerT")
 
@@ -98,6 +98,20 @@ class AsyncClient:
     async def nodes(self) -> list[NodeStatus]:
         """All nodes."""
         return await self._ask(asking.nodes())
+
+    async def shares(self) -> list[ShareStatus]:
+        """Who is due what of the federation, as a tree."""
+        return await self._ask(asking.shares())
+
+    async def share(self, name: str, weight: int | None = None) -> ShareStatus:
+        """The share of a user or an organisation; with a weight, what it is from now on."""
+        return await self._ask(asking.share(name, weight))
+
+    async def preemptions(
+        self, user: str | None = None, job: int | None = None, before: int | None = None, limit: int = 100
+    ) -> list[PreemptionStatus]:  # fmt: skip
+        """Attempts that were ended so that others could have their places, the last one first."""
+        return await self._ask(asking.preemptions(user, job, before, limit))
 
     async def revision(self) -> int:
         """Of the last change of anything: what `events` can go on from."""

@@ -24,7 +24,17 @@ from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
 from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.node.output import OUTPUT_BYTES_MAX
-from volery.live.status import ENDED_TASKS, JobStatus, NodeStatus, Receipt, TaskStatus, UserStatus
+from volery.live.status import (
+    ENDED_TASKS,
+    JobStatus,
+    NodeStatus,
+    PreemptionStatus,
+    Receipt,
+    ShareStatus,
+    TaskStatus,
+    UserStatus,
+    WeightChange,
+)
 
 RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Waits between attempts to come back to a stream of events; after the last one the futures fail."""
@@ -191,6 +201,28 @@ class Client:
     def users(self) -> list[UserStatus]:
         """Users with something under way or a share."""
         return self._ask(asking.users())
+
+    def shares(self) -> list[ShareStatus]:
+        """Who is due what of the federation, as a tree."""
+        return self._ask(asking.shares())
+
+    def share(self, name: str, weight: int | None = None) -> ShareStatus:
+        """The share of a user or an organisation; with a weight, what it is from now on.
+
+        Raises:
+            InputError: nobody of that name has one, or the weight is none.
+        """
+        return self._ask(asking.share(name, weight))
+
+    def reweighs(self, name: str | None = None, limit: int = 100) -> list[WeightChange]:
+        """Who has changed weights, the last change first."""
+        return self._ask(asking.reweighs(name, limit))
+
+    def preemptions(
+        self, user: str | None = None, job: int | None = None, before: int | None = None, limit: int = 100
+    ) -> list[PreemptionStatus]:  # fmt: skip
+        """Attempts that were ended so that others could have their places, the last one first."""
+        return self._ask(asking.preemptions(user, job, before, limit))
 
     def events(self, job: int | None = None, after: int | None = None) -> Iterator[JobStatus | TaskStatus]:
         """Jobs and tasks as they change, of one job to its end; comes back by itself when the connection breaks."""

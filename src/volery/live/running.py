@@ -232,7 +232,8 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             kept = federation.file.reports and survives(federation.plan.architecture, deployment)
             self._desk = Desk(
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
-                deployment.due, KEPT_REPORTS_LATE_S if kept else REPORTS_LATE_S,
+                deployment.due, deployment.shares, deployment.sharers, deployment.looks,
+                KEPT_REPORTS_LATE_S if kept else REPORTS_LATE_S,
             )  # fmt: skip
             self._server = ApiServer(self._desk, folder / "tasks", *federation.api, gate=gate, tls=files)
             super().__init__(self._desk)

@@ -84,10 +84,63 @@ class UserStatus(msgspec.Struct, frozen=True, kw_only=True):
     share: Annotated[
         float | None, Meta(description="part of the federation below which no running task is taken away; null: none")
     ] = None
+    weight: Annotated[int | None, Meta(description="by which it has that share; null: none")] = None
     jobs_pending: int = 0
     jobs_running: int = 0
     tasks_pending: int = 0
     tasks_running: int = 0
+
+
+class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user, or an organisation, is due of the federation."""
+
+    name: str
+    within: Annotated[tuple[str, ...], Meta(description="the organisations that it is part of, the outermost first")]
+    organisation: Annotated[bool, Meta(description="it shares its part among its members")] = False
+    weight: Annotated[int, Meta(description="against its siblings in the tree")]
+    share: Annotated[float, Meta(description="part of the federation below which no running task is taken away")]
+
+
+class Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A weight to be."""
+
+    weight: Annotated[int, Meta(description="against its siblings in the tree, from 1")]
+
+
+class WeightChange(msgspec.Struct, frozen=True):
+    """Who has given whom which weight."""
+
+    name: str
+    weight: int
+    was: int
+    by: Annotated[str, Meta(description="who did it; empty where there are no tokens")]
+    at_us: UnixMicroseconds
+
+
+class SharePart(msgspec.Struct, frozen=True):
+    """What a user is due of the federation, and had before and after a preemption, as far as was known then."""
+
+    due: float
+    before: float
+    after: float
+
+
+class PreemptionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that was ended so that another task could have its place."""
+
+    number: Annotated[int, Meta(description="grows from preemption to preemption")]
+    at_us: UnixMicroseconds
+    by: Annotated[str, Meta(description="the component that has ended it")]
+    reason: Annotated[str, Meta(description="share: who gained had less than its share; priority; cost")]
+    job: Annotated[int, Meta(description="that lost; -1: it may not be seen")]
+    index: int
+    attempt: Annotated[int, Meta(description="that was ended; the task begins anew with the next")]
+    user: str
+    for_job: Annotated[int, Meta(description="that gained; -1: it may not be seen")]
+    for_index: int
+    for_user: str
+    loss: Annotated[SharePart | None, Meta(description="of the user who lost; null: not known")] = None
+    gain: Annotated[SharePart | None, Meta(description="of the user who gained; null: not known")] = None
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

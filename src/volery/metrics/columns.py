@@ -40,7 +40,7 @@ def arrival_of_task_us(trace: Trace) -> Longs:
 
 
 def ready_us(records: Records) -> Longs:
-    """Per task, when it could have been started: at its job's submission, or when the last of its parents ended."""
+    """Per task, when it could have been started: when it was submitted, and the last of its parents had ended."""
     return view(records.ready_us) if records.ready_us else arrival_of_task_us(records.trace)
 
 

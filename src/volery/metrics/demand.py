@@ -15,7 +15,7 @@ import numpy as np
 
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
-from volery.core.workflows import ends_us, has_workflows
+from volery.core.workflows import comes_in_parts, ends_us
 from volery.metrics.columns import Flags, Floats, Longs, arrival_of_task_us, view
 from volery.metrics.occupancy import busy_time_us
 
@@ -68,7 +68,7 @@ def _statistics(load: Floats) -> tuple[float, float, float, float]:
 
 def runnable_tasks(trace: Trace, cluster: Cluster) -> tuple[Longs, Longs, Longs]:
     """Begin, end (in microseconds, without any delay) and constraints of the tasks that some machine can run."""
-    end = arrival_of_task_us(trace) + view(ends_us(trace) if has_workflows(trace) else trace.duration_us)
+    end = arrival_of_task_us(trace) + view(ends_us(trace) if comes_in_parts(trace) else trace.duration_us)
     begin = end - view(trace.duration_us)
     needs = view(trace.constraints) if trace.constraints else np.zeros(trace.task_count, dtype=np.int64)
     fits = satisfiable(needs, cluster)

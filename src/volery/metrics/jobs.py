@@ -7,7 +7,7 @@ import numpy as np
 
 from volery.core.model import NEVER
 from volery.core.records import Records
-from volery.core.workflows import has_workflows
+from volery.core.workflows import comes_in_parts
 from volery.metrics.columns import Flags, Longs, largest_per_job, tasks_per_job, view
 from volery.metrics.workflows import ideal_of_workflows_us
 
@@ -53,7 +53,7 @@ def job_table(records: Records, cutoff_us: int | None = None, *, paced: bool = F
     trace = records.trace
     submit, answered = view(trace.arrival_us), view(records.answered_us)
     finish = view(records.finish_us)
-    if has_workflows(trace):
+    if comes_in_parts(trace):
         ideal = ideal_of_workflows_us(trace, finish >= 0)
     else:
         run_us = view(trace.duration_us).copy() if paced else finish - view(records.start_us)

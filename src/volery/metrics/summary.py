@@ -12,7 +12,7 @@ import numpy as np
 from volery.core.misses import misses
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.records import Records
-from volery.core.workflows import has_workflows
+from volery.core.workflows import comes_in_parts
 from volery.metrics.allocation import allocation_parts
 from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.columns import Flags, view
@@ -226,7 +226,7 @@ def summarise(
 
 def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowSummary | None:
     """Machines of several speeds are those of the same experiments, some of whose jobs have one task."""
-    if has_workflows(records.trace) or cluster.speeds:
+    if comes_in_parts(records.trace) or cluster.speeds:
         return workflow_summary(records, table.ideal_us, table.measured)
     return None
 

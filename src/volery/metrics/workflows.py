@@ -10,7 +10,7 @@ import numpy as np
 from volery.core.model import NEVER, SECOND
 from volery.core.records import Records
 from volery.core.trace import Trace
-from volery.core.workflows import critical_paths_us, has_workflows
+from volery.core.workflows import critical_paths_us, has_workflows, spans_us
 from volery.metrics.columns import Flags, Longs, arrival_of_task_us, largest_per_job, view
 from volery.metrics.distribution import Distribution, distribution
 
@@ -22,7 +22,7 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
 
     Args:
         workflows: jobs in which some task waits for another.
-        task_response_s: TRT, per task: its finish - the submission of its job.
+        task_response_s: TRT, per task: its finish - its submission, or its job's where the trace says no more.
         makespan_s: JMS, per job: its last finish - its submission.
         schedule_length: NJSL, per job: JMS / critical path at the reference speed (no unit), where that is above zero.
         waiting_s: JWT, per job: its first start - its submission.
@@ -38,19 +38,22 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
     published_length: Distribution | None = None
 
 
-def ideal_of_workflows_us(trace: Trace, ran: Flags) -> Longs:
+def ideal_of_workflows_us(trace: Trace, ran: Flags, *, at_once: bool = False) -> Longs:
     """Per job, its critical path among the tasks that ran, at the reference speed; `NEVER` where none did.
+
+    Where tasks are submitted later than their jobs, it is what they could not have been faster than.
 
     A task that fits no machine holds nothing up: what waits for it did not run either.
 
     Args:
         trace: of the run.
         ran: per task, whether it finished.
+        at_once: the critical path alone, whenever tasks were submitted.
     """
     durations = array("q")
     durations.frombytes(np.where(ran, view(trace.duration_us), 0).tobytes())
     some = largest_per_job(ran.astype(np.int64), trace, 0) > 0
-    return np.where(some, view(critical_paths_us(trace, durations)), NEVER)
+    return np.where(some, view((critical_paths_us if at_once else spans_us)(trace, durations)), NEVER)
 
 
 def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> WorkflowSummary:
@@ -58,15 +61,17 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
 
     Args:
         records: of the run.
-        ideal_us: per job, its critical path.
+        ideal_us: per job, its ideal response time.
         measured: which jobs ran a task and were answered.
     """
     trace = records.trace
     submit, finish, start = view(trace.arrival_us), view(records.finish_us), view(records.start_us)
-    response = (finish - arrival_of_task_us(trace))[finish != NEVER]
+    came = view(trace.submit_us) if trace.submit_us else arrival_of_task_us(trace)
+    response = (finish - came)[finish != NEVER]
     began = -largest_per_job(np.where(start == NEVER, -LATEST, -start), trace, -LATEST)
     spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
-    ideal, idle = ideal_us[measured], (began - submit)[measured]
+    paths_us = ideal_of_workflows_us(trace, finish != NEVER, at_once=True) if trace.submit_us else ideal_us
+    ideal, idle = paths_us[measured], (began - submit)[measured]
     counts = np.diff(view(trace.parent_first)) if has_workflows(trace) else np.zeros(trace.task_count, dtype=np.int64)
     return WorkflowSummary(
         int((largest_per_job(counts, trace, 0) > 0).sum()),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from volery.core.component import Sends, sent_to
-from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Submit
+from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Seen, Submit
 from volery.core.model import SUBMITTER, Address, JobId, Message, Task, Time
 
 Send = Callable[[Address, Message], None]
@@ -15,6 +15,8 @@ ANSWERS: Final[Sends] = sent_to(SUBMITTER, JobAccepted, JobDone)
 """What a ledger says to the submitter."""
 REFUSALS: Final[Sends] = sent_to(SUBMITTER, JobRejected)
 """And what it says where `queue_max` is set."""
+SIGHTS: Final[Sends] = sent_to(SUBMITTER, Seen)
+"""What a scheduler says that tells what it sees."""
 RETRY_AFTER_US: Time = 1_000_000
 NO_MORE: Final = -1
 """Where no chunk of tasks begins."""

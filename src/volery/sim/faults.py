@@ -281,7 +281,7 @@ class Unreliable:
         gate = self.gates[address]
         if gate.up and gate.incarnation == incarnation:
             self._kernel.submitter.resubmit(address)
-            self._kernel.draining.repeat(address)
+            self._kernel.orders.repeat(address)
 
     def _soon(self) -> Time:
         """A detection time."""

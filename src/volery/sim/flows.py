@@ -1,21 +1,22 @@
-"""Workflows in the lab: which tasks are ready, who sends them, and what is refused (docs/decisions/0012).
+"""Workflows in the lab: which tasks are ready, who sends them, and what is refused (docs/decisions/0012 and 0024).
 
 The submitter hears of an end one hop of the network's default delay after it, and then sends what has become ready.
-Runs of traces without workflows never come here.
+Tasks that are submitted later than their job are unknown to everybody before. Runs of traces whose jobs come whole
+never come here.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from volery.core.events import MoreTasks, TaskFinished
 from volery.core.model import CHUNK_TASKS, NEVER, Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
-from volery.core.trace import Trace
-from volery.core.workflows import below, children_of
+from volery.core.trace import Trace, longs
+from volery.core.workflows import below, children_of, delays_us
 from volery.sim.execution import BrokenRule, Door, LabPort
 
 if TYPE_CHECKING:
@@ -50,15 +51,16 @@ class Flow:
         whole: the design takes workflows whole; nobody but itself holds tasks back.
 
     Attributes:
-        waits: per task, how many of its parents have not finished.
+        waits: per task, how many of its parents have not finished, and one more until it is submitted.
     """
 
     def __init__(self, kernel: Kernel, cluster: Cluster, *, whole: bool) -> None:
         self._kernel = kernel
         self._whole = whole
         self._first, self._children = children_of(trace := kernel.trace)
-        places = trace.parent_first
+        places = trace.parent_first or longs(trace.task_count + 1)
         self.waits = array("i", [places[task + 1] - places[task] for task in range(trace.task_count)])
+        self._late = self._expect()
         self._ended = bytearray(trace.task_count)
         self._barred = [False] * trace.task_count if whole else below(trace, lacking(trace, cluster))
         self._sent: dict[JobId, list[TaskId]] = {}
@@ -70,6 +72,27 @@ class Flow:
                 if not self.waits[task]:
                     ready_us[task] = trace.arrival_us[job]
 
+    def _expect(self) -> set[TaskId]:
+        """Tasks that are submitted later than their jobs; each waits for that as for a parent."""
+        kernel, trace, times = self._kernel, self._kernel.trace, dict[Time, list[TaskId]]()
+        for task, delay in enumerate(delays_us(trace)):
+            if delay:
+                times.setdefault(trace.submit_us[task], []).append(task)
+                self.waits[task] += 1
+        for at, tasks in times.items():
+            kernel.schedule(at, self._come, tasks, None)
+        return {task for tasks in times.values() for task in tasks}
+
+    def _come(self, tasks: list[TaskId], _: None, now: Time) -> None:
+        """Tasks are submitted: those that a design may be told of are sent."""
+        self._late.difference_update(tasks)
+        for task in tasks:
+            self.waits[task] -= 1
+            if not self.waits[task]:
+                self._kernel.records.ready_us[task] = now
+        known = [task for task in tasks if not (self._held_back(task) or self._barred[task])]
+        self._send(known, 0)
+
     def barred(self, job: JobId) -> int:
         """How many tasks of a job are never sent, because one above them fits no machine."""
         first = self._kernel.trace.first
@@ -79,11 +102,33 @@ class Flow:
         """What submits a job: all of it, or what of it has been ready so far."""
         trace = self._kernel.trace
         low, high = trace.first[job], trace.first[job + 1]
-        if self._whole or trace.parent_first[low] == trace.parent_first[high]:
+        if self._comes_whole(job):
             return trace.submission(job)
-        sent = self._sent.setdefault(job, [task for task in range(low, high) if not self.waits[task]])
+        sent = self._sent.get(job)
+        if sent is None:
+            sent = self._sent[job] = [task for task in range(low, high) if not self._held_back(task)]
         tasks, held = trace.tasks_of(job, sent), trace.replicas_of(sent)
-        return trace.messages(job, tasks, high - low - self.barred(job), held=held)
+        above = self._above(sent, lambda _: True)
+        return trace.messages(job, tasks, high - low - self.barred(job), above, held)
+
+    def _comes_whole(self, job: JobId) -> bool:
+        trace = self._kernel.trace
+        low, high = trace.first[job], trace.first[job + 1]
+        waits = not self._whole and trace.parents and trace.parent_first[low] < trace.parent_first[high]
+        late = trace.submit_us and max(trace.submit_us[low:high], default=0) > trace.arrival_us[job]
+        return not (waits or late)
+
+    def _held_back(self, task: TaskId) -> bool:
+        return task in self._late if self._whole else self.waits[task] > 0
+
+    def _above(self, tasks: Sequence[TaskId], told: Callable[[TaskId], bool]) -> tuple[tuple[TaskId, ...], ...]:
+        """Per task those that it waits for and that are told, for designs that are."""
+        parents_of = self._kernel.trace.parents_of
+        above = tuple([tuple(filter(told, parents_of(task))) for task in tasks]) if self._whole else ()
+        return above if any(above) else ()
+
+    def _open(self, task: TaskId) -> bool:
+        return not self._ended[task]
 
     def finished(self, task: TaskId, now: Time) -> None:
         """An attempt has finished, and the submitter will hear of it."""
@@ -108,8 +153,12 @@ class Flow:
         """Send what has become ready in one instant: a message for each job, or several where they are many."""
         if tasks is self._heard:
             self._heard_at = NEVER
+        self._send(tasks, self._kernel.network.delay_us)
+
+    def _send(self, tasks: list[TaskId], path: Time) -> None:
+        """Further tasks of jobs, which have been on the way for so long already."""
         kernel = self._kernel
-        kernel.enter(kernel.network.delay_us)
+        kernel.enter(path)
         for job, group in groupby(sorted(tasks), key=self._owner):
             if kernel.records.answered_us[job] != NEVER:
                 continue
@@ -117,7 +166,7 @@ class Flow:
             for at in range(0, len(numbers), CHUNK_TASKS):
                 part = numbers[at : at + CHUNK_TASKS]
                 ready, held = kernel.trace.tasks_of(job, part), kernel.trace.replicas_of(part)
-                kernel.submitter.send(job, [MoreTasks(job, len(sent), ready, (), held)])
+                kernel.submitter.send(job, [MoreTasks(job, len(sent), ready, self._above(part, self._open), held)])
                 sent += part
 
     def _owner(self, task: TaskId) -> JobId:
@@ -153,7 +202,7 @@ class FlowPort(LabPort):
         if waits := self.flow.waits[task.id]:
             raise BrokenRule(
                 f"task {task.id} (job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us: "
-                f"{waits} of its parents have not finished"
+                f"{waits} of its parents have not finished, or it has not been submitted"
             )
         super().launch(task, attempt, waited_us, note)
 

@@ -25,15 +25,15 @@ from volery.core.records import PATH_SHIFT, Records
 from volery.core.resources import check_resources
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.core.workflows import check_workflows, has_workflows
+from volery.core.workflows import check_workflows, comes_in_parts
 from volery.sim.attempts import Attempts
 from volery.sim.copies import Copies
-from volery.sim.draining import Drained, Draining
 from volery.sim.execution import Door, Handle, LabPort, Route, Routes
 from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.flows import Flow
 from volery.sim.hosts import Host
 from volery.sim.network import Faults, Lane, Network, Sent
+from volery.sim.orders import Drained, Orders, Reweighed
 from volery.sim.ports import Preferred, role_port_class
 from volery.sim.submitter import FAR, Submitter
 
@@ -67,6 +67,7 @@ class Options(msgspec.Struct, frozen=True):
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
         graphs: the design takes workflows whole, see `Architecture.graphs`.
         drains: machines that are taken out of use.
+        reweighs: changes of who has which share.
     """
 
     check: bool = False
@@ -78,6 +79,7 @@ class Options(msgspec.Struct, frozen=True):
     hosts: Mapping[str, HostCosts] = {}
     graphs: bool = False
     drains: tuple[Drained, ...] = ()
+    reweighs: tuple[Reweighed, ...] = ()
 
 
 Action = tuple[Callable[..., None], Any, Any]
@@ -121,12 +123,12 @@ class Kernel:
         self._cluster = cluster
         self.pace = Pace(trace, cluster)
         self.preferred = Preferred(trace, cluster.constraints) if trace.preference else None
-        self.flow = Flow(self, cluster, whole=options.graphs) if has_workflows(trace) else None
+        self.flow = Flow(self, cluster, whole=options.graphs) if comes_in_parts(trace) else None
         self.unreliable: Unreliable | None = None
         self.copies = Copies(self, deployment) if deployment.copies > 1 else None
         self.attempts = self.copies or Attempts(self, deployment)
         self.submitter = Submitter(self, deployment.entry_for)
-        self.draining = Draining(self, deployment, options.drains)
+        self.orders = Orders(self, deployment, options.drains, options.reweighs)
         if options.plan is not None:
             self.unreliable = Unreliable(self, options.plan, deployment)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
@@ -220,7 +222,7 @@ class Kernel:
             component.start(0)
         if self.unreliable is not None:
             self.unreliable.begin()
-        self.draining.begin()
+        self.orders.begin()
         self._quiet(0)
         for lane in self._delayed:
             if lane.sent:

@@ -132,7 +132,8 @@ class Example:
         job.work_us += work
         job.left_us += work
         kind = self.state.kind(task, self._access)
-        waiting = Waiting(task, job, kind, self._numbered, self.state.now, work, job.estimate_us * draw.randrange(1, 4))
+        rank = job.estimate_us * draw.randrange(1, 4)
+        waiting = Waiting(task, job, kind, self._numbered, self.state.now, work, rank, job.submit_us)
         self.state.waiting[task.id] = waiting
         self._numbered += 1
         return waiting
@@ -171,7 +172,10 @@ class Example:
         """All that a policy may read, as text."""
         state = self.state
         records = [msgspec.json.encode(record).decode() for record in state.jobs.values()]
-        tasks = [repr((w.task, w.number, w.ready_us, w.work_us, w.rank_us, w.attempt)) for w in state.waiting.values()]
+        tasks = [
+            repr((w.task, w.number, w.ready_us, w.work_us, w.rank_us, w.came_us, w.attempt))
+            for w in state.waiting.values()
+        ]
         runs = [repr((r.task.id, r.machine, r.start_us, r.expected_end_us)) for r in state.running.values()]
         rest = repr((state.index.free, state.used, state.online, state.now, state.resume, state.eligible))
         return "\n".join([*records, *tasks, *runs, rest, state.free_table().tobytes().hex()])

@@ -62,7 +62,9 @@ def kept_costs(runs: Path, key: str) -> Measured | None:
 
 
 def measure_costs(groups: Sequence[Sequence[PlannedRun]], repetitions: int, runs: Path) -> None:
-    """Measure runs and keep it; those of one architecture form a group, and architectures take turns.
+    """Measure runs and keep each measure; those of one architecture form a group, and architectures take turns.
+
+    What was measured before somebody stopped it is not measured again, but everybody warms up anew.
 
     Args:
         groups: the runs of each architecture, one or as many as repetitions.
@@ -72,16 +74,14 @@ def measure_costs(groups: Sequence[Sequence[PlannedRun]], repetitions: int, runs
     for group in groups:
         for _ in range(WARM_UPS):
             profile_run(group[0].spec)
-    found: dict[str, Measured] = {}
     for number in range(repetitions):
         for group in groups:
             run = group[number % len(group)]
-            profile = profile_run(run.spec, run.key)
-            one = found.setdefault(run.key, Measured([], profile))
-            one.costs.append(costs_of(profile))
-            one.profile = profile
-    for key, one in found.items():
-        write_json(_path(runs, key), one)
+            kept = kept_costs(runs, run.key)
+            costs = [] if kept is None else kept.costs
+            if len(costs) <= number // len(group):
+                profile = profile_run(run.spec, run.key)
+                write_json(_path(runs, run.key), Measured([*costs, costs_of(profile)], profile))
 
 
 def _path(runs: Path, key: str) -> Path:

@@ -33,6 +33,7 @@ def convert(
     form: str | None = None,
     chosen: dict[str, str] | None = None,
     parents: bool = True,
+    submissions: bool = True,
     far_permille: tuple[int, int] | None = None,
     force: bool = False,
 ) -> Manifest:
@@ -43,7 +44,8 @@ def convert(
         output: the table.
         form: name of the format; None: told by the content.
         chosen: rule of the doctor -> action.
-        parents: whether to keep what tasks wait for; without, they are unknown.
+        parents: whether to keep what tasks wait for; without, they and the submissions of tasks are unknown.
+        submissions: whether to keep when each task was submitted; without, they are unknown.
         far_permille: what distance from their input costs tasks, see `Manifest`; None: as the source says.
         force: replace the output if it exists.
 
@@ -55,9 +57,11 @@ def convert(
     base = Manifest(VERSION, source.name, digest_of(source), found.name, f"volery {volery.__version__}", found.remarks)
     base = msgspec.structs.replace(base, far_permille=far_permille or far_of(source, found))
     batches: Iterator[pa.RecordBatch] = read_source(source, found, noticed)
-    if not parents:
-        batches = map(_without_parents, batches)
-        base = msgspec.structs.replace(base, remarks=(*base.remarks, "parents were left out on request"))
+    left_out = {name for name, keep in (("parents", parents), ("task_submit_us", submissions and parents)) if not keep}
+    if left_out:
+        batches = (_without(left_out, batch) for batch in batches)
+        remarks = [f"{name} were left out on request" for name in sorted(left_out)]
+        base = msgspec.structs.replace(base, remarks=(*base.remarks, *remarks))
     with table_output(output, force=force) as table, closing(Examiner()) as before:
         examined = before.watch(batches)
         if set(chosen.values()) <= {"keep"}:
@@ -106,9 +110,11 @@ def _repaired(
         return _done(chosen, before), after.found()
 
 
-def _without_parents(batch: pa.RecordBatch) -> pa.RecordBatch:
-    place = SCHEMA.get_field_index("parents")
-    return batch.set_column(place, SCHEMA.field(place), pa.nulls(batch.num_rows, SCHEMA.field(place).type))
+def _without(names: set[str], batch: pa.RecordBatch) -> pa.RecordBatch:
+    for name in sorted(names):
+        place = SCHEMA.get_field_index(name)
+        batch = batch.set_column(place, SCHEMA.field(place), pa.nulls(batch.num_rows, SCHEMA.field(place).type))
+    return batch
 
 
 def digest_of(path: Path) -> str:

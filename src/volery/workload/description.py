@@ -10,7 +10,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
-from volery.core.workflows import critical_paths_us, ends_us, has_workflows, job_bounds, levels
+from volery.core.workflows import comes_in_parts, critical_paths_us, ends_us, has_workflows, job_bounds, levels
 from volery.workload.columns import Integers, Reals, job_means, view
 from volery.workload.tr import Reading
 
@@ -256,7 +256,7 @@ def describe_constraints(trace: Trace, cluster: Cluster) -> ConstraintUse | None
 def _ends(trace: Trace) -> Integers:
     """When tasks would end if each started as soon as it may, sorted."""
     ends = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
-    ends += view(ends_us(trace) if has_workflows(trace) else trace.duration_us)
+    ends += view(ends_us(trace) if comes_in_parts(trace) else trace.duration_us)
     ends.sort()
     return ends
 

@@ -56,7 +56,9 @@ def _dephased(trace: Trace) -> Trace:
     number = np.arange(len(arrival_us))
     place_in_group = number - np.maximum.accumulate(np.where(opens_group, number, 0))
     moved = column(arrival_us + DEPHASE_US * place_in_group)
-    return in_order(msgspec.structs.replace(trace, arrival_us=moved))
+    shift = np.repeat(view(moved) - arrival_us, np.diff(view(trace.first)))
+    submit_us = column(view(trace.submit_us) + shift) if trace.submit_us else longs()
+    return in_order(msgspec.structs.replace(trace, arrival_us=moved, submit_us=submit_us))
 
 
 def in_order(trace: Trace) -> Trace:
@@ -84,6 +86,7 @@ def in_order(trace: Trace) -> Trace:
         priority=column(picked(view(trace.priority), order)),
         deadline_us=column(picked(view(trace.deadline_us), order)),
         preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
+        submit_us=column(picked(view(trace.submit_us), task_order)),
         **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
         **_replicas_of(trace, task_order.tolist()),
@@ -121,6 +124,7 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         arrival_us=trace.arrival_us[:job_count],
         first=trace.first[: job_count + 1],
         duration_us=trace.duration_us[:tasks],
+        submit_us=trace.submit_us[:tasks],
         estimate_us=trace.estimate_us[:job_count],
         constraints=trace.constraints[:tasks],
         user=trace.user[:job_count],

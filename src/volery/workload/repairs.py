@@ -19,7 +19,7 @@ from volery.workload.table import BATCH_ROWS, SCHEMA
 BUCKET_ROWS: Final = 4 * BATCH_ROWS
 SAMPLES: Final = 64
 """Per batch, of the times of submission."""
-CLOCKS: Final = ("submit_us", "start_us", "end_us")
+CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us", "task_submit_us")
 LATEST: Final = np.iinfo(np.int64).max
 """Rows without a submission come last."""
 

@@ -1,10 +1,14 @@
 """Tasks of any format as a workload to run: rows of one job that are submitted together become one job.
 
-Where some row waits for others, all rows of a job become one job, a workflow perhaps, that is submitted with the first
-of them. A row stands for `instances` equal tasks. Where memory or processors are given as shares of the largest
-machine, that is taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B). What cannot
-be run is passed over and counted: rows that do not say when they are submitted or how long they run, that did not end
-well, that begin before the trace does, or that do not ask for what the others ask for.
+Where some row waits for others, or says when it was submitted itself, all rows of a job become one job, a workflow
+perhaps, that is submitted with the first of them; the others come when they were submitted, though never before those
+that they wait for. A row stands for `instances` equal tasks. Where memory or processors are given as shares of the
+largest machine, that is taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B).
+What cannot be run is passed over and counted: rows that do not say when they are submitted or how long they run, that
+did not end well, that begin before the trace does, or that do not ask for what the others ask for.
+
+A job is as urgent as the most urgent of its rows, and due with the last of them; one that says nothing has priority 0
+and no deadline. One that was due before it was submitted is due at once.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import pyarrow.compute as pc
 
 from volery.core.errors import InputError
 from volery.core.locality import with_replicas
-from volery.core.model import AMOUNT_MAX, Amounts
+from volery.core.model import AMOUNT_MAX, NEVER, Amounts
 from volery.core.trace import Trace, longs
 from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
@@ -29,7 +33,7 @@ from volery.workload.formats.source import Format, Noticed
 from volery.workload.quirks import in_order
 from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
-from volery.workload.waits import Arranged, CycleError, Edges
+from volery.workload.waits import Arranged, CycleError, Edges, Submissions
 
 NODE_CPU_MILLI: Final = 64_000
 NODE_MEMORY_MB: Final = 16_384
@@ -69,13 +73,17 @@ class _Row(NamedTuple):
     parents: Sequence[str]
     number: int
     replicas: Sequence[int]
+    priority: int | None
+    deadline_us: int | None
+    came_us: int | None
 
 
 class _Links:
-    """What is known of a source's graphs.
+    """What is known of a source's graphs, and of whose rows make one job.
 
     Attributes:
         jobs: of which some row waits.
+        apart: whether some row says when it was submitted itself.
         gone: job -> rows that were passed over, with what they wait for.
         rows: how many were seen.
     """
@@ -83,7 +91,13 @@ class _Links:
     def __init__(self) -> None:
         self.jobs: set[str] = set()
         self.gone: dict[str, dict[str, Sequence[str]]] = {}
+        self.apart = False
         self.rows = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows of a job are one job, whenever they were submitted."""
+        return self.apart or bool(self.jobs)
 
 
 class _Job(NamedTuple):
@@ -113,11 +127,11 @@ def read_tasks(path: Path, form: Format, job_count: int | None = None) -> tuple[
         if resources is None:
             resources = _resources(batch)
         for job, arrival_us, row in _rows(batch, resources, passed, links):
-            full = job_count is not None and len(taken if links.jobs else jobs) >= job_count
+            full = job_count is not None and len(taken if links.whole else jobs) >= job_count
             if full and (job, arrival_us) not in jobs:
-                if not links.jobs:
+                if not links.whole:
                     break
-                if job not in taken:  # more rows of a workflow that was begun may follow
+                if job not in taken:  # more rows of a job that was begun may follow
                     continue
             jobs.setdefault((job, arrival_us), []).append(row)
             taken.add(job)
@@ -132,8 +146,8 @@ def read_tasks(path: Path, form: Format, job_count: int | None = None) -> tuple[
 
 
 def _whole(jobs: dict[tuple[str, int], list[_Row]], links: _Links) -> list[_Job]:
-    """Jobs with their rows; in a source of workflows all rows of a job, whenever they were submitted."""
-    if not links.jobs:
+    """Jobs with their rows."""
+    if not links.whole:
         return [_Job(job, arrival_us, rows) for (job, arrival_us), rows in jobs.items()]
     found: dict[str, _Job] = {}
     for (job, arrival_us), rows in jobs.items():
@@ -171,11 +185,13 @@ def _rows(
 
     asked = zip(*(amounts[name].to_pylist() for name in resources), strict=True) if resources else [()] * batch.num_rows
     names = ("job", "task", "submit_us", "runtime_us", "estimate_us", "instances", "status", "user")
-    lies = batch.column("replicas")
-    held: Iterable[Sequence[int] | None] = lies.to_pylist() if lies.null_count < batch.num_rows else repeat(())
+    held = _said(batch, "replicas", ())
+    urgent, due = _said(batch, "priority", None), _said(batch, "deadline_us", None)
+    came = _said(batch, "task_submit_us", None)
+    links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    columns = zip(asked, parents, held, values, strict=False)
-    for request, above, near, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
+    columns = zip(asked, parents, zip(held, urgent, due, came, strict=False), values, strict=False)
+    for request, above, others, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
         links.rows += 1
         unknown = job is None or submit_us is None or runtime_us is None or instances is None or None in request
         if (
@@ -190,8 +206,15 @@ def _rows(
         units = tuple(
             max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(resources, request, strict=True)
         )  # nothing that runs takes no processor and no memory
-        place, around = links.rows, above or ()
-        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, around, place, near or ())
+        near, *wishes = others
+        around = above or (), links.rows, near or ()
+        yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
+
+
+def _said(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
+    """The values of a column; the same for all rows where none says it."""
+    column = batch.column(name)
+    return column.to_pylist() if column.null_count < batch.num_rows else repeat(otherwise)
 
 
 def _in_order(path: Path, job: _Job, links: _Links, passed: Passed) -> tuple[list[_Row], list[list[int]]]:
@@ -214,8 +237,10 @@ def _trace(
     first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
+    submissions = Submissions(apart=links.apart)
     for job in jobs:
         rows, parents = _in_order(path, job, links, passed)
+        submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
         if links.jobs:
             edges.add(first[-1], [row.instances for row in rows], parents)
         for row in rows:
@@ -227,18 +252,32 @@ def _trace(
         estimate_us.append(round(sum(row.estimate_us * row.instances for row in rows) / (first[-1] - first[-2])))
     if len(number) > REQUESTS_MAX:
         raise InputError(str(path), f"has more than {REQUESTS_MAX} distinct requests; read fewer jobs")
-    begin = min(job.arrival_us for job in jobs)
     name = trace_name(path)
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
     users = [job.rows[0].user for job in jobs]
     known = form.name not in TABLES_OF_REQUESTS and all(users)
     parent_first, flat = edges.columns()
+    priority, deadline_us = (
+        (longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us)
+    )
+    arrival_us, submit_us = submissions.columns()
     trace = Trace(
-        name, array("q", [job.arrival_us - begin for job in jobs]), first, duration_us, estimate_us,
+        name, arrival_us, first, duration_us, estimate_us,
         user=tuple(user or "" for user in users) if known else (), parent_first=parent_first, parents=flat,
+        priority=priority, deadline_us=deadline_us, submit_us=submit_us,
     )  # fmt: skip
     if replicas:
         replicas += [()] * (trace.task_count - len(replicas))
         trace = with_replicas(trace, replicas, far_of(path, form))
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
+
+
+def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
+    """The columns of priorities, empty unless jobs differ in them, and of deadlines, empty unless some job has one."""
+    urgent = array("q", [max([row.priority or 0 for row in job.rows]) for job in jobs])
+    due = longs()
+    for job in jobs:
+        said = [row.deadline_us for row in job.rows if row.deadline_us is not None]
+        due.append(max(*said, job.arrival_us) - begin_us if said else NEVER)
+    return urgent if len(set(urgent)) > 1 else longs(), due if any(at != NEVER for at in due) else longs()

@@ -41,6 +41,7 @@ RULES: Final = {
     for rule in (
         Rule("missing-id", "a row without the id of its job or task", ("drop", "keep")),
         Rule("end-before-start", "a task that ends before it starts or is submitted", ("drop", "null", "keep")),
+        Rule("deadline-before-submission", "a job due before it is submitted", ("drop", "null", "keep")),
         Rule("negative-runtime", "a task that runs less than no time", ("drop", "null", "keep")),
         Rule("zero-runtime", "a task that runs no time", ("drop", "null", "keep")),
         Rule("unit-suspicion", "a time or share that looks like another unit", ("drop", "null", "keep")),
@@ -53,6 +54,7 @@ RULES: Final = {
 }
 NULLED: Final = {
     "end-before-start": ("start_us", "end_us"),
+    "deadline-before-submission": ("deadline_us",),
     "negative-runtime": ("runtime_us",),
     "zero-runtime": ("runtime_us",),
 }
@@ -93,6 +95,10 @@ def _end_before_start(batch: pa.RecordBatch) -> Mask:
     return _mask(pc.less(batch.column("end_us"), begin))
 
 
+def _deadline_before_submission(batch: pa.RecordBatch) -> Mask:
+    return _mask(pc.less(batch.column("deadline_us"), batch.column("submit_us")))
+
+
 def _negative_runtime(batch: pa.RecordBatch) -> Mask:
     return _mask(pc.less(batch.column("runtime_us"), 0))
 
@@ -125,6 +131,7 @@ def nulled(rule: str, batch: pa.RecordBatch) -> dict[str, Mask]:
 ROW_RULES: Final[dict[str, Callable[[pa.RecordBatch], Mask]]] = {
     "missing-id": _missing_id,
     "end-before-start": _end_before_start,
+    "deadline-before-submission": _deadline_before_submission,
     "negative-runtime": _negative_runtime,
     "zero-runtime": _zero_runtime,
     "unit-suspicion": _unit_suspicion,

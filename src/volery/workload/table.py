@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from volery.core.errors import InputError
 from volery.workload.files import atomic_output
 
-VERSION: Final = 2
-"""Of the schema; version 1, which has no replicas, is read, too."""
+VERSION: Final = 3
+"""Of the schema; those before, which have fewer columns, are read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
 VERSION_KEY: Final = b"volery.trace_table"
@@ -49,11 +49,14 @@ SCHEMA: Final = pa.schema(
         pa.field("status", pa.string()),
         pa.field("line", pa.int64()),
         pa.field("replicas", pa.list_(pa.int32())),
+        pa.field("priority", pa.int64()),
+        pa.field("deadline_us", pa.int64()),
+        pa.field("task_submit_us", pa.int64()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
-BEFORE_REPLICAS: Final = pa.schema([field for field in SCHEMA if field.name != "replicas"])
-"""Version 1."""
+SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
+"""Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
 
@@ -75,6 +78,9 @@ class TaskRow(msgspec.Struct, gc=False):
         status: one of `STATUSES`.
         line: where the row stands in the source, from 1.
         replicas: numbers of the machines that hold the input; empty: it has none.
+        priority: of its job, larger is more urgent.
+        deadline_us: when its job should be done, microseconds on the source's clock.
+        task_submit_us: when the task itself was submitted, where the source says so of each task.
     """
 
     job: str | None = None
@@ -98,6 +104,9 @@ class TaskRow(msgspec.Struct, gc=False):
     status: str | None = None
     line: int | None = None
     replicas: list[int] | None = None
+    priority: int | None = None
+    deadline_us: int | None = None
+    task_submit_us: int | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):
@@ -140,6 +149,11 @@ class Manifest(msgspec.Struct, frozen=True):
     repairs: tuple[Repair, ...] = ()
     left: dict[str, int] = {}
     far_permille: tuple[int, int] = AS_NEAR
+
+
+def columns_of(version: int) -> pa.Schema:
+    """The columns of a version of the table, without metadata."""
+    return pa.schema([field for field in SCHEMA if SINCE.get(field.name, 1) <= version])
 
 
 def batches(rows: Iterable[TaskRow]) -> Iterator[pa.RecordBatch]:
@@ -248,11 +262,11 @@ def _opened(path: Path) -> Iterator[Any]:
     with file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(VERSION_KEY)
-        columns = {b"1": BEFORE_REPLICAS, str(VERSION).encode(): SCHEMA.remove_metadata()}.get(version or b"")
-        if columns is None:
+        number = int(version) if version is not None and version.isdigit() else 0
+        if not 1 <= number <= VERSION:
             found = "is no trace table" if version is None else f"is a trace table of version {version.decode()}"
             raise InputError(str(path), f"{found}; make one of version {VERSION} with `volery trace convert`")
-        if not schema.remove_metadata().equals(columns):
+        if not schema.remove_metadata().equals(columns_of(number)):
             raise InputError(str(path), "has other columns than its version; convert the source again")
         yield file
 

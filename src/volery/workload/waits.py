@@ -1,4 +1,4 @@
-"""Who waits for whom in a table of tasks: rows by their ids become tasks by their numbers, parents first.
+"""Who waits for whom in a table of tasks, and when who comes: rows by their ids become tasks by number, parents first.
 
 A row that is passed over holds nobody up: what waits for it waits for what it would have waited for itself.
 """
@@ -120,3 +120,49 @@ class Edges:
     def columns(self) -> tuple[array[int], array[int]]:
         """`parent_first` and `parents` of a trace."""
         return (self.first, self.parents) if self.parents else (longs(), longs())
+
+
+class Submissions:
+    """Columns of when jobs and their tasks are submitted, made job by job.
+
+    Args:
+        apart: whether some row says when it was submitted itself.
+    """
+
+    def __init__(self, *, apart: bool) -> None:
+        self._apart = apart
+        self._late = False
+        self._jobs = longs()
+        self._tasks = longs()
+
+    def add(
+        self, arrival_us: int, came_us: Sequence[int | None], instances: Sequence[int], parents: Sequence[Sequence[int]]
+    ) -> None:
+        """A job's rows in order; none comes before those that it waits for, as no scheduler knew of these.
+
+        Args:
+            arrival_us: of the job, and of rows that do not say.
+            came_us: per row, when it was submitted itself.
+            instances, parents: as for `Edges`.
+        """
+        if not self._apart:
+            self._jobs.append(arrival_us)
+            return
+        found: list[int] = []
+        for came, above in zip(came_us, parents, strict=True):
+            found.append(max([arrival_us if came is None else came, *[found[place] for place in above]]))
+        for count, at in zip(instances, found, strict=True):
+            self._tasks.extend(longs(count, at))
+        self._jobs.append(min(found))
+        self._late = self._late or max(found) > min(found)
+
+    @property
+    def begin_us(self) -> int:
+        """The first submission, on the source's clock."""
+        return min(self._jobs)
+
+    def columns(self) -> tuple[array[int], array[int]]:
+        """`arrival_us` and `submit_us` of a trace; the latter is empty where all tasks come with their jobs."""
+        begin = self.begin_us
+        arrival_us = array("q", [at - begin for at in self._jobs])
+        return arrival_us, array("q", [at - begin for at in self._tasks]) if self._late else longs()

@@ -20,6 +20,7 @@ from volery.core.workflows import (
     ends_us,
     has_workflows,
     levels,
+    spans_us,
     with_parents,
 )
 
@@ -53,6 +54,30 @@ def test_parents_of_nobody_leave_no_columns() -> None:
     assert with_parents(plain, [(), ()]) == plain
     assert not has_workflows(plain)
     assert has_workflows(diamond())
+
+
+def test_a_job_lasts_longer_where_its_tasks_are_submitted_late_and_its_critical_path_does_not() -> None:
+    trace = msgspec.structs.replace(diamond(), submit_us=array("q", [0, 15, 0, 40, 5, 8]))
+    check_workflows(trace)
+    assert ends_us(trace).tolist() == [10, 35, 15, 41, 7, 12]
+    assert spans_us(trace).tolist() == [41, 12]
+    assert critical_paths_us(trace).tolist() == [31, 9]
+    assert levels(trace).tolist() == levels(diamond()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("submit_us", "problem"),
+    [
+        ([0, 0, 0, 0, 5], "5 submissions for 6 tasks"),
+        ([0, 0, 0, 0, 4, 5], "the first task of job 1 is submitted at 4 us; the job is at 5 us"),
+        ([1, 1, 1, 1, 5, 5], "the first task of job 0 is submitted at 1 us; the job is at 0 us"),
+        ([0, 3, 0, 2, 5, 5], "task 3 of job 0 is submitted at 2 us; here not before 3"),
+    ],
+)
+def test_submissions_before_the_job_or_a_parent_are_refused(submit_us: list[int], problem: str) -> None:
+    trace = msgspec.structs.replace(diamond(), submit_us=array("q", submit_us))
+    with pytest.raises(InputError, match=problem):
+        check_workflows(trace)
 
 
 @pytest.mark.parametrize("parents", [[(0,), ()], [(1,), ()], [(), (0,), (0,)], [(), (-1,)]])
@@ -100,8 +125,9 @@ def test_the_digest_moves_with_each_new_column_and_without_them_is_what_it_was()
         msgspec.structs.replace(plain, priority=array("q", [0])),
         msgspec.structs.replace(plain, deadline_us=array("q", [0])),
         msgspec.structs.replace(plain, deadline_us=array("q", [1])),
+        msgspec.structs.replace(plain, submit_us=array("q", [0, 4])),
     ]
-    assert len({trace.digest() for trace in (plain, *variants)}) == 5
+    assert len({trace.digest() for trace in (plain, *variants)}) == 6
 
 
 def test_an_attempt_on_a_machine_with_a_speed_is_rounded_down() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -56,6 +57,22 @@ def test_response_makespan_schedule_length_and_waiting_are_those_of_the_paper() 
     assert found.schedule_length.max == pytest.approx(17 / 11)
     assert found.schedule_length.mean == pytest.approx((17 / 11 + 1) / 2)
     assert (found.waiting_s.max, found.waiting_s.mean) == (2, 1)
+
+
+def test_a_task_responds_to_its_own_submission_where_the_trace_says_it() -> None:
+    """Section V-A6: TRT from the task's submission; JMS and JWT from the first of its job, NJSL by the graph."""
+    records = lived()
+    late = array("q", [at * S for at in (10, 10, 14, 25, 20, 20, 30)])
+    apart = Records(msgspec.structs.replace(records.trace, submit_us=late))
+    for column in ("start_us", "finish_us", "ready_us", "answered_us"):
+        getattr(apart, column)[:] = getattr(records, column)
+    table, before = job_table(apart), job_table(records)
+    found = workflow_summary(apart, table.ideal_us, table.measured)
+    plain = workflow_summary(records, before.ideal_us, before.measured)
+    assert table.ideal_us.tolist() == [16 * S, 5 * S, NEVER], "task 3 was not there before 25 s"
+    assert found.task_response_s.mean == pytest.approx((6 + 9 + 10 + 2 + 4 + 5) / 6)
+    for name in ("makespan_s", "waiting_s", "schedule_length", "published_length"):
+        assert getattr(found, name) == getattr(plain, name)
 
 
 def test_allocation_counts_from_the_moment_a_task_was_ready() -> None:

@@ -188,6 +188,78 @@ def test_a_design_that_takes_graphs_is_told_parents_and_sent_nothing_more() -> N
     assert records.ready_us.tolist() == [100, 110, 110, 130]
 
 
+def apart(trace: Trace, *submit_us: Time) -> Trace:
+    """The trace whose tasks are submitted at these times."""
+    return msgspec.structs.replace(trace, submit_us=array("q", submit_us))
+
+
+def test_a_task_is_sent_when_it_was_submitted_and_its_parents_have_finished() -> None:
+    """Task 1 comes after its parent's end, task 2 before it; task 3 waits for the end of task 2, as ever."""
+    node = Runner()
+    records = play({"node/0": node}, apart(diamond(), 100, 130, 105, 131), Cluster.uniform(1, 9), network=HOP)
+    assert node.chunks == [(100, 0, [0]), (117, 1, [2]), (130, 2, [1]), (157, 3, [3])]
+    assert records.ready_us.tolist() == [100, 130, 110, 150]
+    assert records.path.tolist() == [0, 0, 7, 7], "a submission has no way behind it"
+    assert node.counts == [4], "the number of all tasks is known from the first on"
+
+
+def test_tasks_without_parents_are_sent_one_by_one_when_they_are_submitted() -> None:
+    trace = apart(trace_of("t", [5], [[3, 3, 3, 3]]), 5, 9, 5, 9)
+    node = Runner()
+    records = play({"node/0": node}, trace, Cluster.uniform(1, 9), network=HOP)
+    assert node.chunks == [(5, 0, [0, 2]), (9, 2, [1, 3])]
+    assert records.ready_us.tolist() == records.start_us.tolist() == [5, 9, 5, 9]
+
+
+def test_what_comes_while_a_job_is_refused_is_sent_with_it_later() -> None:
+    class Busy(Runner):
+        def handle(self, event: Event, source: Address, now: Time) -> None:
+            if isinstance(event, Submit) and now == 100:
+                self._port.send(SUBMITTER, JobRejected(0, "busy", 50))
+            elif now >= 150:
+                super().handle(event, source, now)
+
+    node = Busy()
+    records = play({"node/0": node}, apart(diamond((10, 20, 5, 1)), 100, 100, 100, 170), Cluster.uniform(1, 9))
+    assert node.chunks[0] == (150, 0, [0])
+    late = Busy()
+    play({"node/0": late}, apart(trace_of("t", [100], [[3, 4]]), 100, 120), Cluster.uniform(1, 9))
+    assert late.chunks == [(150, 0, [0, 1])]
+    assert records.finish_us[3] > 170
+
+
+def test_a_design_that_takes_graphs_hears_of_late_tasks_when_they_come_and_of_parents_that_have_not_ended() -> None:
+    told: list[tuple[Time, int, list[TaskId], tuple[tuple[TaskId, ...], ...]]] = []
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            told.append((now, 0, [task.id for task in event.job.tasks], event.job.parents))
+            port.launch(event.job.tasks[0], 0)
+        elif isinstance(event, MoreTasks):
+            told.append((now, event.first, [task.id for task in event.tasks], event.parents))
+            for task in event.tasks:
+                if task.id < 3:
+                    port.launch(task, 0)
+        elif isinstance(event, TaskFinished) and event.task.id == 2:
+            port.launch(Task(3, 0), 0)
+        elif isinstance(event, TaskFinished) and event.task.id == 3:
+            port.send(SUBMITTER, JobDone(0))
+
+    trace = apart(diamond((10, 20, 30, 1)), 100, 115, 115, 136)
+    records = play({"node/0": Actor(react)}, trace, Cluster.uniform(1, 9), options=Options(graphs=True))
+    assert told == [(100, 0, [0], ()), (115, 1, [1, 2], ()), (136, 3, [3], ((2,),))]
+    assert records.ready_us.tolist() == [100, 115, 115, 145]
+
+
+def test_a_task_that_is_started_before_it_was_submitted_is_refused() -> None:
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        port.launch(Task(1, 0), 0)
+
+    trace = apart(trace_of("t", [100], [[3, 4]]), 100, 120)
+    with pytest.raises(BrokenRule, match=r"task 1 \(job 0.* at 100 us: .*or it has not been submitted"):
+        play({"node/0": Actor(react)}, trace, Cluster.uniform(1, 9))
+
+
 def test_children_wait_for_an_attempt_that_finishes() -> None:
     def react(port: Port, event: Event, source: Address, now: Time) -> None:
         if isinstance(event, Submit):

@@ -14,6 +14,7 @@ from volery.study.experiments import Experiment, read_experiment
 from volery.study.ledger import content_sha256, make_record
 from volery.study.pictures import draw
 from volery.study.reproduce import reproduce
+from volery.study.runs import RunSpec
 from volery.study.stagecosts import costs_of, kept_costs
 from volery.study.stagetime import StageProfile
 
@@ -104,6 +105,28 @@ def test_stages_are_measured_as_often_as_there_are_seeds_and_kept(experiment: Ex
     assert [name for name, _ in draw(found)] == ["stage_times.svg"]
     again = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", only_finished=True)
     assert again.stages == found.stages
+
+
+def test_measuring_goes_on_where_it_was_stopped(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2 measures of each, 3 were kept; the last run was being measured when somebody pressed Ctrl-C."""
+    measured: list[str] = []
+
+    def profiled(spec: RunSpec, name: str = "") -> StageProfile:
+        if name:
+            if len(measured) == 3:
+                raise KeyboardInterrupt
+            measured.append(name)
+        return StageProfile(name, 1.0, (0.0, 0.0), [])
+
+    monkeypatch.setattr("volery.study.stagecosts.profile_run", profiled)
+    assert reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces").interrupted
+    before, measured[:] = list(measured), []
+    found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces")
+    srtf, *random = [run.key for runs in found.planned.runs.values() for run in runs]
+    assert (before, measured) == ([srtf, random[0], srtf], [random[1]])
+    assert [len(found.stages[key].costs) for key in (srtf, *random)] == [2, 1, 1]
 
 
 def test_without_its_stage_times_an_experiment_is_not_complete(experiment: Experiment, tmp_path: Path) -> None:

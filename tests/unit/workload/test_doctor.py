@@ -78,6 +78,7 @@ def begin_later(rows: Rows, at: int) -> None:
 PLANTED: dict[str, tuple[Callable[[Rows, int], None], int, int, int]] = {
     "missing-id": (changed(job=None, parents=None), 66, 1, 67),
     "end-before-start": (changed(end_us=5, runtime_us=None), 72, 1, 73),
+    "deadline-before-submission": (changed(deadline_us=9 * S), 9, 1, 10),
     "negative-runtime": (changed(runtime_us=-1), 30, 1, 31),
     "zero-runtime": (changed(runtime_us=0), 31, 1, 32),
     "unit-suspicion": (changed(runtime_us=1000), 90, 1, 91),
@@ -203,7 +204,10 @@ def test_parents_are_left_out_on_request_alone(tmp_path: Path) -> None:
     source = written(tmp_path / "t.parquet", clean())
     manifest = convert(source, tmp_path / "out.parquet", parents=False)
     assert {row.parents is None for row in rows_in(tmp_path / "out.parquet")} == {True}
-    assert manifest.remarks[-1] == "parents were left out on request"
+    assert manifest.remarks[-2:] == (
+        "parents were left out on request",
+        "task_submit_us were left out on request",
+    )
 
 
 def test_a_wrong_source_leaves_nothing_behind(tmp_path: Path) -> None:

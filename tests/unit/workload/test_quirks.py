@@ -119,3 +119,21 @@ def test_exact_estimates_tell_schedulers_of_each_task_what_the_job_s_mean_hides(
     assert [task.estimate_us for task in exact.tasks_of(0, [1])] == [3]
     assert exact.estimate_us == mean.estimate_us
     assert exact.digest() != mean.digest()
+
+
+def apart() -> Trace:
+    """Two jobs of two tasks, the second of which comes later; the second job arrives with the first."""
+    trace = trace_of("apart", [10, 10], [[1, 2], [3, 4]])
+    return msgspec.structs.replace(trace, submit_us=array("q", [10, 15, 10, 30]))
+
+
+def test_tasks_that_come_late_move_with_their_jobs_and_keep_to_them() -> None:
+    moved = apply_quirks(apart(), "exact", "dephased")
+    assert moved.submit_us.tolist() == [10, 15, 10_010, 10_030]
+    check_workflows(moved)
+    turned = in_order(
+        msgspec.structs.replace(apart(), arrival_us=array("q", [10, 0]), submit_us=array("q", [10, 15, 0, 30]))
+    )
+    assert turned.submit_us.tolist() == [0, 30, 10, 15]
+    check_workflows(turned)
+    assert first_jobs(apart(), 1).submit_us.tolist() == [10, 15]

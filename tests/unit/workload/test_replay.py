@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import gzip
 import os
+from array import array
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
 import pytest
+from tests.unit.architectures.pipeline.runs import run
 
 from volery.core.errors import InputError
+from volery.core.events import Submit
+from volery.core.features import DEADLINES, PRIORITIES, features_of
+from volery.core.model import NEVER, Cluster
 from volery.core.trace import Trace
-from volery.core.workflows import levels
+from volery.core.workflows import check_workflows, levels
 from volery.workload import load_trace, load_workload
 from volery.workload.convert import convert
-from volery.workload.formats import format_of
+from volery.workload.formats import format_of, read_source
+from volery.workload.formats.source import Noticed
 from volery.workload.replay import NODE_CPU_MILLI, NODE_MEMORY_MB, Passed, read_tasks
 from volery.workload.table import TaskRow, batches, table_output
 
+S = 1_000_000
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 V2017 = """\
 task_create_time, task_end_time, job_id, task_id,number_of_instances, status, number_of_cpus_requested_per_instance_in_\
@@ -285,3 +294,103 @@ def test_a_table_without_input_has_no_replicas(tmp_path: Path) -> None:
         for batch in batches([TaskRow(job="a", task="0", submit_us=1, runtime_us=7)]):
             table.add(batch)
     assert not load_trace(path).replicas
+
+
+def wishing_table(path: Path, *, alike: bool = False) -> Path:
+    """Three jobs, the last one first: urgent and due, nothing said, due before it is submitted; alike: nothing said."""
+    rows = [
+        TaskRow(job="c", task="0", submit_us=S + 20, runtime_us=7, deadline_us=S + 10, priority=-1),
+        TaskRow(job="a", task="0", submit_us=S, runtime_us=7, priority=2, deadline_us=S + 90),
+        TaskRow(job="a", task="1", submit_us=S, runtime_us=7, priority=5, deadline_us=S + 50),
+        TaskRow(job="b", task="0", submit_us=S + 5, runtime_us=9),
+    ]
+    if alike:
+        for row in rows:
+            row.deadline_us, row.priority = None, 3
+    with table_output(path) as table:
+        for batch in batches(rows):
+            table.add(batch)
+    return path
+
+
+def test_priorities_and_deadlines_reach_the_jobs_that_schedulers_see(tmp_path: Path) -> None:
+    """On the run's clock; without those, jobs are as they were before tables could say so."""
+    trace = load_trace(wishing_table(tmp_path / "a.parquet"))
+    assert trace.priority.tolist() == [5, 0, -1]
+    assert trace.deadline_us.tolist() == [90, NEVER, 20]
+    jobs = [message.job for job in range(3) for message in trace.submission(job) if isinstance(message, Submit)]
+    assert [(job.priority, job.deadline_us) for job in jobs] == [(5, 90), (0, NEVER), (-1, 20)]
+    assert features_of(trace) == (PRIORITIES, DEADLINES)
+    plain = load_trace(wishing_table(tmp_path / "b.parquet", alike=True))
+    assert not plain.priority
+    assert not plain.deadline_us
+
+
+def test_repairs_keep_priorities_and_move_deadlines_with_the_clock(tmp_path: Path) -> None:
+    source, table = wishing_table(tmp_path / "a.parquet"), tmp_path / "b.parquet"
+    chosen = {"clock-origin": "shift", "unsorted": "sort", "deadline-before-submission": "null"}
+    assert convert(source, table, chosen=chosen).left == {}
+    trace = load_trace(table)
+    assert trace.priority.tolist() == [5, 0, -1]
+    assert trace.deadline_us.tolist() == [90, NEVER, NEVER]
+
+
+def test_googles_priorities_decide_who_is_served_first(tmp_path: Path) -> None:
+    """Two jobs for one machine while a third runs: the one of band 9 overtakes that of band 0, where bands count."""
+    events = [
+        f"{at},,{job},0,,{kind},u,3,{band},0.5,0.25,,0"
+        for at, job, kind, band in [
+            (0, 1, 0, 0), (0, 1, 1, 0), (10, 2, 0, 0), (20, 3, 0, 9), (30, 1, 4, 0),
+            (30, 2, 1, 0), (60, 2, 4, 0), (60, 3, 1, 9), (90, 3, 4, 9),
+        ]
+    ]  # fmt: skip
+    trace, _ = read(tmp_path, "\n".join(events) + "\n")
+    assert trace.priority.tolist() == [0, 0, 9]
+    bare = msgspec.structs.replace(trace, resources=(), requests=(), request=array("H"))
+    start_us = {
+        order: list(run("pipeline", bare, Cluster.uniform(1), T2=order).start_us) for order in ("fifo", "priority")
+    }
+    assert start_us["fifo"][1] < start_us["fifo"][2]
+    assert start_us["priority"][2] < start_us["priority"][1]
+
+
+def test_tasks_come_when_the_source_says_that_each_was_submitted(tmp_path: Path) -> None:
+    """Job 7: its first task at 20 s; two more later, one of them said to come before what it waits for."""
+    head = GWF.splitlines()[0]
+    rows = ["8,1,10,11,1,1,", "7,1,20,10,1,1,", "7,2,45,20,1,1,1", "7,3,40,30,1,1,2", "8,2,10,12,1,1,1"]
+    trace, _ = read(tmp_path, "\n".join([head, *rows]) + "\n")
+    assert [at // S for at in trace.arrival_us] == [0, 10]
+    assert [at // S for at in trace.submit_us] == [0, 0, 10, 35, 35], "nobody knew of task 2 before"
+    check_workflows(trace)
+    convert(tmp_path / "table.csv", tmp_path / "t.parquet", chosen={"clock-origin": "shift"})
+    again = load_trace(tmp_path / "t.parquet")
+    assert (again.submit_us, again.digest()) == (trace.submit_us, trace.digest())
+    convert(tmp_path / "table.csv", tmp_path / "bare.parquet", submissions=False)
+    bare = load_trace(tmp_path / "bare.parquet")
+    assert (bare.submit_us.tolist(), bare.parents, bare.first) == ([], trace.parents, trace.first)
+    together, _ = read(tmp_path, "\n".join([head, rows[0], rows[4]]) + "\n")
+    assert not together.submit_us, "all come with their jobs: there is nothing to say"
+
+
+def test_tasks_of_one_job_submitted_apart_are_one_job_where_the_source_says_so(tmp_path: Path) -> None:
+    """As in Google's events; of a table that does not say so, what is submitted together is a job."""
+    events = [
+        f"{at},,{job},{task},,{kind},u,3,0,0.5,0.25,,0"
+        for at, job, task, kind in [
+            (10, 1, 0, 0), (20, 1, 1, 0), (20, 2, 0, 0), (30, 1, 0, 1), (30, 1, 1, 1), (30, 2, 0, 1),
+            (50, 1, 1, 4), (60, 1, 0, 4), (70, 2, 0, 4),
+        ]
+    ]  # fmt: skip
+    trace, _ = read(tmp_path, "\n".join(events) + "\n")
+    assert (trace.arrival_us.tolist(), trace.first.tolist()) == ([0, 10], [0, 2, 3])
+    assert trace.submit_us.tolist() == [10, 0, 10]
+    assert trace.duration_us.tolist() == [20, 30, 40]
+    old = tmp_path / "old.parquet"
+    with table_output(old) as table:
+        for batch in read_source(tmp_path / "table.csv", format_of(tmp_path / "table.csv"), Noticed()):
+            place = batch.schema.get_field_index("task_submit_us")
+            table.add(batch.set_column(place, batch.schema.field(place), pa.nulls(batch.num_rows, pa.int64())))
+    apart = load_trace(old)
+    assert (apart.job_count, apart.submit_us.tolist()) == (3, [])
+    only, _ = tasks_of(tmp_path / "table.csv", 1)
+    assert (only.job_count, only.task_count) == (1, 2), "the first job is read to its end"

@@ -221,6 +221,8 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
         due=sharing.due(),
+        sharers=tuple(f"gm/{gm}" for gm in range(config.gms)),
+        shares=sharing.shares,
         keeps_progress=config.preempted == "keep",
     )
 
@@ -238,7 +240,12 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
         return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})
 
     return Deployment(
-        components, machines, lambda job: f"gm/{job % layout.gm_count}", {("node", "lm"): 0}, in_charge=in_charge
+        components,
+        machines,
+        lambda job: f"gm/{job % layout.gm_count}",
+        {("node", "lm"): 0},
+        in_charge=in_charge,
+        looks=True,
     )
 
 

@@ -30,10 +30,11 @@ from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaste
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.component import sent_to
-from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
+from volery.core.events import Cancel, Look, MoreTasks, Reweigh, Submit, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.resources import SLOT
-from volery.policies.jobs import ANSWERS, REFUSALS
+from volery.core.shares import ShareChange
+from volery.policies.jobs import ANSWERS, REFUSALS, SIGHTS
 from volery.policies.vectorqueue import Kind
 
 SEARCH_MAX: Final = 256
@@ -65,8 +66,9 @@ class FairGlobalMaster(VectorGlobalMaster):
     """
 
     __slots__ = (
-        "_attempts", "_claims", "_doubtful", "_held", "_hopeless", "_ledger", "_names", "_prey", "_running", "_sharing",
-        "_spared", "_spared_us", "_told", "_untouchable", "_user_lines", "_user_of_job", "_yielded", "_yields",
+        "_attempts", "_claims", "_doubtful", "_held", "_hopeless", "_kept_by_doubt", "_ledger", "_names", "_prey",
+        "_running", "_sharing", "_spared", "_spared_us", "_told", "_untouchable", "_user_lines", "_user_of_job",
+        "_weighed", "_yielded", "_yields",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +99,8 @@ class FairGlobalMaster(VectorGlobalMaster):
         )
         self._sharing = sharing
         self._spared_us = spared_us
+        self._weighed = 0
+        self._kept_by_doubt = False
         self._names = sharing.names
         self._ledger = sharing.ledger()
         self._user_of_job: dict[JobId, int] = {}
@@ -138,14 +142,20 @@ class FairGlobalMaster(VectorGlobalMaster):
         return held
 
     def _doubt(self, user: int, request: Amounts, sign: int) -> None:
-        """What was asked for, and not heard of yet, may be refused."""
+        """What was asked for, and not heard of yet, may be refused; what has been heard of can be taken from."""
+        if sign < 0 and self._kept_by_doubt:
+            self._kept_by_doubt = False
+            self._hopeless.clear()
         pairs = zip(self._doubtful[user], request, strict=True)
         self._doubtful[user] = tuple([amount + sign * more for amount, more in pairs])
 
     def _can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
         """Whether the user keeps its share without these tasks of it, whatever else may still be refused."""
         losing = sum_of([self._doubtful[user], *(held.request for held in tasks)])
-        return user == self._sharing.others or self._ledger.can_lose(self._names[user], losing)
+        if user == self._sharing.others or self._ledger.can_lose(self._names[user], losing):
+            return True
+        self._kept_by_doubt = self._kept_by_doubt or any(self._doubtful[user])
+        return False
 
     def _take(self, task: Task, partition: int, position: int) -> None:
         super()._take(task, partition, position)
@@ -220,6 +230,8 @@ class FairGlobalMaster(VectorGlobalMaster):
         """Ask the Local Master for it; in the view it is so already. A user of this GM gives up its tasks with it."""
         place = self._held[victims[0]]
         partition, position = place.partition, place.position
+        user = self._user_of(task)
+        losing, gaining = self._ledger.has(self._names[loser]), self._ledger.has(self._names[user])
         lm = self._layout.lm_of[partition]
         claimed: dict[TaskId, Held] = {}
         for victim in victims:
@@ -230,7 +242,7 @@ class FairGlobalMaster(VectorGlobalMaster):
             if victim in self._placed:
                 self._yielded.add(victim)
         self._claims[task.id] = claimed
-        user, index, request = self._user_of(task), self._index[partition], task.request or SLOT
+        index, request = self._index[partition], task.request or SLOT
         had = sum_of([held.request for held in claimed.values()])
         lacking = tuple([max(0, asked - amount) for asked, amount in zip(request, had, strict=True)])
         index.put(position, index.free[position] - (self._packing.free(lacking) ^ self._guards))
@@ -240,7 +252,15 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._doubt(user, request, 1)
         number = self._requests[lm] = self._requests[lm] + 1
         attempt = self._attempt_of(task.id)
-        self._send_preempt(lm, Preempt(number, partition, position, task, user, attempt, loser, tuple(victims)))
+        loss, gain = self._change(loser, losing), self._change(user, gaining)
+        taken = tuple(victims)
+        wanted = Preempt(number, partition, position, task, user, attempt, loser, taken, self._weighed, gain, loss)
+        self._send_preempt(lm, wanted)
+
+    def _change(self, user: int, before: tuple[int, int]) -> ShareChange:
+        """What a user has now, and what it was due and had before."""
+        due, had = before
+        return ShareChange(self._names[user], due, had, self._ledger.has(self._names[user])[1])
 
     def _send_preempt(self, lm: int, message: Preempt) -> None:
         self._port.send(self._lms[lm], message)
@@ -275,6 +295,17 @@ class FairGlobalMaster(VectorGlobalMaster):
     def _schedule(self, tasks: Sequence[Task]) -> None:
         super()._schedule(tasks)
         self._hopeless.difference_update([self._user_of(task) for task in tasks])
+
+    def on_reweigh(self, message: Reweigh, source: Address, now: Time) -> None:
+        """Users are due something else: what could not be had may be had now."""
+        if message.number <= self._weighed:
+            return
+        self._weighed = message.number
+        self._ledger.reweigh(self._sharing.tree(dict(message.weights)))
+        self._untouchable.clear()
+        self._spared.clear()
+        self._hopeless.clear()
+        self._enforce()
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks of ours have ended, some that had been given up or never begun too: their places are not ours."""
@@ -358,6 +389,7 @@ class FairGlobalMaster(VectorGlobalMaster):
     def on_taken(self, message: Taken, source: Address, now: Time) -> None:
         """A preemption is complete."""
         self._settle(message.task)
+        self._enforce()
 
     def on_yield(self, message: Yield, source: Address, now: Time) -> None:
         """Give tasks of a user up, if it has its share without them; nobody but this GM knows."""
@@ -367,11 +399,14 @@ class FairGlobalMaster(VectorGlobalMaster):
         self._arrived(self._layout_lm(source), message.heard)
         known = [self._held[task] for task in message.tasks if task in self._held]
         agreed = len(known) == len(message.tasks) and self._knows_all() and self._can_lose(message.user, known)
+        loss = None
         if agreed:
+            before = self._ledger.has(self._names[message.user])
             for task in message.tasks:
                 self._yielded.add(task)
                 self._let_go(task)
-        self._port.send(source, Answer(message.number, agreed))
+            loss = self._change(message.user, before)
+        self._port.send(source, Answer(message.number, agreed, loss))
 
     def _knows_all(self) -> bool:
         """Whether all that this GM's users have is known here."""
@@ -412,6 +447,8 @@ class FairGlobalMaster(VectorGlobalMaster):
         Submit: on_submit,
         MoreTasks: on_more_tasks,
         Cancel: VectorGlobalMaster.on_cancel,
+        Look: VectorGlobalMaster.on_look,
+        Reweigh: on_reweigh,
         Ended: on_ended,
         StateUpdate: on_state_update,
         Refusal: on_refusal,
@@ -422,4 +459,4 @@ class FairGlobalMaster(VectorGlobalMaster):
         Ousted: on_ousted,
         TimerFired: on_timer,
     }
-    sends = ANSWERS | REFUSALS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer)

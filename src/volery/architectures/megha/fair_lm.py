@@ -69,9 +69,10 @@ class Claim:
         asked: the GM that has been asked for the victims; nobody while that is not needed.
         agreed: whether the victims' GM has given them up.
         withdrawn: whether the job of the beneficiary was cancelled meanwhile.
+        loss: what the loser has before and after it; its own GM knows best.
     """
 
-    __slots__ = ("agreed", "asked", "losers", "owner", "pool", "position", "victims", "wanted", "withdrawn")
+    __slots__ = ("agreed", "asked", "losers", "loss", "owner", "pool", "position", "victims", "wanted", "withdrawn")
 
     def __init__(
         self, wanted: Preempt, owner: Told, position: tuple[int, int], pool: int, victims: set[TaskId]
@@ -85,6 +86,11 @@ class Claim:
         self.asked = ""
         self.agreed = False
         self.withdrawn = False
+        self.loss = wanted.loss
+
+    def preemption(self, now: Time, task: TaskId, attempt: int) -> Preemption:
+        """The fact that an attempt was ended for this."""
+        return Preemption(now, task, attempt, self.wanted.task.id, "share", self.loss, self.wanted.gain)
 
 
 class FairLocalMaster(VectorLocalMaster):
@@ -95,7 +101,10 @@ class FairLocalMaster(VectorLocalMaster):
         sharing: of the cluster.
     """
 
-    __slots__ = ("_asked", "_claimed", "_claims", "_holders", "_losers", "_news", "_others", "_requested", "_yields")
+    __slots__ = (
+        "_asked", "_claimed", "_claims", "_holders", "_losers", "_news", "_others", "_requested", "_weighed",
+        "_yields",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -117,6 +126,7 @@ class FairLocalMaster(VectorLocalMaster):
         self._claimed: dict[TaskId, Claim] = {}
         self._asked: dict[int, Claim] = {}
         self._yields = 0
+        self._weighed = 0
 
     def on_user_request(self, message: UserRequest, source: Address, now: Time) -> None:
         """As `on_request` and `on_repartition`."""
@@ -166,6 +176,7 @@ class FairLocalMaster(VectorLocalMaster):
         if message.number <= owner.request:
             return
         owner.request = message.number
+        self._heed_weights(message.weighed)
         here, position, packing = message.partition - self._first, message.position, self._packing
         if (here, position) in self._held:
             self._deny(message, owner, kept=True)
@@ -196,6 +207,14 @@ class FairLocalMaster(VectorLocalMaster):
         claim.asked = losers.address
         self._port.send(losers.address, Yield(self._yields, losers.request, message.loser, tuple(victims)))
 
+    def _heed_weights(self, weighed: int) -> None:
+        """Who has lost a place by other weights may have it back: the account begins anew."""
+        if weighed > self._weighed:
+            self._weighed = weighed
+            self._losers.clear()
+            for claim in self._claims.values():
+                claim.losers = frozenset()
+
     def _may_end(self, task: TaskId, message: Preempt) -> bool:
         active = self._active.get(task)
         if active is None or task in self._claimed or message.user in self._losers.get(task, ()):
@@ -219,6 +238,7 @@ class FairLocalMaster(VectorLocalMaster):
         if claim is None:
             return
         if message.agreed:
+            claim.loss = message.loss
             self._agree(claim, now)
             return
         here, position = claim.position
@@ -254,7 +274,7 @@ class FairLocalMaster(VectorLocalMaster):
             return
         owner = self._active[message.task].owner
         self._port.observe(Counted("preemptions"))
-        self._port.observe(Preemption(now, message.task, message.attempt, claim.wanted.task.id))
+        self._port.observe(claim.preemption(now, message.task, message.attempt))
         self._victim_ended(message.task, claim)
         self._port.send(owner.address, Ousted(message.task, message.attempt))
         self._maybe_launch(claim, now)
@@ -270,7 +290,9 @@ class FairLocalMaster(VectorLocalMaster):
 
     def _lose_place(self, task: TaskId, claim: Claim) -> None:
         """Whoever has lost a place never takes it back from those who got it: the account has no circle."""
-        claim.losers |= self._losers.pop(task, frozenset()) | {claim.wanted.loser}
+        before = self._losers.pop(task, frozenset())
+        if claim.wanted.weighed == self._weighed:
+            claim.losers |= before | {claim.wanted.loser}
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """What the task took is free, or its successor's where it was to be preempted."""

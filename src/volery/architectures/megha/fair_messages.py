@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.model import Amounts, Message, Task, TaskId
+from volery.core.shares import ShareChange
 
 
 class UserRequest(Message, frozen=True):
@@ -25,7 +26,13 @@ class UserRequest(Message, frozen=True):
 class Preempt(Message, frozen=True):
     """GM > LM: end these tasks of a user on a machine, and run this one there in their place.
 
-    Numbers are those of the GM's requests to this LM.
+    Args:
+        number: of the GM's requests to this LM.
+        partition, position: of the machine.
+        task, user, attempt: that is to run there.
+        loser, victims: whose tasks are to be ended, and which.
+        weighed: the number of the last `Reweigh` that the GM has heard.
+        gain, loss: what the two users have before and after it, in the GM's view.
     """
 
     number: int
@@ -36,6 +43,9 @@ class Preempt(Message, frozen=True):
     attempt: int
     loser: int
     victims: tuple[TaskId, ...]
+    weighed: int = 0
+    gain: ShareChange | None = None
+    loss: ShareChange | None = None
 
 
 class Yield(Message, frozen=True):
@@ -55,10 +65,11 @@ class Yield(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """GM > LM: whether the tasks that Yield of this number has named may be ended."""
+    """GM > LM: whether the tasks that Yield of this number has named may be ended, and what their user has then."""
 
     number: int
     agreed: bool
+    loss: ShareChange | None = None
 
 
 class Taken(Message, frozen=True):

@@ -10,9 +10,9 @@ from typing import Literal
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update, Withdraw
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
-from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.jobs import ANSWERS, REFUSALS, JobLedger
+from volery.core.events import Cancel, Counted, Look, Measured, MoreTasks, Seen, Submit
+from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
+from volery.policies.jobs import ANSWERS, REFUSALS, SIGHTS, JobLedger
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queueing import ConstraintQueue
 
@@ -89,6 +89,17 @@ class GlobalMaster(Component):
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
         self._schedule(self._jobs.more(message))
+
+    def on_look(self, message: Look, source: Address, now: Time) -> None:
+        """Count the machines that have room in the view."""
+        machines: set[int] = set()
+        for partition, here in enumerate(self._layout.machines):
+            places = positions(self._room(partition, message.constraints, message.request))
+            machines.update([here[place] for place in places])
+        self._port.send(source, Seen(message.number, len(machines)))
+
+    def _room(self, partition: int, constraints: int, request: Amounts) -> int:
+        return self._free[partition] & self._layout.matches[partition][constraints]
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the job's tasks that wait, and have the Local Masters kill those that are placed."""
@@ -291,8 +302,9 @@ class GlobalMaster(Component):
         Submit: on_submit,
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
+        Look: on_look,
         Notice: on_notice,
         Update: on_update,
         Inconsistency: on_inconsistency,
     }
-    sends = ANSWERS | REFUSALS | sent_to("lm", Request, Withdraw)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw)

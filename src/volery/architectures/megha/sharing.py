@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from volery.core.errors import InputError
 from volery.core.model import Amounts, Cluster
-from volery.policies.fairness import ShareLedger, Sharer, parse_shares_text
+from volery.core.shares import Share
+from volery.policies.fairness import ShareLedger, Sharer, nodes, parse_shares_text, reweighed
 
 UNNAMED = ""
 """In the ledger, all users whom the tree does not name: they are due nothing."""
@@ -36,9 +37,8 @@ class Sharing:
     """
 
     def __init__(self, shares: str, queues: str, cluster: Cluster, gm_count: int) -> None:
-        tree = parse_shares_text(shares, PLACE)
-        self._tree = Sharer("", 1, (*tree.members, Sharer(UNNAMED)))
-        self.names = [leaf.name for leaf in self._tree.leaves()]
+        self._tree = parse_shares_text(shares, PLACE)
+        self.names = [leaf.name for leaf in self.tree({}).leaves()]
         self.others = len(self.names) - 1
         self._numbers = {name: number for number, name in enumerate(self.names)}
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
@@ -51,12 +51,29 @@ class Sharing:
         """The number of a user."""
         return self._numbers.get(user, self.others)
 
-    def ledger(self) -> ShareLedger:
+    def tree(self, weights: Mapping[str, int]) -> Sharer:
+        """The tree, with other weights for some, see `reweighed`, and with those whom it does not name."""
+        return Sharer("", 1, (*reweighed(self._tree, weights).members, Sharer(UNNAMED)))
+
+    def ledger(self, weights: Mapping[str, int] = {}) -> ShareLedger:
         """A ledger in which nobody holds anything."""
-        ledger = ShareLedger(self._capacity, self._tree)
+        ledger = ShareLedger(self._capacity, self.tree(weights))
         for name in self.names[: self.others]:
             ledger.wants(name, self._capacity)
         return ledger
+
+    def shares(self, weights: Mapping[str, int]) -> tuple[Share, ...]:
+        """What users and organisations are due when some have other weights.
+
+        Raises:
+            InputError: as `reweighed`.
+        """
+        ledger = self.ledger(weights)
+        found = []
+        for node, within in nodes(reweighed(self._tree, weights)):
+            due = sum((ledger.due(leaf.name) for leaf in node.leaves()), Fraction(0))
+            found.append(Share(node.name, within, node.weight, due, len(node.members)))
+        return tuple(found)
 
     def due(self) -> dict[str, Fraction]:
         """Per user of the tree, its share."""

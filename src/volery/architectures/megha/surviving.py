@@ -88,5 +88,6 @@ class Survival:
             self.component,
             tuple(watches),
             self._lease.detection_us,
+            looks=True,
             in_charge=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
         )

@@ -17,7 +17,7 @@ from volery.architectures.megha.surviving_messages import Contest, Lost, Picture
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.core.component import sent_to
-from volery.core.events import MoreTasks, Submit, TimerFired
+from volery.core.events import MoreTasks, Reweigh, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.resources import SLOT
 from volery.policies.guarded import Active
@@ -183,5 +183,6 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         Yield: on_yield,
         Ousted: on_ousted,
         TimerFired: FairGlobalMaster.on_timer,
+        Reweigh: FairGlobalMaster.on_reweigh,
     }
     sends = SurvivingVectorMaster.sends | sent_to("lm", Contest, Answer)

@@ -16,7 +16,7 @@ from volery.architectures.megha.surviving_messages import ATTEMPTS, UNIT_SHIFT, 
 from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.megha.vector_lm import Told
 from volery.core.component import sent_to
-from volery.core.events import Counted, Preemption, TaskFinished, TimerFired
+from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.guarded import Active, GuardedNode, Result
 
@@ -91,6 +91,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
         if claim is None:
             return
         if message.agreed:
+            claim.loss = message.loss
             self._agree(claim, now)
         else:
             self._give_up(claim, kept=True)
@@ -116,7 +117,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
             return
         claim = self._claimed[task]
         self._port.observe(Counted("preemptions"))
-        self._port.observe(Preemption(now, task, known.attempt, claim.wanted.task.id))
+        self._port.observe(claim.preemption(now, task, known.attempt))
         self._port.send(known.owner, Ousted(task, known.attempt))
         self._let_go(known, source)
         self._maybe_launch(claim, now)

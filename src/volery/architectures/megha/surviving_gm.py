@@ -20,7 +20,7 @@ from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Inquire
-from volery.policies.jobs import ANSWERS, REFUSALS
+from volery.policies.jobs import ANSWERS, REFUSALS, SIGHTS
 
 
 class Surviving(GlobalMaster):
@@ -242,7 +242,7 @@ class Surviving(GlobalMaster):
         """Say which epoch is known."""
         self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
 
-    sends = ANSWERS | REFUSALS | sent_to("lm", Place, Withdraw, Forget, Join, Deposed)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Deposed)
 
 
 class SurvivingGlobalMaster(Surviving):

@@ -6,7 +6,7 @@ from volery.architectures.megha.surviving_gm import Surviving
 from volery.architectures.megha.surviving_messages import Lost, Report, place_of
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
-from volery.core.events import Cancel, MoreTasks, Submit
+from volery.core.events import Cancel, Look, MoreTasks, Submit
 from volery.core.model import Address, Message, Task, Time
 from volery.policies.guarded import Active, Inquire
 
@@ -75,6 +75,7 @@ class SurvivingVectorMaster(Surviving, VectorGlobalMaster):
         Submit: Surviving.on_submit,
         MoreTasks: Surviving.on_more_tasks,
         Cancel: Surviving.on_cancel,
+        Look: Surviving.on_look,
         Ended: on_ended,
         StateUpdate: on_state_update,
         Refusal: on_refusal,

@@ -14,7 +14,7 @@ from volery.architectures.megha.messages import Request
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.component import sent_to
-from volery.core.events import Cancel, Counted, MoreTasks, Submit
+from volery.core.events import Cancel, Counted, Look, MoreTasks, Submit
 from volery.core.model import Address, Amounts, JobId, Message, Task, Time
 from volery.policies.capacity import Choice
 from volery.policies.match import bytes_vector, positions
@@ -151,6 +151,9 @@ class VectorGlobalMaster(GlobalMaster):
         if external:
             self._port.observe(Counted("external_placements", external))
         return unplaced
+
+    def _room(self, partition: int, constraints: int, request: Amounts) -> int:
+        return self._index[partition].fitting(self._ladders[request], self._layout.matches[partition][constraints])
 
     def _find(self, start: int, task: Task) -> tuple[int, int]:
         """A partition and a machine of it that fits in the view: internal partitions first, round robin; (-1, -1)."""
@@ -329,6 +332,7 @@ class VectorGlobalMaster(GlobalMaster):
         Submit: GlobalMaster.on_submit,
         MoreTasks: GlobalMaster.on_more_tasks,
         Cancel: GlobalMaster.on_cancel,
+        Look: GlobalMaster.on_look,
         Ended: on_ended,
         StateUpdate: on_state_update,
         Refusal: on_refusal,

@@ -188,7 +188,7 @@ class PrecedenceCell(CellState):
         del self._leaving[held.task.id]
         if killed:
             self._attempts[held.task.id] = held.attempt + 1
-            self._port.observe(Preemption(now, held.task.id, held.attempt, gone.beneficiary))
+            self._port.observe(Preemption(now, held.task.id, held.attempt, gone.beneficiary, "priority"))
             self._port.send(held.running.owner, Preempted(held.task, held.attempt))
         else:
             self._over(held, now)

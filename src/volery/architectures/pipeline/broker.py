@@ -50,5 +50,5 @@ def message_of(number: int, waiting: Waiting) -> Pass:
     job = waiting.job
     return Pass(
         number, waiting.task, job.user, job.priority, job.deadline_us, job.submit_us, job.task_count,
-        waiting.rank_us,
+        waiting.rank_us, waiting.came_us,
     )  # fmt: skip

@@ -93,6 +93,7 @@ class Pass(Message, frozen=True):
         task: which.
         user, priority, deadline_us, submit_us, task_count: of its job.
         rank_us: the longest chain of tasks that begins with it.
+        came_us: when the task was submitted.
     """
 
     number: int
@@ -103,6 +104,7 @@ class Pass(Message, frozen=True):
     submit_us: Time
     task_count: int
     rank_us: Time
+    came_us: Time
 
 
 MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Risen, SwitchOn, Ready, SwitchOff, Pass})

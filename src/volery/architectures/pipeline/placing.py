@@ -15,7 +15,7 @@ from volery.architectures.pipeline.messages import Completed, Kill, Launch, Rise
 from volery.architectures.pipeline.queues import KeyedQueue, Queue, RandomQueue, TurnsQueue
 from volery.architectures.pipeline.reserving import Conservative
 from volery.core.component import Component
-from volery.core.events import PeerBack, PeerLost, Preemption, TimerFired
+from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason, TimerFired
 from volery.core.model import NEVER, SECOND, Address, Cluster, Task, TaskId, Time
 from volery.policies.match import positions
 from volery.policies.stages import Candidates, Choice, JobRecord, Kind, Running, State, View, Waiting
@@ -78,7 +78,7 @@ class Placing(Component):
 
     __slots__ = ("_access", "_aside", "_assembly", "_busy", "_decided", "_deciding", "_doomed", "_draw", "_due",
                  "_exits", "_iteration", "_launches", "_lives", "_nodes", "_numbered", "_preempting",
-                 "_queue", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
+                 "_queue", "_reason", "_select_machine", "_setup", "_state", "_view")  # fmt: skip
     kinds_role: ClassVar[type[Kinds]] = Kinds
 
     def __init__(
@@ -95,6 +95,7 @@ class Placing(Component):
         self._select_machine = policies["R5"].select
         self._setup = policies["T5"].stage_us
         self._preempting = None if isinstance(policies["T10"], NoPreemption) else policies["T10"]
+        self._reason: PreemptionReason = policies["T10"].reason
         if self._preempting is not None:
             self._state.priorities = {}
             self._state.held_by = {}
@@ -134,11 +135,11 @@ class Placing(Component):
         claim = None if self._preempting is None else self._preempting.claim(job)
         return self._state.kind(task, access, claim)
 
-    def _record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, now: Time) -> Waiting:
+    def _record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, came_us: Time, now: Time) -> Waiting:
         """A task that is ready, the next in number."""
         self._numbered += 1
         self._state.now = now
-        return Waiting(task, job, kind, self._numbered, now, self._state.work_us(task), rank_us)
+        return Waiting(task, job, kind, self._numbered, now, self._state.work_us(task), rank_us, came_us)
 
     def _enqueue(self, waiting: Waiting) -> None:
         """Stage J3, and T2: a task takes its place among those that wait."""
@@ -334,7 +335,7 @@ class Placing(Component):
         if not message.killed or leaving.then is Then.OVER:
             return waiting
         if leaving.beneficiary != NEVER:
-            self._port.observe(Preemption(now, message.task, message.attempt, leaving.beneficiary))
+            self._port.observe(Preemption(now, message.task, message.attempt, leaving.beneficiary, self._reason))
         waiting.attempt += 1
         self._enqueue(waiting)
         self._changed(now)

@@ -29,7 +29,7 @@ class Scheduler(Tending):
         make_state: as for `Placing`.
     """
 
-    __slots__ = ("_eligible", "_graphs", "_held", "_jobs", "_outside", "_setup_job", "_staging", "_unqueued")
+    __slots__ = ("_came", "_eligible", "_graphs", "_held", "_jobs", "_outside", "_setup_job", "_staging", "_unqueued")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Scheduler(Tending):
         self._outside = outside
         self._held: dict[Hashable, deque[JobRecord]] = {}
         self._unqueued: dict[JobId, list[tuple[Task, Kind]]] = {}
+        self._came: dict[JobId, dict[TaskId, Time]] = {}
         self._staging: set[JobId] = set()
         self._graphs = self._state.graphs
 
@@ -87,6 +88,8 @@ class Scheduler(Tending):
     def _arrived(
         self, record: JobRecord, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], now: Time
     ) -> None:
+        if now > record.submit_us:
+            self._came.setdefault(record.id, {}).update(dict.fromkeys([task.id for task in tasks], now))
         kinds = {task.id: self._kind(task, record) for task in tasks}
         lost = {task.id for task in tasks if not (kinds[task.id].possible or self._possible_outside(task))}
         graph = self._graphs.get(record.id)
@@ -116,7 +119,10 @@ class Scheduler(Tending):
             self._unqueued[record.id].append((task, kind))
             return
         graph = self._graphs.get(record.id)
-        waiting = self._record(task, record, kind, graph.rank_us(task.id) if graph else task.estimate_us, now)
+        rank_us = graph.rank_us(task.id) if graph else task.estimate_us
+        late = self._came.get(record.id) if self._came else None
+        came_us = late.get(task.id, record.submit_us) if late else record.submit_us
+        waiting = self._record(task, record, kind, rank_us, came_us, now)
         if self._outside is not None and self._outside.takes(self._view, waiting):
             self._broker(self._outside, waiting)
         else:
@@ -196,6 +202,7 @@ class Scheduler(Tending):
         del self._state.jobs[record.id]
         self._unqueued.pop(record.id, None)
         self._graphs.pop(record.id, None)
+        self._came.pop(record.id, None)
         self._staging.discard(record.id)
         if record.eligible:
             count = self._state.eligible[record.user] - 1
@@ -228,6 +235,7 @@ class Scheduler(Tending):
         super().check()
         assert all(self._jobs.is_open(job) for job in self._state.jobs)
         assert len(self._jobs) == len(self._state.jobs)
+        assert self._came.keys() <= self._state.jobs.keys()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

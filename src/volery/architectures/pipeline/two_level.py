@@ -192,7 +192,7 @@ class LocalManager(Tending):
         work = self._state.work_us(task)
         job.work_us += work
         job.left_us += work
-        waiting = self._record(task, job, self._kind(task, job), message.rank_us, now)
+        waiting = self._record(task, job, self._kind(task, job), message.rank_us, message.came_us, now)
         self._enqueue(waiting)
         self._changed(now)
 

@@ -250,7 +250,7 @@ class Scheduler(Component):
             self._close_if_done(job)
         else:
             assert beneficiary is not None, "a task was killed that nobody wanted to stop"
-            self._port.observe(Preemption(now, message.task, message.attempt, beneficiary))
+            self._port.observe(Preemption(now, message.task, message.attempt, beneficiary, "cost"))
             item.attempt += 1
             item.since = now - item.waited_us
             if item.machine >= 0:

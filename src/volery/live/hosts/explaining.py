@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from volery.core.events import Preemption
 from volery.core.model import Address, Amounts, Cluster, JobId, Message, TaskId, Time
 from volery.core.why import Decision, Noted
 
@@ -38,6 +39,20 @@ class Explained(Message, frozen=True):
     def job(self) -> JobId:
         """Whose task it is."""
         return self.decision.job
+
+
+class PreemptionTold(Message, frozen=True):
+    """Host > submitter: an attempt was ended for another task's sake.
+
+    Args:
+        by: who has ended it.
+        at_unix_us: when, by the wall clock of its host.
+        fact: what was ended, for whom, and why.
+    """
+
+    by: Address
+    at_unix_us: Time
+    fact: Preemption
 
 
 class FunnelStep(msgspec.Struct, frozen=True):

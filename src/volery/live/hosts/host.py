@@ -20,13 +20,13 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from volery.core.component import Component, UnknownMessageError, role_of
-from volery.core.events import Adopted, Computed, Event, TimerFired
+from volery.core.events import Adopted, Computed, Event, Fact, Preemption, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
 from volery.live.hosts import port as effect_kinds
 from volery.live.hosts.doors import Alarm, Door, Doorkeeper
-from volery.live.hosts.explaining import Explained
+from volery.live.hosts.explaining import Explained, PreemptionTold
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
@@ -39,6 +39,9 @@ from volery.live.wire.transport import HostName, Transport
 
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
+
+TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
+"""Facts of which the submitter is told, and how."""
 
 FIRST_MEETING_S: Final = 10.0
 """Hosts that have never lived before wait so long for each other."""
@@ -74,7 +77,7 @@ class Host:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
         inbox: door, event and source of what is to be handled.
-        explains: whether the submitter is to hear what schedulers decide, where they say so.
+        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
         turn_us: when the last turn began, which is the `now` of all its events.
     """
 
@@ -138,9 +141,8 @@ class Host:
             await self._transport.open(self.name, self._arrived)
             # Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
             # lives nothing is lost by waiting, and much is said twice by those who give up whoever only starts late.
-            limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
-            if limit_s is not None and self._incarnation == 1:
-                limit_s = max(limit_s, FIRST_MEETING_S)
+            least_s = FIRST_MEETING_S if self._incarnation == 1 else 0.0
+            limit_s = max(self._watches.detection_us / SECOND, least_s) if self._watches is not None else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
                     await self._transport.meet(set(self._where.values()) - {self.name})
@@ -246,10 +248,10 @@ class Host:
         if SUBMITTER in self._doors or SUBMITTER in self._where:
             self.post(SUBMITTER, report, source or report.node)
 
-    def _explain(self, scheduler: Address, decision: Decision) -> None:
-        """Tell the submitter what a scheduler has decided, as `report` does of attempts; no effect of an event."""
+    def _tell(self, component: Address, fact: Fact) -> None:
+        """Tell the submitter a fact that it writes down, as `report` does of attempts; no effect of an event."""
         if self.explains and (SUBMITTER in self._doors or SUBMITTER in self._where):
-            self.post(SUBMITTER, Explained(scheduler, time.time_ns() // 1000, decision), scheduler)
+            self.post(SUBMITTER, TOLD[type(fact)](component, time.time_ns() // 1000, fact), component)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
         assert self._delivery is not None
@@ -393,8 +395,8 @@ class Host:
             self._drop_timer(door, effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
-            if type(effect[1]) is Decision:
-                self._explain(door.address, effect[1])
+            if type(effect[1]) in TOLD:
+                self._tell(door.address, effect[1])
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
-from volery.live.service.desk import ConflictError, UnwrittenError
+from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
 from volery.live.window.session import Sessions, is_foreign
@@ -61,11 +61,11 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
 
     async def answer(request: Request) -> Response:
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
-        if request.method == "POST" and kind != "application/json":
+        if operation.method != "GET" and kind != "application/json":
             # A page of another site can make a browser send other types unasked, but not this one.
             return refusal("content-type", "orders are application/json", 415)
         if operation.role is not None:
-            if request.method == "POST" and sessions.by_cookie(request) and is_foreign(request):
+            if operation.method != "GET" and sessions.by_cookie(request) and is_foreign(request):
                 return refusal("origin", FOREIGN, 403)
             who = sessions.who(request)
             if who is None:

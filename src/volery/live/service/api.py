@@ -182,7 +182,7 @@ class _JobEndpoints:
 
     async def why(self, request: Request) -> Response:
         """Why its first task that waits does so: the machines that could have it, and what schedulers have decided."""
-        return as_json(self._desk.why(_job(self._desk, request).id, None))
+        return as_json(await self._desk.explain(_job(self._desk, request).id, None))
 
     async def cancel(self, request: Request) -> Response:
         """Give a job up: what waits never runs, and what runs is killed."""
@@ -241,7 +241,7 @@ class _TaskEndpoints:
     async def why(self, request: Request) -> Response:
         """Why it waits, or where it went."""
         task = self._task(request)
-        return as_json(self._desk.why(task.job, task.index))
+        return as_json(await self._desk.explain(task.job, task.index))
 
     async def result(self, request: Request) -> Response:
         """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""

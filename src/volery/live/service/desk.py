@@ -16,15 +16,21 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Submit, TimerFired
+from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
+from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained
+from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PreemptionTold, Why
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission, task_count
 from volery.live.node.executor import AGENT, Received, TaskReport
-from volery.live.service.questions import Questions
+from volery.live.service.errors import ConflictError, UnwrittenError
+from volery.live.service.looking import Sight
+from volery.live.service.questions import Questions, started_tasks
+from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News, OpenJob
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
 
@@ -45,14 +51,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class ConflictError(InputError):
-    """A key stands for another job already."""
-
-
-class UnwrittenError(Exception):
-    """The store could not be written just now; nothing has happened, and the same may be asked again."""
-
-
 class Outgoing(Message, frozen=True):
     """What the desk wants sent, handed to it by its host, so that it is sent in a turn; it leaves no host."""
 
@@ -70,24 +68,26 @@ class Desk(Questions, Component):
         nodes: address of each node -> number of its machine.
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
-        due: share of each user that has one; see `Deployment`.
+        due, shares, sharers, looks: see `Deployment`.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
+        sharing: who is due what.
         told: what nodes have said of attempts, by state: how often.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     __slots__ = (
-        "_book", "_closed", "_drained", "_due", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes",
-        "_numbers", "_post", "_received", "_running", "_sent", "_store", "_thread", "_told", "_wake", "_writer",
-        "_writes", "commit_s", "commits", "told",
+        "_book", "_closed", "_drained", "_entry", "_fleet", "_in_charge", "_late_s", "_news", "_nodes", "_numbers",
+        "_post", "_received", "_running", "_sent", "_sight", "_store", "_thread", "_told", "_wake", "_writer",
+        "_writes", "commit_s", "commits", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
         self, store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
-        due: Mapping[str, Fraction] = {}, reports_late_s: float = REPORTS_LATE_S,
+        due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
+        sharers: Collection[Address] = (), looks: bool = False, reports_late_s: float = REPORTS_LATE_S,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
@@ -95,10 +95,11 @@ class Desk(Questions, Component):
         self._nodes = nodes
         self._post = post
         self._in_charge = in_charge
-        self._due = due
         self._late_s = reports_late_s
         self._drained = store.drained()
         self._book = DecisionBook()
+        self._sight = Sight(self._order) if looks else None
+        self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
         self.commits = 0
         self.commit_s = 0.0
@@ -143,6 +144,15 @@ class Desk(Questions, Component):
         """Remember what a scheduler has decided."""
         self._book.note(event)
 
+    def on_preempted(self, event: PreemptionTold, source: Address, now: Time) -> None:
+        """Write down who has lost what to whom."""
+        self.sharing.note(event)
+
+    def on_seen(self, event: Seen, source: Address, now: Time) -> None:
+        """What a scheduler sees."""
+        if self._sight is not None:
+            self._sight.seen(event)
+
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
@@ -159,6 +169,8 @@ class Desk(Questions, Component):
         Outgoing: on_outgoing,
         TaskReport: on_news,
         Explained: on_explained,
+        PreemptionTold: on_preempted,
+        Seen: on_seen,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,
@@ -170,12 +182,13 @@ class Desk(Questions, Component):
     async def open(self) -> None:
         """Begin to write, and submit what had not ended when the store was last closed; ended tasks stay ended."""
         self._writer = asyncio.get_running_loop().create_task(self._write())
-        self._repeat_drains()
+        self._repeat_orders()
         for job in self._store.open_jobs():
             await self._resubmit(job)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
-        """Submit what has not ended to entries that have begun anew: they know no job any more."""
+        """Submit what has not ended to entries that have begun anew: they know no job any more, and no order."""
+        self.sharing.tell(entries)
         for job in self._store.open_jobs():
             if self._entry(job.id, job.description.user) in entries:
                 await self._resubmit(job)
@@ -220,6 +233,21 @@ class Desk(Questions, Component):
             self._post(Outgoing(self._entry(number, status.user), (Cancel(number),)))
         return self._store.job(number)
 
+    async def explain(self, number: JobId, place: int | None) -> Why | None:
+        """As `why`; of a task that waits also what its scheduler sees just now."""
+        why, job = self.why(number, place), self.job(number)
+        if why is None or job is None:
+            return None
+        more = []
+        if self._sight is not None and why.state == "pending":
+            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
+            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
+            if seen is not None:
+                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
+        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
+        more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
+        return msgspec.structs.replace(why, funnel=(*why.funnel, *more))
+
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
         """Have nothing more placed on a node, or something again; None where there is no such node.
 
@@ -236,17 +264,21 @@ class Desk(Questions, Component):
         self._tell_of_drain(node, drained)
         return next(found for found in self.nodes() if found.address == node)
 
-    def _repeat_drains(self) -> None:
-        """Tell of all drained nodes once more: whoever is in charge may have begun anew."""
+    def _repeat_orders(self) -> None:
+        """Tell of all drained nodes and of weights once more: whoever is concerned may have begun anew."""
         if self._closed:
             return
         for node in sorted(self._drained):
             self._tell_of_drain(node, drained=True)
-        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_drains)
+        self.sharing.tell()
+        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
 
     def _tell_of_drain(self, node: Address, drained: bool) -> None:
         for master in self._in_charge(node) if self._in_charge is not None else ():
-            self._post(Outgoing(master, (Drain(node, drained),)))
+            self._order(master, Drain(node, drained))
+
+    def _order(self, to: Address, message: Message) -> None:
+        self._post(Outgoing(to, (message,)))
 
     async def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None

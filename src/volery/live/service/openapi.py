@@ -20,7 +20,7 @@ class Operation(msgspec.Struct, frozen=True):
     """One thing that the API can do.
 
     Args:
-        method: GET or POST.
+        method: GET, POST or PUT.
         path: with parameters as `{id:number}`.
         endpoint: what does it; the first line of its docstring is the summary.
         answers: what is sent back: a struct type or a media type.

@@ -1,4 +1,4 @@
-"""What the API offers to those who operate a federation: nodes, draining, users, metrics."""
+"""What the API offers to those who operate a federation: nodes, draining, users, shares, preemptions, metrics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from volery.live.service.admission import NotThereError, Traffic, as_json, princ
 from volery.live.service.desk import Desk
 from volery.live.service.meters import MEDIA_TYPE, exposition
 from volery.live.service.openapi import Operation
+from volery.live.service.shares import sharing_operations
 from volery.live.status import NodeStatus, UserStatus
 
 log = logging.getLogger(__name__)
 
 
 def operating(desk: Desk, traffic: Traffic) -> tuple[Operation, ...]:
-    """Nodes, users and metrics."""
+    """Nodes, users, shares and metrics."""
 
     async def nodes(_: Request) -> Response:
         """All nodes, with what their machines are and how many tasks run there."""
@@ -53,5 +54,6 @@ def operating(desk: Desk, traffic: Traffic) -> tuple[Operation, ...]:
         Operation("POST", one_node + "/drain", drain, NodeStatus, status=202, role="operator"),
         Operation("POST", one_node + "/undrain", undrain, NodeStatus, status=202, role="operator"),
         Operation("GET", "/users", users, list[UserStatus]),
+        *sharing_operations(desk),
         Operation("GET", "/metrics", metrics, "text/plain", role="operator"),
     )

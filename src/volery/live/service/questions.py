@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Final
 
 from volery.core.model import Address, JobId, TaskId, Time
@@ -11,6 +10,7 @@ from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.jobs import Demand, JobDescription, demands, task_count
 from volery.live.service.listing import NEWEST, JobOrder, JobQuery, UserLoad
+from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
 
@@ -27,22 +27,23 @@ class Questions:
     __slots__ = ()
     _book: DecisionBook
     _drained: set[Address]
-    _due: Mapping[str, Fraction]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
     _nodes: Mapping[Address, int]
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
+    sharing: Sharing
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
         loads = {load.user: load for load in self._store.loads(user)}
-        names = sorted({*loads, *self._due} if user is None else {user})
+        due, weights = self.sharing.due(), self.sharing.weights()
+        names = sorted({*loads, *due} if user is None else {user})
         found = []
         for name in names:
-            share = self._due.get(name)
+            share = due.get(name)
             counts = loads[name]._asdict() if name in loads else {"user": name}
-            found.append(UserStatus(**counts, share=None if share is None else float(share)))
+            found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
         return found
 
     def job(self, number: JobId) -> JobStatus | None:
@@ -92,14 +93,20 @@ class Questions:
         if place is None:
             place = self._first_waiting(job)
         task = self._store.tasks(number, place, 1)[0]
-        wanted = next(one for one in demands(described[1], self._fleet) if place < one.first + one.tasks)
+        again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
         return Why(
-            job=number, index=place, state=task.state, reason=task.reason or job.reason,
+            job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
             waiting=0 if job.ended else job.tasks - _heard(job),
-            funnel=counted(self._candidates(wanted)),
+            funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._nodes.items()}),
             explained=self._book.heard,
         )  # fmt: skip
+
+    def wanted(self, number: JobId, place: int) -> Demand:
+        """What a task of a job asks for."""
+        described = self._store.described(number)
+        assert described is not None, "there is such a job"
+        return next(one for one in demands(described[1], self._fleet) if place < one.first + one.tasks)
 
     def plan(self, description: JobDescription) -> JobPlan:
         """What a job would meet if it were submitted now.
@@ -166,6 +173,10 @@ class Questions:
         return found
 
 
+def started_tasks(job: JobStatus) -> int:
+    """The tasks of a job that run, or have run."""
+    return job.running + job.finished + job.failed + job.killed
+
+
 def _heard(job: JobStatus) -> int:
-    """The tasks of a job that run, or have ended."""
-    return job.running + job.finished + job.failed + job.killed + job.unsatisfiable
+    return started_tasks(job) + job.unsatisfiable

@@ -28,6 +28,7 @@ from volery.live.jobs import JobDescription
 from volery.live.node.executor import TaskReport
 from volery.live.service import listing
 from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, UserLoad, job_status
+from volery.live.service.sharebook import ShareBook
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus
 
 VERSION: Final = 1
@@ -136,6 +137,7 @@ class JobStore:
         except sqlite3.Error as error:
             os.close(self._lock)
             raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
+        self.shares = ShareBook(self._sql, self._read)
         self._under_way: dict[JobId, _Job] = {}
         self._changed: dict[JobId, _Job] = {}
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
@@ -165,10 +167,8 @@ class JobStore:
 
     def drain(self, node: Address, drained: bool) -> None:
         """Note that nothing is to be placed on a node, or something again."""
-        if drained:
-            self._sql.execute("INSERT OR IGNORE INTO drained VALUES (?)", (node,))
-        else:
-            self._sql.execute("DELETE FROM drained WHERE node = ?", (node,))
+        note = "INSERT OR IGNORE INTO drained VALUES (?)" if drained else "DELETE FROM drained WHERE node = ?"
+        self._sql.execute(note, (node,))
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""

@@ -20,8 +20,9 @@ from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Out
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.trace import Trace, longs
+from volery.core.workflows import comes_in_parts
 from volery.live.cluster.federation import ALL, Federation
-from volery.live.hosts.explaining import Explained
+from volery.live.hosts.explaining import Explained, PreemptionTold
 from volery.live.hosts.host import Host
 from volery.live.node.executor import Executor, TaskReport
 from volery.live.node.records import TraceRecorder
@@ -62,21 +63,23 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def sped_up(trace: Trace, speedup: float) -> Trace:
-    """The same work in less time: arrivals, durations and estimates divided, so that the load stays what it was.
+    """The same work in less time: arrivals, durations, estimates and deadlines divided, so the load stays the same.
 
     Raises:
-        InputError: tasks wait for others, which nobody holds back here.
+        InputError: tasks wait for others or come after their jobs, and nobody holds them back here.
     """
-    if trace.parents:
-        problem = "its tasks wait for others, and workflows run in the lab alone; make a table of independent ones with"
+    if comes_in_parts(trace):
+        problem = "its tasks wait or come late; workflows run in the lab alone; make a table of independent ones with"
         raise InputError(trace.name, f"{problem} `volery trace convert --without-parents`")
 
     def divided(column: array[int]) -> array[int]:
-        return column[:] if speedup == 1 else array("q", [round(value / speedup) for value in column])
+        if speedup == 1:
+            return column[:]
+        return array("q", [value if value == NEVER else round(value / speedup) for value in column])
 
     return msgspec.structs.replace(
         trace, arrival_us=divided(trace.arrival_us), duration_us=divided(trace.duration_us),
-        estimate_us=divided(trace.estimate_us),
+        estimate_us=divided(trace.estimate_us), deadline_us=divided(trace.deadline_us),
     )  # fmt: skip
 
 
@@ -177,6 +180,7 @@ class Loader(Component):
         JobDone: on_done,
         TaskReport: on_heard,
         Explained: on_heard,
+        PreemptionTold: on_heard,
     }
 
 

@@ -15,6 +15,7 @@ HOME: Final = "/"
 JOBS: Final = "/window/jobs"
 NODES: Final = "/window/nodes"
 USERS: Final = "/window/users"
+PREEMPTIONS: Final = "/window/preemptions"
 SIGN_IN: Final = "/window/sign-in"
 SESSION: Final = "/window/session"
 PULSE: Final = "/window/pulse"
@@ -28,6 +29,7 @@ HEADERS: Final = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
+WEIGHT_MAX: Final = 1 << 31
 _VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"))
 
 
@@ -111,13 +113,34 @@ def _bar(view: View, who: Principal | None, federation: str) -> Markup:
 
 
 def _dialog() -> Markup:
-    """Asks before anything is changed."""
+    """Asks before anything is changed, and for a number where one is needed."""
+    field = tag("input", type="number", id="answer", min=1, max=WEIGHT_MAX, step=1, required=True, disabled=True)
+    asked = tag("p", tag("label", tag("span", id="asked"), " ", field), id="number", hidden=True)
     buttons = tag(
-        "p", tag("button", "no, leave it", value="no"), Markup(" "), tag("button", "yes", value="yes", class_="order")
-    )
-    return tag("dialog", tag("form", tag("p", id="question"), buttons, method="dialog"), aria_labelledby="question")
+        "p", tag("button", "no, leave it", value="no", formnovalidate=True), Markup(" "),
+        tag("button", "yes", value="yes", class_="order", id="yes"),
+    )  # fmt: skip
+    form = tag("form", tag("p", id="question"), asked, buttons, method="dialog")
+    return tag("dialog", form, aria_labelledby="question")
 
 
 def order(title: str, where: str, question: str, key: str) -> Markup:
     """A button that gives an order to the API when its question was answered by yes."""
     return tag("button", title, type="button", class_="order", data_order=where, data_question=question, id=key)
+
+
+def setting(title: str, where: str, question: str, key: str, name: str, value: int) -> Markup:
+    """A button that puts a number, which is asked for with the question, in the place of another.
+
+    Args:
+        title: of the button.
+        where: the address that takes it.
+        question: what is asked.
+        key: the button's own name on the page.
+        name: of the number.
+        value: what it is now.
+    """
+    return tag(
+        "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,
+        data_number=name, data_value=value,
+    )  # fmt: skip

@@ -119,6 +119,12 @@ def facts(*pairs: tuple[str, Piece]) -> Markup:
     return tag("dl", *(joined((tag("dt", key), tag("dd", value))) for key, value in pairs))
 
 
+def figures(*pairs: tuple[str, Piece]) -> Markup:
+    """Figures at a glance, side by side."""
+    told = (tag("div", tag("dt", key), tag("dd", value)) for key, value in pairs)
+    return tag("dl", *told, class_="figures")
+
+
 def section(title: str, *children: Piece) -> Markup:
     """A part of a page under a heading; empty where there is nothing to show."""
     found = [child for child in children if child]

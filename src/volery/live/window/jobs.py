@@ -9,6 +9,7 @@ from typing import Final, get_args
 from starlette.requests import Request
 
 from volery.live.service.admission import choice, number, principal
+from volery.live.service.desk import Desk
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
 from volery.live.service.questions import Questions
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
@@ -31,6 +32,7 @@ from volery.live.window.html import (
 )
 from volery.live.window.reasons import reasons
 from volery.live.window.tables import Column, pager, slice_of, table
+from volery.live.window.users import last_preemptions
 
 CELLS: Final = 500
 """Tasks that a page shows at once."""
@@ -129,7 +131,7 @@ def progress(job: JobStatus) -> Markup:
     return joined((drawn, Markup(" "), share(job.finished, job.tasks)))
 
 
-def job_view(desk: Questions, job: JobStatus, request: Request) -> View:
+async def job_view(desk: Desk, job: JobStatus, request: Request) -> View:
     """One job.
 
     Raises:
@@ -154,13 +156,14 @@ def job_view(desk: Questions, job: JobStatus, request: Request) -> View:
         ("first task started", moment(job.started_us)),
         ("ended", moment(job.ended_us)),
     )
-    why = desk.why(job.id, None)
+    why = await desk.explain(job.id, None)
     live = joined(
         (
             cancel,
             known,
             section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why and why.waiting else None),
             section("Tasks", _choosing(job, where, first), grid(job, tasks)),
+            section("Preemptions", last_preemptions(desk, request, job.id)),
             section("Over time", timeline(tasks, time.time_ns() // 1000)),
         )
     )
@@ -199,21 +202,27 @@ def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
     return tag("div", *cells, class_="grid", role="group", aria_label="tasks; arrow keys go from one to the next")
 
 
+def _end_us(task: TaskStatus, now_us: int) -> int:
+    """When a task's last attempt has ended; if it has not, now."""
+    if task.ended_us is not None:
+        return task.ended_us
+    return 0 if task.state in ENDED_TASKS else now_us
+
+
 def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     """When tasks ran, one line per task, each as its last attempt left it; times in microseconds since 1970."""
     ran = [(task, task.started_us) for task in tasks if task.started_us is not None]
     if not ran:
         return None
     begin = min(started for _, started in ran)
-    ends = [max(started, now_us if task.state not in ENDED_TASKS else task.ended_us or 0) for task, started in ran]
+    ends = [max(started, _end_us(task, now_us)) for task, started in ran]
     span, tall, lines = max(1, max(ends) - begin), 4, []
     for place, ((task, started), end) in enumerate(zip(ran, ends, strict=True)):
         left = min(100 * (started - begin) / span, 99.85)
         width = min(max(0.15, 100 * (end - started) / span), 100 - left)
         told = tag("title", f"task {task.index}: {task.state}, {duration(end - started)}")
-        line = tag(
-            "rect", x=f"{left:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=task.state
-        )  # fmt: skip
+        state = "killed" if task.state == "pending" else task.state  # it waits for its next attempt
+        line = tag("rect", x=f"{left:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=state)
         lines.append(tag("g", told, line))
     drawn = tag(
         "svg",

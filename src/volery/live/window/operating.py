@@ -1,28 +1,28 @@
-"""Views for those who look after a federation: nodes, one node, users."""
+"""Views for those who look after a federation: nodes, and one node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 
+from volery.live.cluster.machine import ATTRIBUTES, LABEL, Value
 from volery.live.service.admission import choice, principal
 from volery.live.service.questions import Questions
-from volery.live.status import NodeStatus, UserStatus
+from volery.live.status import NodeStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import (
     Markup,
     Piece,
-    address,
     facts,
     joined,
     link,
     moment,
     name_of,
     section,
-    share,
     tag,
     whole,
 )
@@ -41,15 +41,6 @@ _NODES: Final = (
     Column("machine", text=True),
     Column("labels", text=True),
     Column("", text=True),
-)
-_USERS: Final = (
-    Column("user", "user", text=True),
-    Column("share", "share"),
-    Column("use"),
-    Column("tasks running", "tasks_running"),
-    Column("tasks pending", "tasks_pending"),
-    Column("jobs running", "jobs_running"),
-    Column("jobs pending", "jobs_pending"),
 )
 _RUNS: Final = (Column("task", text=True), Column("state", text=True), Column("attempt"), Column("started (UTC)"))
 
@@ -131,6 +122,17 @@ def _draining(node: NodeStatus) -> Markup:
     return frame.order(word, f"/nodes/{node.address}/{word}", question, f"{word}-{node.address}")
 
 
+def _conditions(node: NodeStatus) -> Markup:
+    """All that a job can ask for and have here, as it would write it."""
+    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES}
+    attributes |= {LABEL + name: value for name, value in sorted(node.labels.items())}
+    told = []
+    for name, value in attributes.items():
+        text = f"{name} == {msgspec.json.encode(value).decode()}"
+        told.append(tag("li", tag("code", name_of(text, LABELS_SHOWN))))
+    return tag("ul", *told, class_="conditions")
+
+
 def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
     """One node, and the tasks there that may be seen."""
     who = principal(request)
@@ -158,38 +160,9 @@ def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
         for run in runs
     ]
     button = _draining(node) if desk.drains and who.may("operator") else None
-    live = joined((button, known, section("Tasks that run here", table(_RUNS, cells, empty="None that you may see."))))
+    parts = (
+        button, known, section("Tasks that run here", table(_RUNS, cells, empty="None that you may see.")),
+        section("Constraints that it meets", _conditions(node)),
+    )  # fmt: skip
+    live = joined(parts)
     return View(f"Node {node.address}", live, place=frame.NODES)
-
-
-def users_view(desk: Questions, request: Request) -> View:
-    """Users with something under way or a share.
-
-    Raises:
-        InputError: the query holds something else than it may.
-    """
-    shown = slice_of(request, _USERS, "-tasks_running", {})
-    found = desk.users(principal(request).sees)
-    found.sort(
-        key=lambda user: getattr(user, shown.key) or 0 if shown.key != "user" else user.user, reverse=shown.falling
-    )
-    slots = sum(node.slots for node in desk.nodes())
-    here = found[shown.skip : shown.skip + shown.rows]
-    listed = table(_USERS, [_user(user, slots) for user in here], shown, "Nobody has anything under way.")
-    pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
-    told = "Use: tasks that run, in percent of all slots. Share: the part below which no running task is taken away."
-    return View("Users", joined((pages, listed, tag("p", told, class_="soft"))), place=frame.USERS, every_s=5.0)
-
-
-def _user(user: UserStatus, slots: int) -> Sequence[Piece]:
-    entitled = "\N{EN DASH}" if user.share is None else share(user.share, 1)
-    jobs = link(address(frame.JOBS, {"user": user.user}), name_of(user.user)) if user.user else tag("i", "nobody")
-    return (
-        jobs,
-        entitled,
-        share(user.tasks_running, slots),
-        whole(user.tasks_running),
-        whole(user.tasks_pending),
-        whole(user.jobs_running),
-        whole(user.jobs_pending),
-    )

@@ -16,7 +16,7 @@ from volery.live.service.desk import Desk
 from volery.live.status import NodeStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
-from volery.live.window.html import Markup, Piece, duration, facts, joined, link, section, share, tag, whole
+from volery.live.window.html import Markup, Piece, duration, facts, figures, joined, link, section, share, tag, whole
 from volery.live.window.tables import Column, table
 
 WAITS: Final = 1_000
@@ -25,12 +25,12 @@ SPAN_S: Final = 60.0
 PERCENTILES: Final = (50, 95, 99)
 HEAT_STEPS: Final = 5
 _PARTITIONS: Final = (
-    Column("in charge", text=True),
+    Column("cluster", text=True),
     Column("nodes"),
     Column("drained"),
     Column("slots"),
     Column("running"),
-    Column("utilisation"),
+    Column("utilisation", text=True),
 )
 
 
@@ -68,11 +68,9 @@ def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Addres
     nodes, who = desk.nodes(), principal(request)
     loads = desk.loads(who.sees)
     slots, running = sum(node.slots for node in nodes), sum(node.running for node in nodes)
-    known = facts(
-        (
-            "nodes",
-            joined((link(frame.NODES, whole(len(nodes))), f", {whole(sum(node.drained for node in nodes))} drained")),
-        ),
+    known = figures(
+        ("nodes", link(frame.NODES, whole(len(nodes)))),
+        ("drained", whole(sum(node.drained for node in nodes))),
         ("slots", whole(slots)),
         ("tasks that run", whole(running)),
         ("utilisation", share(running, slots)),
@@ -84,17 +82,20 @@ def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Addres
         ),
         *(_speed(desk, pace) if who.sees is None else ()),
     )
-    parts = [section("Partitions", partitions(nodes, in_charge))]
+    parts, views = [section("Clusters", partitions(nodes, in_charge))], None
     if who.sees is None:
-        parts += [section("Allocation time", waits(desk.waits_us(WAITS))), section("Views", heat(desk.views()))]
-    return View("Federation", joined((known, *parts)), place=frame.HOME, every_s=5.0)
+        parts.append(section("Allocation time", waits(desk.waits_us(WAITS))))
+        views = section("Views", heat(desk.views()))
+    return View(
+        "Federation", joined((known, tag("div", *parts, class_="columns"), views)), place=frame.HOME, every_s=5.0
+    )
 
 
 def _speed(desk: Desk, pace: Pace) -> tuple[tuple[str, Piece], ...]:
     ended = sum(count for state, count in desk.told.items() if state not in ("running", "unknown"))
     speed = pace.per_second(ended)
-    told = "being measured" if speed is None else f"{speed:,.1f} tasks per second, over at most a minute"
-    return ("tasks that have ended since the start", whole(ended)), ("throughput", told)
+    told = "being measured" if speed is None else f"{speed:,.1f}"
+    return ("tasks that have ended", whole(ended)), ("tasks per second, last minute", told)
 
 
 def partitions(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[Address]]) -> Markup | None:
@@ -158,7 +159,7 @@ def heat(pairs: Sequence[PairStatus]) -> Markup:
         role="group",
         aria_label="views",
     )
-    told = "Per scheduler and part: mean age of the view at a decision; how often it was wrong, of all decisions."
+    told = "Per scheduler and cluster: mean age of its view at a decision; how often it was wrong, of all decisions."
     return joined((squares, tag("p", told, class_="soft")))
 
 

@@ -37,13 +37,13 @@ def reasons(why: Why, task: str = "") -> Markup:
 
 def funnel(why: Why) -> Markup:
     """Machines that are left after each demand, as bars."""
-    most = max((step.machines for step in why.funnel), default=0) or 1
+    most = why.funnel[0].machines if why.funnel and why.funnel[0].machines else 1
     rows = [
         tag(
             "li",
             tag("span", step.demand, class_="demand"),
             tag("span", whole(step.machines), class_="count"),
-            _bar(100 * step.machines / most),
+            _bar(min(100.0, 100 * step.machines / most)),
         )
         for step in why.funnel
     ]

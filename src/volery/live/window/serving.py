@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -23,13 +24,17 @@ from volery.live.window import frame
 from volery.live.window.frame import View, page
 from volery.live.window.html import address, link, tag
 from volery.live.window.jobs import job_view, jobs_view
-from volery.live.window.operating import node_view, nodes_view, users_view
+from volery.live.window.operating import node_view, nodes_view
 from volery.live.window.overview import Pace, overview
 from volery.live.window.session import Sessions, is_foreign
 from volery.live.window.tasks import task_view
+from volery.live.window.users import preemptions_view, users_view
 from volery.look import base_style
 
 PULSE_S: Final = 1.0
+PAUSE: Final = 300
+"""A page that took one millisecond to make is not made again for so many."""
+EVERY_MAX_S: Final = 30.0
 KEEP_ALIVE_PULSES: Final = 15
 BODY_BYTES_MAX: Final = 4096
 _THEN: Final = re.compile(r"/(?:window/[a-z0-9/-]*)?")
@@ -56,6 +61,7 @@ def window_routes(desk: Desk, outputs: Path, sessions: Sessions) -> list[Route]:
         (frame.HOME, views.federation), (frame.JOBS, views.jobs), (one_job, views.job),
         (one_job + "/tasks/{index:number}", views.task), (frame.NODES, views.nodes),
         (frame.NODES + "/{role:str}/{node:number}", views.node), (frame.USERS, views.users),
+        (frame.PREEMPTIONS, views.preemptions),
     )  # fmt: skip
     return [
         *(Route(path, access.shown(show)) for path, show in pages),
@@ -95,7 +101,7 @@ class _Views:
         return jobs_view(self._desk, request)
 
     async def job(self, request: Request) -> View:
-        return job_view(self._desk, self._job(request), request)
+        return await job_view(self._desk, self._job(request), request)
 
     async def task(self, request: Request) -> View:
         job, place = self._job(request), request.path_params["index"]
@@ -116,12 +122,32 @@ class _Views:
     async def users(self, request: Request) -> View:
         return users_view(self._desk, request)
 
+    async def preemptions(self, request: Request) -> View:
+        job = request.query_params.get("job", "")
+        if job.isdigit() and len(job) < 19:
+            self._known(request, int(job))
+        return preemptions_view(self._desk, request)
+
     def _job(self, request: Request) -> JobStatus:
-        number = request.path_params["id"]
+        return self._known(request, request.path_params["id"])
+
+    def _known(self, request: Request, number: int) -> JobStatus:
         job = self._desk.job(number)
         if job is None or request.state.principal.sees not in (None, job.user):
             no_job(number)
         return job
+
+
+def paced(view: View, took_s: float) -> View:
+    """A view that is fetched again the more seldom the more it costs, so that a page takes a small part of a core.
+
+    Args:
+        view: what was made.
+        took_s: CPU seconds that this took.
+    """
+    if not view.every_s:
+        return view
+    return msgspec.structs.replace(view, every_s=max(view.every_s, min(EVERY_MAX_S, took_s * PAUSE)))
 
 
 class _Access:
@@ -139,8 +165,10 @@ class _Access:
             if who is None:
                 return RedirectResponse(address(frame.SIGN_IN, {"then": request.url.path}), 303, frame.HEADERS)
             request.state.principal = who
+            began_s = time.thread_time()
             try:
-                return page(await show(request), who)
+                view = await show(request)
+                return page(paced(view, time.thread_time() - began_s), who)
             except InputError as error:
                 return page(_problem(error.place, error.problem), who, status=422)
             except NotThereError as error:

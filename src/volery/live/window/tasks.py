@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from volery.live.node.output import STREAMS, open_output
-from volery.live.service.questions import Questions
+from volery.live.service.desk import Desk
 from volery.live.status import TaskStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -19,7 +19,7 @@ from volery.live.window.reasons import reasons
 TAIL_BYTES: Final = 16 << 10
 
 
-async def task_view(desk: Questions, task: TaskStatus, outputs: Path) -> View:
+async def task_view(desk: Desk, task: TaskStatus, outputs: Path) -> View:
     """One task.
 
     Args:
@@ -27,7 +27,7 @@ async def task_view(desk: Questions, task: TaskStatus, outputs: Path) -> View:
         task: which.
         outputs: the folder of the folders of attempts.
     """
-    why = desk.why(task.job, task.index)
+    why = await desk.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else "\N{EN DASH}"
     took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
     known = facts(

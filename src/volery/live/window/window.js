@@ -2,9 +2,9 @@
 const live = document.getElementById("live");
 const problem = document.getElementById("problem");
 const dialog = document.querySelector("dialog");
+const field = document.getElementById("answer");
 const pulse = document.getElementById("pulse");
-const every = 1000 * Number(live.dataset.every);
-let last = Date.now(), planned = 0, fetching = false;
+let every = 1000 * Number(live.dataset.every), last = Date.now(), planned = 0, fetching = false;
 
 function say(text) {
   problem.textContent = text;
@@ -32,6 +32,7 @@ async function refresh() {
     if (answer.redirected) { location.reload(); return; }
     const read = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
     if (read && !dialog.open) replaceLive(read);
+    if (read) every = 1000 * Number(read.dataset.every);  // what costs more is asked for less often
     last = Date.now();
   } catch (error) {
     pulse.textContent = "not connected";
@@ -46,16 +47,20 @@ function plan() {
   planned = setTimeout(() => { planned = 0; refresh(); }, Math.max(0, last + every - Date.now()));
 }
 
-async function order(path, body) {
-  const answer = await fetch(path, { method: "POST", credentials: "same-origin", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+async function order(path, body, method = "POST") {
+  const answer = await fetch(path, { method, credentials: "same-origin", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
   if (answer.ok) return true;
   const told = await answer.json().catch(() => null);
   say(told && told.error ? `${told.error.place}: ${told.error.problem}` : `${answer.status} ${answer.statusText}`);
   return false;
 }
 
-function confirmed(question) {
+// The answer is whether it was yes; where a number is asked for, the number stands in its field.
+function confirmed(question, name, value) {
   document.getElementById("question").textContent = question;
+  document.getElementById("number").hidden = field.disabled = !name;
+  document.getElementById("asked").textContent = name || "";
+  field.value = value || "";
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((tell) => dialog.addEventListener("close", () => tell(dialog.returnValue === "yes"), { once: true }));
@@ -68,10 +73,10 @@ async function clicked(event) {
     if (await order(`${button.dataset.leave}/end`, {})) location.href = "/";
     return;
   }
-  const { order: path, question } = button.dataset;
-  if (await confirmed(question)) {
+  const { order: path, question, number: name, value } = button.dataset;
+  if (await confirmed(question, name, value)) {
     say("");
-    if (await order(path, {})) await refresh();
+    if (await (name ? order(path, { [name]: field.valueAsNumber }, "PUT") : order(path, {}))) await refresh();
   }
   const again = document.getElementById(button.id);
   (again || live).focus({ preventScroll: true });
@@ -96,6 +101,13 @@ function pressed(event) {
   to.focus();
 }
 
+// Whoever has typed a number means yes; by itself a browser takes the first button, which is no.
+function answered(event) {
+  if (event.key !== "Enter") return;
+  event.preventDefault();
+  document.getElementById("yes").click();
+}
+
 async function entered(event) {
   const form = event.target.closest("form[data-enter]");
   if (!form) return;
@@ -107,6 +119,7 @@ async function entered(event) {
 document.addEventListener("click", clicked);
 document.addEventListener("keydown", pressed);
 document.addEventListener("submit", entered);
+field.addEventListener("keydown", answered);
 document.addEventListener("visibilitychange", plan);
 if (live.dataset.pulse && every) {
   const changes = new EventSource(live.dataset.pulse);

@@ -14,7 +14,7 @@ from volery.policies.fairness.patience import DrfTurns, HdrfTurns, PatientVector
 from volery.policies.fairness.pools import Pool, Pools, fair_parts
 from volery.policies.fairness.queue import FairLines, FairQueue, FairVectorQueue
 from volery.policies.fairness.shares import Resources, dominant_share
-from volery.policies.fairness.tree import Sharer, equal_users, parse_shares, parse_shares_text
+from volery.policies.fairness.tree import Sharer, equal_users, nodes, parse_shares, parse_shares_text, reweighed
 
 __all__ = [
     "DrfTurns",
@@ -39,6 +39,8 @@ __all__ = [
     "filling",
     "fluid",
     "naive",
+    "nodes",
     "parse_shares",
     "parse_shares_text",
+    "reweighed",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from volery.core.shares import MILLIONTHS
 from volery.policies.fairness.entitlements import NOTHING, entitlements
 from volery.policies.fairness.ranking import Ranking
 from volery.policies.fairness.shares import SHARE_BITS, Resources, checked_capacity, dominant_share, minus, plus
@@ -45,6 +46,11 @@ class ShareLedger:
         self._outdated = False
         for number in range(len(self._names)):
             self._rank(number)
+
+    def reweigh(self, tree: Sharer) -> None:
+        """The same users in the same order have other weights from now on."""
+        self._tree = tree
+        self._outdated = True
 
     def wants(self, user: str, total: Resources) -> None:
         """All that the user has and waits for."""
@@ -87,6 +93,13 @@ class ShareLedger:
         """The dominant share that the user is entitled to now."""
         self._settle()
         return self._due[self._numbers[user]]
+
+    def has(self, user: str) -> tuple[int, int]:
+        """What the user is due, and its dominant share: millionths of the whole, rounded down."""
+        self._settle()
+        number = self._numbers[user]
+        due, pairs = self._due[number], zip(self._used[number], self._capacity, strict=True)
+        return due.numerator * MILLIONTHS // due.denominator, max([used * MILLIONTHS // of for used, of in pairs])
 
     def violation(self, user: str) -> Fraction:
         """By how much the user's dominant share is above what it is due; below 0 where it is short of it."""

@@ -10,7 +10,7 @@ and the same as a text, for a parameter on the command line: `alt:1+dev:1(little
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +42,38 @@ class Sharer(msgspec.Struct, frozen=True):
             yield self
         for member in self.members:
             yield from member.leaves()
+
+
+def nodes(tree: Sharer, within: tuple[str, ...] = ()) -> Iterator[tuple[Sharer, tuple[str, ...]]]:
+    """All users and organisations below, each after the one that it is part of, with the names of those above it."""
+    for member in tree.members:
+        yield member, within
+        yield from nodes(member, (*within, member.name))
+
+
+def reweighed(tree: Sharer, weights: Mapping[str, int], place: str = "shares") -> Sharer:
+    """The tree with other weights for some users, or organisations; a name that a user has is the user's.
+
+    Raises:
+        InputError: a name is not in the tree, or two organisations have it; a weight is none.
+    """
+    users = {leaf.name for leaf in tree.leaves()}
+    for name, weight in weights.items():
+        _weight(weight, f"{place}.{name}")
+        found = sum(node.name == name and (not node.members or name not in users) for node, _ in nodes(tree))
+        if not found:
+            known = suggestion(name, sorted(node.name for node, _ in nodes(tree)))
+            problem = f"is not in the tree of shares; who is to have one has to be there at the start{known}"
+            raise InputError(f"{place}.{name}", problem)
+        if found > 1:
+            raise InputError(f"{place}.{name}", "is the name of several organisations; give them names of their own")
+    return _with_weights(tree, weights, users) if weights else tree
+
+
+def _with_weights(node: Sharer, weights: Mapping[str, int], users: Collection[str]) -> Sharer:
+    is_meant = not node.members or node.name not in users
+    weight = weights.get(node.name, node.weight) if is_meant else node.weight
+    return Sharer(node.name, weight, tuple(_with_weights(member, weights, users) for member in node.members))
 
 
 def equal_users(*names: str) -> Sharer:

@@ -37,6 +37,14 @@ class Fifo(Policy, frozen=True):
         return task.ready_us
 
 
+class FifoSubmitted(Policy, frozen=True):
+    """First come, first served: by the time at which a task was submitted, ready or not (the SC18 code of OpenDC)."""
+
+    def key(self, view: View, task: Waiting) -> float:
+        """When it was submitted: with its job, where nobody says otherwise."""
+        return task.came_us
+
+
 class FifoJobs(Policy, frozen=True):
     """First come, first served."""
 

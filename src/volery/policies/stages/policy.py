@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from random import Random
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
+from volery.core.events import PreemptionReason
 from volery.core.model import Amounts, TaskId, Time
 from volery.core.stages import Stage
 from volery.policies.stages.records import JobRecord, Kind, Running, Waiting
@@ -158,7 +159,9 @@ class Eviction(NamedTuple):
 
 
 class Preempting(Protocol):
-    """Stage T10."""
+    """Stage T10; `reason`: by what rule, in the words of `Preemption`."""
+
+    reason: ClassVar[PreemptionReason]
 
     def claim(self, job: JobRecord) -> Hashable:
         """What tells claims apart: tasks of jobs with the same claim may preempt the same tasks."""

@@ -10,11 +10,12 @@ import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from volery.core.errors import InputError
+from volery.core.events import PreemptionReason
 from volery.core.model import SECOND
 from volery.policies.fairness import parse_shares_text
 from volery.policies.fairness.shares import Resources, minus, plus
@@ -28,6 +29,8 @@ LATEST: Final = 256
 
 class NoPreemption(Policy, frozen=True):
     """Nobody loses a running task."""
+
+    reason: ClassVar[PreemptionReason] = "share"
 
     def claim(self, job: JobRecord) -> Hashable:
         """All alike."""
@@ -46,6 +49,7 @@ class ByPriority(Policy, frozen=True):
     losers, as in Kubernetes' public code, which also weighs what we leave out. Band: Reiss et al., SoCC 2012.
     """
 
+    reason: ClassVar[PreemptionReason] = "priority"
     production_from: Annotated[int, msgspec.Meta(description="lowest priority of the production band")] = 9
     production_to: Annotated[
         int, msgspec.Meta(description="highest one: 9 to 11 in Google 2011, 120 to 359 in 2019")
@@ -85,6 +89,7 @@ class ByFairness(Policy, frozen=True):
     named, and those that hold or wait for something are due the same. Nobody loses what it is due.
     """
 
+    reason: ClassVar[PreemptionReason] = "share"
     shares: Annotated[str, msgspec.Meta(description="weights of users, as ann:2+bob:1; others are due nothing")] = ""
     settle_s: Annotated[
         float,

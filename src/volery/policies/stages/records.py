@@ -79,6 +79,7 @@ class Waiting(msgspec.Struct, gc=False):
         ready_us: when.
         work_us: estimated time times the processors that it asks for: what remains, since nothing of it has run.
         rank_us: length of the longest chain of tasks that begins with it, by estimates (HEFT's upward rank).
+        came_us: when it was submitted: with its job, or later.
         attempt: of its next launch, or its last one while it runs; 0 is the first.
     """
 
@@ -89,6 +90,7 @@ class Waiting(msgspec.Struct, gc=False):
     ready_us: Time
     work_us: Time
     rank_us: Time
+    came_us: Time
     attempt: int = 0
 
 

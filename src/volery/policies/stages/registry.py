@@ -55,6 +55,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
     Stage.T2: {
         "by-job": ordering.ByJob,
         "fifo": ordering.Fifo,
+        "fifo-submitted": ordering.FifoSubmitted,
         "sjf": ordering.ShortestTask,
         "srtf": ordering.LeastWork,
         "ljf": ordering.LongestTask,

@@ -42,7 +42,7 @@ def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     try:
         with closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True)) as base:
             for number, row in enumerate(base.execute(QUERY), 1):
-                vm, tenant, _, began, ended, core, memory, hdd, ssd = row
+                vm, tenant, level, began, ended, core, memory, hdd, ssd = row
                 with place(path, number, "Azure packing"):
                     start = None if began is None else microseconds(began, DAY)
                     end = None if ended is None else microseconds(ended, DAY)
@@ -53,6 +53,7 @@ def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                         cpu_share=core, memory_share=memory,
                         disk_share=max((share for share in (hdd, ssd) if share is not None), default=None),
                         status="running" if end is None else "finished", line=number,
+                        priority=None if level is None else -int(level),
                     )  # fmt: skip
                 noticed["machines that begin before the trace"] += start is not None and start < 0
                 noticed["machines that outlive the trace"] += end is None
@@ -100,6 +101,7 @@ AZURE: Final = (
         remarks=(
             "times are days from the trace's beginning, and negative before it; a machine that outlives it has no end",
             "a request is a share of the model of machine that is largest for it",
+            "0 is a high priority there and 1 a low one, which may be evicted: 0 and -1 here",
         ),
     ),
     Format(

@@ -42,8 +42,9 @@ def rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskRo
             row.memory_share = said.memory_share if row.memory_share is None else row.memory_share
             row.user = row.user or said.user
             row.constraints = said.constraints if row.constraints is None else row.constraints
+            row.priority = said.priority if row.priority is None else row.priority
         if kind == "submit" and row.submit_us is None:
-            row.submit_us = time_us
+            row.submit_us = row.task_submit_us = time_us
             noticed["attempts submitted before the trace begins"] += time_us <= BEFORE_TRACE_US
         elif kind == "schedule":
             row.start_us, row.status = time_us, "running"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from volery.workload.files import numbered_lines
 from volery.workload.formats.events import Event, rows_of_events
 from volery.workload.formats.source import (
+    PRIORITY_END,
     Format,
     Head,
     Noticed,
@@ -24,6 +25,7 @@ from volery.workload.formats.source import (
     known,
     microseconds,
     place,
+    priority,
     span,
     table_rows,
 )
@@ -67,6 +69,7 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
                 disk_share=amount(row.get("disk", "")),
                 constraints=["different_machine"] if apart else None,
                 line=number,
+                priority=priority(row.get("priority", "")),
             )
             event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], said)
         yield event
@@ -95,6 +98,7 @@ def _reduced(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 cpu_share=amount(row["8"]),
                 memory_share=amount(row["9"]),
                 line=number,
+                priority=priority(row["5"]),
             )
         first = begin if first is None else first
         noticed["rows that begin with the first"] += begin == first
@@ -120,9 +124,13 @@ def _usage_2019(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
                 memory_share=amount(memory[1]) if memory else None,
                 constraints=None if not conditions else [] if conditions == "[]" else [conditions],
                 line=number,
+                priority=priority(row.get("priority", "")),
             )
         noticed["rows with constraints"] += bool(made.constraints)
         yield made
+
+
+Level = Annotated[int, msgspec.Meta(gt=-PRIORITY_END, lt=PRIORITY_END)]
 
 
 class Resources(msgspec.Struct):
@@ -150,6 +158,7 @@ class InstanceEvent(msgspec.Struct):
     resource_request: Resources | None = None
     constraint: list[Condition] | None = None
     missing_type: int | None = None
+    priority: Level | None = None
 
 
 def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
@@ -170,6 +179,7 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
                 memory_share=request.memory,
                 constraints=None if said.constraint is None else [_condition(one) for one in said.constraint],
                 line=number,
+                priority=said.priority,
             )
             if said.type < 0:
                 raise ValueError(f"{said.type} is no type of event")

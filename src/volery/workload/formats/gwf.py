@@ -33,14 +33,16 @@ def read(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             processors = _processors(row["ReqNProcs"]) or _processors(row["NProcs"])
             parents = row["Dependencies"].split()
             bare += not parents
+            submit = microseconds(row["SubmitTime"])
             made = TaskRow(
                 job=known(row["WorkflowID"]),
                 task=known(row["JobID"]),
-                submit_us=microseconds(row["SubmitTime"]),
+                submit_us=submit,
                 runtime_us=microseconds(row["RunTime"]),
                 cpu_milli=None if processors is None else processors * 1000,
                 parents=[] if parents == ["-1"] else parents,
                 line=number,
+                task_submit_us=submit,
             )
         yield made
     noticed["tasks without parents"] += bare

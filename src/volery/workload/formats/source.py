@@ -25,6 +25,7 @@ QUOTED_LINES_MAX: Final = 1000
 """A quoted field that goes on for longer has lost its end."""
 INSTANCES_MAX: Final = 10_000_000
 AMOUNT_END: Final = 1e15
+PRIORITY_END: Final = 1 << 31
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
@@ -214,6 +215,20 @@ def amount(text: str, scale: float = 1.0) -> float | None:
     if not 0 <= value < AMOUNT_END:
         raise ValueError(f"{text!r} is no amount from 0")
     return value
+
+
+def priority(text: str) -> int | None:
+    """How urgent, as the source counts; None where the field is empty.
+
+    Raises:
+        ValueError: it is no whole number, or too large for 31 bits.
+    """
+    if not text:
+        return None
+    value = float(text)
+    if not abs(value) < PRIORITY_END or value != int(value):
+        raise ValueError(f"{text!r} is no priority: a whole number below {PRIORITY_END}")
+    return int(value)
 
 
 def count(text: str) -> int:

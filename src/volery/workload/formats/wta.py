@@ -64,6 +64,7 @@ def _canonical(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     columns["task"] = pc.cast(batch.column("id"), pa.string())
     columns["user"] = pc.cast(known("user_id", pa.int64()), pa.string())
     columns["submit_us"] = pc.multiply_checked(pc.cast(batch.column("ts_submit"), pa.int64()), MILLISECOND)
+    columns["task_submit_us"] = columns["submit_us"]
     columns["runtime_us"] = scaled("runtime")
     columns["start_us"] = pc.add(columns["submit_us"], scaled("wait_time"))
     columns["end_us"] = pc.add(columns["start_us"], columns["runtime_us"])

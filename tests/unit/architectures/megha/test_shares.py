@@ -32,6 +32,7 @@ from volery.core.events import JobDone, Preemption, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job, Message, Task
 from volery.core.records import Records
 from volery.core.resources import Packing
+from volery.core.shares import MILLIONTHS, ShareChange
 from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.cluster.building import Plan
@@ -44,6 +45,7 @@ CLUSTER = Cluster.uniform(4)
 """node/0 and node/1 are gm/0's partition 0, node/2 and node/3 are gm/1's partition 1."""
 PACKING = Packing(1)
 A, B, OTHERS = 0, 1, 2
+HALF = MILLIONTHS // 2
 HEARD = 4
 
 
@@ -107,7 +109,8 @@ def test_a_task_that_fits_is_placed_whatever_its_user_has_already() -> None:
 
 def test_a_task_that_fits_nowhere_takes_the_place_of_the_violators_youngest() -> None:
     (asked,) = sent(contended(*FOUR_OF_A).hear(job(1, 1, "b")), Preempt)
-    assert asked == Preempt(1, 1, 1, task(10), B, 0, A, (103,))
+    gain, loss = ShareChange("b", HALF, 0, HALF // 2), ShareChange("a", HALF, 2 * HALF, 3 * HALF // 2)
+    assert asked == Preempt(1, 1, 1, task(10), B, 0, A, (103,), 0, gain, loss)
 
 
 def test_nobody_preempts_beyond_the_own_share() -> None:
@@ -187,8 +190,9 @@ def owner() -> Alone:
 
 def test_the_losers_gm_gives_up_what_is_beyond_the_share_and_keeps_the_rest() -> None:
     master = owner()
-    assert master.hear(Yield(1, HEARD, A, (0,)), "lm/0") == [("lm/0", Answer(1, True))]
-    assert master.hear(Yield(2, HEARD, A, (1,)), "lm/0") == [("lm/0", Answer(2, True))]
+    lost = [ShareChange("a", HALF, had, had - HALF // 2) for had in (2 * HALF, 3 * HALF // 2)]
+    assert master.hear(Yield(1, HEARD, A, (0,)), "lm/0") == [("lm/0", Answer(1, True, lost[0]))]
+    assert master.hear(Yield(2, HEARD, A, (1,)), "lm/0") == [("lm/0", Answer(2, True, lost[1]))]
     assert master.hear(Yield(3, HEARD, A, (2,)), "lm/0") == [("lm/0", Answer(3, False))]
     assert not master.hear(Yield(3, HEARD, A, (2,)), "lm/0"), "a repeat"
 
@@ -197,7 +201,8 @@ def test_what_may_still_be_refused_does_not_count_when_tasks_are_given_up() -> N
     master = part("gm/0")
     master.hear(job(0, 4, "a"))
     assert master.hear(Yield(1, 2, A, (0,)), "lm/0") == [("lm/0", Answer(1, False))], "two are known to run"
-    assert master.hear(Yield(2, 3, A, (0,)), "lm/0") == [("lm/0", Answer(2, True))]
+    lost = ShareChange("a", HALF, 2 * HALF, 3 * HALF // 2)
+    assert master.hear(Yield(2, 3, A, (0,)), "lm/0") == [("lm/0", Answer(2, True, lost))]
 
 
 def test_a_lost_task_waits_like_a_new_one_and_comes_as_the_next_attempt() -> None:
@@ -416,7 +421,8 @@ def played(**parameters: Any) -> Records:
 def test_a_preempted_task_begins_anew_or_goes_on_where_it_was() -> None:
     for preempted, lasts_us, kept_us in (("restart", SECOND, 0), ("keep", SECOND - 7_000, 7_000)):
         records = played(preempted=preempted)
-        assert records.preemptions == [Preemption(8_000, 1, 0, 2)]
+        lost, won = ShareChange("a", HALF, 2 * HALF, HALF), ShareChange("b", HALF, 0, HALF)
+        assert records.preemptions == [Preemption(8_000, 1, 0, 2, "share", lost, won)]
         assert records.finish_us[1] - records.start_us[1] == lasts_us
         assert [(lost.start_us, lost.kept_us) for lost in records.lost] == [(1_000, kept_us)]
 

@@ -23,6 +23,7 @@ from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost, Submit, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
+from volery.core.shares import ShareChange
 from volery.core.streams import Streams
 from volery.policies.guarded import Active, Lead, Result, Run, Status
 from volery.policies.links import Frame, Linked
@@ -170,7 +171,8 @@ def test_a_global_master_gives_nothing_up_before_it_knows_all_that_its_users_hav
     gm.hear(report(*running, settled=False))
     assert messages(gm.hear(Yield(1, 0, 0, (2,))), Answer) == [("lm/0", Answer(1, False))]
     gm.hear(Report(0, False, True, StateUpdate(2, 0, (), 0), (), ()))
-    assert messages(gm.hear(Yield(2, 0, 0, (2,))), Answer) == [("lm/0", Answer(2, True))]
+    lost = ShareChange("a", 500_000, 750_000, 500_000)
+    assert messages(gm.hear(Yield(2, 0, 0, (2,))), Answer) == [("lm/0", Answer(2, True, lost))]
     assert messages(gm.hear(Yield(3, 0, 0, (1,))), Answer) == [("lm/0", Answer(3, False))]
 
 

@@ -75,7 +75,7 @@ def test_a_job_below_its_share_takes_a_slot_and_the_loser_runs_again() -> None:
     scheduler.component.handle(AttemptEnded(kill.task, kill.attempt, True), node, 2 * SECOND)
     effects = scheduler.port.drain()
     facts = [effect.fact for effect in effects if isinstance(effect, Observed)]
-    assert facts == [Preemption(2 * SECOND, kill.task, 0, 100)]
+    assert facts == [Preemption(2 * SECOND, kill.task, 0, 100, "cost")]
     sent = [(effect.to, effect.message) for effect in effects if isinstance(effect, Sent)]
     assert launches(sent) == [(node, 100, 0)]
     assert not any(isinstance(effect, ComputeAsked) for effect in effects), "all is as the last flow has it"

@@ -32,7 +32,7 @@ class Made:
         number = len(self.state.waiting) + len(self.state.running)
         task = Task(number, job.id, constraints, estimate_us, b"", request)
         kind = self.state.kind(task, self.everybody)
-        waiting = Waiting(task, job, kind, number, self.state.now, self.state.work_us(task), estimate_us)
+        waiting = Waiting(task, job, kind, number, self.state.now, self.state.work_us(task), estimate_us, job.submit_us)
         self.state.waiting[number] = waiting
         return waiting
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -34,7 +35,7 @@ from volery.workload.table import (
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[5] / "shared" / "traces"))
 S = 1_000_000
-USAGE = ",collection_id,instance_index,resource_request,constraint,start_time,end_time,user,spread\n"
+USAGE = ",collection_id,instance_index,resource_request,constraint,start_time,end_time,user,priority,spread\n"
 TEXTS: dict[str, str] = {
     "tr": "5 2 1.5 1 2\n6.5 1 3 3\n",
     "swf": "; Version: 2.2\n1 0 -1 30 4 -1 -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1\n"
@@ -53,9 +54,10 @@ TEXTS: dict[str, str] = {
     "9,2,1,2,77,1,ub,3,9,,,,\n9223372036854775807,,1,2,77,4,ub,3,9,,,,\n",
     "google-2011-jobs": "0,,3,0,u=,3,n=,l=\n5,,3,1,u=,3,n=,l=\n7,,3,5,u=,3,n=,l=\n",
     "google-2011-reduced": "0;12;0;user;2;10;5000000;-1;0.5;0.25\n",
-    "google-2019-usage": USAGE + "0,44,1,\"{'cpus': 0.5, 'memory': None}\",[],1000000,3000000,u,\"[0.1\n 0.2]\"\n"
-    '1,45,2,"{}","[{c}]",1000000,,u,"[]"\n',
-    "google-2019": '{"time":"5","type":0,"collection_id":"44","instance_index":1,"resource_request":{"cpus":0.5}}\n'
+    "google-2019-usage": USAGE + "0,44,1,\"{'cpus': 0.5, 'memory': None}\",[],1000000,3000000,u,200,\"[0.1\n 0.2]\"\n"
+    '1,45,2,"{}","[{c}]",1000000,,u,,"[]"\n',
+    "google-2019": '{"time":"5","type":0,"collection_id":"44","instance_index":1,"resource_request":{"cpus":0.5},'
+    '"priority":450}\n'
     '{"time":7,"type":3,"collection_id":44,"instance_index":1,"constraint":[{"name":"k","value":"v","relation":1}]}\n'
     '{"time":"11","type":6,"collection_id":"44","instance_index":1}\n',
     "azure-requests": "0,2.0,4893,9046,265027,50,simulated,medium\n",
@@ -76,6 +78,7 @@ TEXTS: dict[str, str] = {
         ]},
     }}),
 }  # fmt: skip
+VERSION_3 = ["priority", "deadline_us", "task_submit_us"]
 DAMAGE = ["", "-", "9" * 20, '"', ",", "nan", "\n", "1e400", "\0", "x"]
 T0 = 1_507_532_400 * S
 """2017-10-09 07:00:00 UTC."""
@@ -92,12 +95,14 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("3", "0", None, 20 * S, 20 * S, cpu_milli=1000, status="killed", line=4),
     ],
     "gwf": [
-        TaskRow("0", "1", None, 16 * S, None, None, 11 * S, cpu_milli=2000, parents=[], line=2),
-        TaskRow("0", "2", None, 40 * S, None, None, 11 * S, cpu_milli=1000, parents=["1"], line=3),
+        TaskRow("0", "1", None, 16 * S, None, None, 11 * S, cpu_milli=2000, parents=[], line=2, task_submit_us=16 * S),
+        TaskRow("0", "2", None, 40 * S, None, None, 11 * S, cpu_milli=1000, parents=["1"], line=3,
+                task_submit_us=40 * S),
     ],
     "wta": [
-        TaskRow("9", "1", None, 0, None, None, 7_184_000, cpu_milli=1000, parents=[], line=1),
-        TaskRow("9", "2", "5", 6_000_000, 6_003_000, 6_013_000, 10_000, cpu_milli=2000, parents=["1"], line=2),
+        TaskRow("9", "1", None, 0, None, None, 7_184_000, cpu_milli=1000, parents=[], line=1, task_submit_us=0),
+        TaskRow("9", "2", "5", 6 * S, 6_003_000, 6_013_000, 10_000, cpu_milli=2000, parents=["1"], line=2,
+                task_submit_us=6 * S),
     ],
     "alibaba-2017": [
         TaskRow("7", "1", None, 100 * S, None, 110 * S, 10 * S, instances=3, cpu_milli=500, memory_share=0.5,
@@ -123,24 +128,27 @@ ROWS: dict[str, list[TaskRow]] = {
     ],
     "google-2011": [
         TaskRow("1", "1", "ua", 0, 4, 9, 5, cpu_share=0.5, memory_share=0.25, disk_share=0.125,
-                constraints=["different_machine"], status="finished", line=1),
-        TaskRow("1", "2", "ub", None, 9, status="running", line=4),
+                constraints=["different_machine"], status="finished", line=1, priority=9, task_submit_us=0),
+        TaskRow("1", "2", "ub", None, 9, status="running", line=4, priority=9),
     ],
-    "google-2011-jobs": [TaskRow("3", "0", "u=", 0, 5, 7, 2, instances=None, status="killed", line=1)],
+    "google-2011-jobs": [
+        TaskRow("3", "0", "u=", 0, 5, 7, 2, instances=None, status="killed", line=1, task_submit_us=0)
+    ],
     "google-2011-reduced": [
-        TaskRow("12", "0", "user", 0, None, 5 * S, 5 * S, cpu_share=0.5, memory_share=0.25, line=1)
+        TaskRow("12", "0", "user", 0, None, 5 * S, 5 * S, cpu_share=0.5, memory_share=0.25, line=1, priority=10)
     ],
     "google-2019-usage": [
-        TaskRow("44", "1", "u", S, S, 3 * S, 2 * S, cpu_share=0.5, constraints=[], line=2),
+        TaskRow("44", "1", "u", S, S, 3 * S, 2 * S, cpu_share=0.5, constraints=[], line=2, priority=200),
         TaskRow("45", "2", "u", S, S, constraints=["[{c}]"], line=4),
     ],
     "google-2019": [
-        TaskRow("44", "1", None, 5, 7, 11, 4, cpu_share=0.5, constraints=["k!=v"], status="finished", line=1)
+        TaskRow("44", "1", None, 5, 7, 11, 4, cpu_share=0.5, constraints=["k!=v"], status="finished", line=1,
+                priority=450, task_submit_us=5),
     ],
     "azure-packing": [
         TaskRow("8", "0", "3", 43_200 * S, 43_200 * S, 86_400 * S, 43_200 * S, cpu_share=0.25, memory_share=0.5,
-                disk_share=0.125, status="finished", line=1),
-        TaskRow("9", "0", "3", -86_400 * S, -86_400 * S, status="running", line=2),
+                disk_share=0.125, status="finished", line=1, priority=0),
+        TaskRow("9", "0", "3", -86_400 * S, -86_400 * S, status="running", line=2, priority=-1),
     ],
     "azure-requests": [
         TaskRow("0", "0", None, 50_000, None, None, 265_027_000, cpu_milli=2000, memory_mb=4893, disk_mb=9046, line=1)
@@ -171,7 +179,7 @@ def write_packing(path: Path) -> None:
     with closing(sqlite3.connect(path)) as base, base:
         base.execute("create table vm (vmId, tenantId, vmTypeId, priority, starttime, endtime)")
         base.execute("create table vmType (id, vmTypeId, machineId, core, memory, hdd, ssd, nic)")
-        base.executemany("insert into vm values (?,?,?,?,?,?)", [(8, 3, 1, 0, 0.5, 1.0), (9, 3, 2, 0, -1.0, None)])
+        base.executemany("insert into vm values (?,?,?,?,?,?)", [(8, 3, 1, 0, 0.5, 1.0), (9, 3, 2, 1, -1.0, None)])
         kinds = [(0, 1, 0, 0.25, 0.5, None, 0.125, 0), (1, 1, 1, 0.5, 0.75, None, 0.25, 0)]
         base.executemany("insert into vmType values (?,?,?,?,?,?,?,?)", kinds)
 
@@ -257,6 +265,14 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
         ("gwf", "0, 2, 40", "0, 2", "source:3: has 6 fields where 7 are expected; mend the row"),
         ("alibaba-2017", "7,1,3,", "7,1,0,", "source:1: is no row of Alibaba v2017 .*'0' is no number of instances"),
         ("alibaba-2018", "10,12,50", "10,12,-50", "source:1: is no row of Alibaba v2018 .*'-50' is no amount"),
+        ("google-2011", "ub,3,9,", "ub,3,urgent,", "source:4: is no row of Google 2011 .*'urgent'"),
+        ("google-2011", "ub,3,9,", "ub,3,2147483648,", "source:4: .*'2147483648' is no priority: a whole number below"),
+        (
+            "google-2019",
+            ":450",
+            ":4294967296",
+            "source:1: is no row of Google 2019 instance_events: Expected `int` <= 2147483647",
+        ),
         ("google-2011", "4,,1,1,77,1", "4,,1,1,77,9", "source:2: is no row of Google 2011 task_events: '9'"),
         (
             "google-2019",
@@ -291,15 +307,21 @@ def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path)
         format_of(tmp_path / "absent")
 
 
-def test_a_table_of_version_1_is_read_and_says_nothing_of_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "lacks"), [(b"1", ["replicas", *VERSION_3]), (b"2", VERSION_3)])
+def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
+    tmp_path: Path, version: bytes, lacks: list[str]
+) -> None:
     path = tmp_path / "old.parquet"
-    [batch] = batches([TaskRow(job="1", task="a", submit_us=0, runtime_us=5, line=1)])
-    old = pa.Table.from_batches([batch]).drop_columns(["replicas"]).replace_schema_metadata({VERSION_KEY: b"1"})
+    said = TaskRow(
+        job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9, task_submit_us=2
+    )
+    [batch] = batches([said])
+    old = pa.Table.from_batches([batch]).drop_columns(lacks).replace_schema_metadata({VERSION_KEY: version})
     pq.write_table(old, path)
     assert is_table(path)
     [row] = [row for part in read_table(path) for row in rows_of(part)]
-    assert (row.task, row.line, row.replicas) == ("a", 1, None)
-    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"2"}), path)
+    assert row == msgspec.structs.replace(said, **dict.fromkeys(lacks))
+    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"3"}), path)
     with pytest.raises(InputError, match="other columns than its version"):
         next(read_table(path))
 
@@ -308,7 +330,7 @@ def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> N
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     assert not is_table(path)
-    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 2"):
+    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 3"):
         next(read_table(path))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"t\.parquet: is no parquet file that can be read"):

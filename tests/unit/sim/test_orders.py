@@ -13,10 +13,10 @@ from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.sim import Options, simulate
-from volery.sim.draining import Drained
 from volery.sim.faults import Crash, FaultPlan
 from volery.sim.kernel import Kernel
 from volery.sim.network import Network
+from volery.sim.orders import Drained
 
 SMALL = {"gms": 2, "lms": 2, "heartbeat_s": 0.5}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,0 +1,44 @@
+"""Users' shares of a cluster, as components are told of them and tell of them; whole numbers are millionths of it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+MILLIONTHS: Final = 1_000_000
+"""The whole cluster."""
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What somebody is due of a cluster.
+
+    Args:
+        name: of a user, or of an organisation that shares its part among its members.
+        within: the organisations that it is part of, the outermost first.
+        weight: against its siblings.
+        due: part of the whole cluster.
+        members: how many it has; 0: it is a user.
+    """
+
+    name: str
+    within: tuple[str, ...]
+    weight: int
+    due: Fraction
+    members: int = 0
+
+
+class ShareChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a user had of the cluster before and after a task was preempted, as somebody knew it then.
+
+    Args:
+        user: its name; "": all those together who are due nothing.
+        due: its share, millionths.
+        before, after: what it had, millionths.
+    """
+
+    user: str
+    due: int
+    before: int
+    after: int

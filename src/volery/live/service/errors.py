@@ -1,0 +1,13 @@
+"""What may come of an order to the desk besides its being done."""
+
+from __future__ import annotations
+
+from volery.core.errors import InputError
+
+
+class ConflictError(InputError):
+    """A key stands for another job already."""
+
+
+class UnwrittenError(Exception):
+    """The store could not be written just now; nothing has happened, and the same may be asked again."""
