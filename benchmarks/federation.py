@@ -47,6 +47,8 @@ from volery.live.running import Front, Post, running
 
 NEXT: Final = "next"
 REST_S: Final = 4.0
+DETECTION_S: Final = 5.0
+"""On a machine that others use, ten processes on two cores may be silent for longer than the usual second."""
 PROGRAM: Final = [sys.executable, "-m", "volery.cli.main"]
 
 
@@ -170,7 +172,8 @@ class Setting(NamedTuple):
             f'architecture = "megha"\nname = "bench"\nbroker = "{broker}"\napi = "127.0.0.1:0"\nexecutor = "instant"\n'
             f'broker_tls = {{ ca = "{tls}/ca.crt", certificate = "{tls}/{{host}}.crt", key = "{tls}/{{host}}.key" }}\n'
             f"reports = false\n[parameters]\ngms = {self.gms}\nlms = {self.lms}\n"
-            f"reliable = {str(self.reliable).lower()}\n[[machines]]\ncount = {self.nodes}\n[hosts]\n{hosts}\n"
+            f"reliable = {str(self.reliable).lower()}\ndetection_s = {DETECTION_S}\n"
+            f"[[machines]]\ncount = {self.nodes}\n[hosts]\n{hosts}\n"
         )
 
 
