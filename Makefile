@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-serving bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci screenshot reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-serving bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -79,6 +79,12 @@ chaos-ci: $(VENV)/.tools  ## ninety seconds of it for each of four designs, two 
 	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha-2021 --amounts --tls
 	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design pigeon
 	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design sparrow
+
+figure: $(VENV)/.installed  ## the figure of README.md, from the command that stands above it there
+	$(BIN)/volery compare megha pigeonc pigeonc:constraint_counting=published-code --trace syn:250x300 --workers 10000 \
+		--constraints sharma2011 --seeds 3 -o build/first --force
+	$(BIN)/volery report build/first --pictures build/first/pictures
+	cp build/first/pictures/delay-0-all.svg docs/figures/first-delay.svg
 
 screenshot: $(VENV)/.tools  ## the picture of the live page in README.md; needs chromium
 	$(BIN)/python -m tests.live.screenshot

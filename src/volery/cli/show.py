@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from volery.cli.options import AsJson, Folder
@@ -16,12 +19,22 @@ def show(folder: Folder, as_json: AsJson = False) -> None:
     print_results(load_results(folder), as_json, kept_stage_times(folder))
 
 
-def report(folder: Folder, as_json: AsJson = False) -> None:
+def report(
+    folder: Folder,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write its pictures there, too, as SVG files.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Write report.html of a results folder anew, and print its path."""
+    from volery.report.pictures import write_pictures
     from volery.study import write_results_report
 
     path = write_results_report(folder)
+    drawn = write_pictures(folder, pictures) if pictures is not None else []
     if as_json:
-        print_json({"report": str(path)})
+        print_json({"report": str(path), "pictures": [str(one) for one in drawn]})
     else:
-        typer.echo(str(path))
+        for one in (path, *drawn):
+            typer.echo(str(one))

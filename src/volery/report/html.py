@@ -6,21 +6,32 @@ Where scripts run, views that answer to the reader take the place of some pictur
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from volery.core.flow import Flow
-from volery.metrics import AllocationSummary, RunSummary
-from volery.report import best, flowplot, gantt, plots, stageplot
+from volery.metrics import RunSummary
+from volery.report import best, flowplot, gantt, stageplot
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
 from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
-from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, shortened
+from volery.report.groups import RunGroup, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.page import page, write_page
 from volery.report.paired import differences_part
+from volery.report.pictures import (
+    FIGURES_MAX,
+    PARTS,
+    Picture,
+    allocation_pictures,
+    delay_pictures,
+    load_pictures,
+    mean_part_s,
+    settings,
+    utilisation_pictures,
+)
 from volery.report.planning import (
     DEADLINE_HEADS,
     DEADLINE_NOTE,
@@ -42,14 +53,6 @@ from volery.report.work import HEADS, NOTE, is_counted, work
 from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 REPORT = "report.html"
-PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
-    ("communication", lambda a: a.communication.mean),
-    ("processing", lambda a: a.processing.mean),
-    ("worker queueing", lambda a: a.worker_queueing.mean),
-    ("framework queueing", lambda a: a.framework_queueing.mean),
-)
-FIGURES_MAX = 12
-"""Settings with pictures of their own; the tables hold all."""
 SENTENCES_MAX = 8
 TIMELINES_MAX = 6
 """Pictures of single runs, each of up to 2,000 bars."""
@@ -57,7 +60,6 @@ STAGE_CAPTION: Final = (
     "Left, single calls without the declared methods that they call: the middle half as a box, the median as a mark, "
     "90 % of them as a line, the longest as a dot; dashed: what measuring adds to each. Right: each method's share."
 )
-CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
 
 
 def write_report(folder: Path, why: Sequence[ToldRun] = ()) -> Path:
@@ -91,7 +93,9 @@ def render(results: Results, content: Content) -> str:
             _delay_table(groups),
             *map(paragraph_note, notes(groups)),
             embed.mount("delays"),
-            embed.still("delays", *(() if content.serves else _delay_figures(results, groups))),
+            embed.still(
+                "delays", *(() if content.serves else (*_figures(delay_pictures(results, groups)), _beyond(groups)))
+            ),
         ),
         section("Paired differences", differences_part(results.summary.differences)),
         section("Job by job", _pair_view(content)),
@@ -100,11 +104,11 @@ def render(results: Results, content: Content) -> str:
             "Utilisation and cost",
             _cost_table(groups),
             embed.mount("course"),
-            embed.still("course", *(() if content.serves else _utilisation_figures(results, groups))),
+            embed.still("course", *(() if content.serves else _figures(utilisation_pictures(results, groups)))),
         ),
         section("What ran where and when", *_timeline_figures(results)),
         section("Why a task waited", _why_view(content)),
-        section("Where the allocation time went", _allocation_table(groups), *_allocation_figures(groups)),
+        section("Where the allocation time went", _allocation_table(groups), *_figures(allocation_pictures(groups))),
         section("Decisions of the schedulers", _transaction_table(groups)),
         section("Time per stage", *_stage_figures(results)),
         section("Preempted tasks", _preemption_table(groups)),
@@ -218,37 +222,13 @@ def _delay_table(groups: Sequence[RunGroup]) -> str:
     return table(["architecture", "class", "jobs", *(name for name, _ in STATISTICS)], rows(), text_columns=2)
 
 
-def _delay_figures(results: Results, groups: Sequence[RunGroup]) -> Iterator[str]:
-    classes: list[JobClass] = list(dict.fromkeys(jobs for group in groups for jobs in group.classes()))
-    for place, (setting, members) in enumerate(_settings(groups)):
-        for jobs in classes:
-            found = [results.delays_s[jobs].get(group.label) for group in members]
-            series = [_renamed(one, setting) for one in found if one is not None and one.per_seed]
-            if series:
-                what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {setting}" if setting else "")
-                many = any(len(one.per_seed) > 1 for one in series)
-                note = ": share of jobs that are delayed by at most so much" + (
-                    "; thin lines are seeds." if many else "."
-                )
-                yield figure(plots.delay_cdf(series), f"delay-{place}-{jobs}", what + note)
-    yield _beyond(groups)
-
-
-def _renamed(one: plots.Series, setting: str) -> plots.Series:
-    return plots.Series(_without(one.label, setting), one.per_seed)
-
-
-def _without(label: str, setting: str) -> str:
-    return label.removesuffix(f" [{setting}]") if setting else label
-
-
-def _settings(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
-    """Groups by setting; at most so many as have pictures."""
-    return by_setting(groups)[:FIGURES_MAX]
+def _figures(pictures: Iterable[Picture]) -> Iterator[str]:
+    for picture in pictures:
+        yield figure(picture.svg, picture.name, picture.caption)
 
 
 def _beyond(groups: Sequence[RunGroup]) -> str:
-    shown = {group.label for _, members in _settings(groups) for group in members}
+    shown = {group.label for _, members in settings(groups) for group in members}
     hidden = len({group.label for group in groups} - shown)
     return paragraph(f"No picture for {hidden} more rows of the table.", "note") if hidden else ""
 
@@ -313,17 +293,6 @@ def _cost_table(groups: Sequence[RunGroup]) -> str:
     return table(["architecture", *(name for name, _, _ in columns)], rows)
 
 
-def _utilisation_figures(results: Results, groups: Sequence[RunGroup]) -> Iterator[str]:
-    for place, (setting, members) in enumerate(_settings(groups)):
-        found = [results.curves.get(group.label) for group in members]
-        curves = [plots.Curve(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
-        if curves:
-            many = any(len(one.values) > 1 for one in curves)
-            caption = "Utilisation over time" + (f", {setting}" if setting else "")
-            caption += "; the band is the range over seeds." if many else "."
-            yield figure(plots.utilisation_curves(curves), f"utilisation-{place}", caption)
-
-
 def _timeline_figures(results: Results) -> Iterator[str]:
     """A picture of the first seed of each architecture and setting, as many as a page bears."""
     first = {one.label: one for one in reversed(results.timelines)}
@@ -350,25 +319,13 @@ def _allocation_table(groups: Sequence[RunGroup]) -> str:
         for group in groups:
             total = group.mean(lambda run: run.allocation_s.total.mean)
             p99 = group.mean(lambda run: run.allocation_s.total.p99)
-            parts = [_mean_part_s(group, of) for _, of in PARTS]
+            parts = [mean_part_s(group, of) for _, of in PARTS]
             yield Row([group.label, duration(total), duration(p99), *map(duration, parts)])
 
     heads = ["architecture", "mean", "p99", *(name for name, _ in PARTS)]
     return paragraph(
         "From the arrival of a task to its start, over all tasks that started; the parts are means."
     ) + table(heads, rows())
-
-
-def _mean_part_s(group: RunGroup, part: Callable[[AllocationSummary], float]) -> float:
-    return group.mean(lambda run: part(run.allocation_s))
-
-
-def _allocation_figures(groups: Sequence[RunGroup]) -> Iterator[str]:
-    for place, (setting, members) in enumerate(_settings(groups)):
-        parts = {name: [_mean_part_s(group, of) for group in members] for name, of in PARTS}
-        labels = [_without(group.label, setting) for group in members]
-        caption = "Parts of the mean allocation time" + (f", {setting}." if setting else ".")
-        yield figure(plots.allocation_bars(parts, labels), f"allocation-{place}", caption)
 
 
 def _stage_figures(results: Results) -> Iterator[str]:
@@ -438,9 +395,7 @@ def _load_figures(results: Results) -> Iterator[str]:
             "What the workload asks for before any scheduler has a say: slots that active tasks with a constraint need "
             "/ slots that have it, per second, tasks taken to start on arrival."
         )
-    for place, load in enumerate(results.loads[:FIGURES_MAX]):
-        caption = "Load per constraint" + (f", {load.title}." if load.title else ".")
-        yield figure(plots.constraint_load_bars(load.loads), f"load-{place}", caption)
+    yield from _figures(load_pictures(results))
 
 
 def _flow_figures(results: Results) -> Iterator[str]:

@@ -189,7 +189,10 @@ def test_a_results_folder_is_shown_reported_and_verified(command: Command, tmp_p
     (folder / "report.html").unlink()
     assert command("report", folder) == Ended(0, f"{folder / 'report.html'}\n", "")
     assert (folder / "report.html").stat().st_size > 1000
-    assert command("report", folder, "--json").json == {"report": str(folder / "report.html")}
+    assert command("report", folder, "--json").json == {"report": str(folder / "report.html"), "pictures": []}
+    drawn = command("report", folder, "--pictures", folder / "drawn", "--json").json["pictures"]
+    assert str(folder / "drawn" / "delay-0-all.svg") in drawn
+    assert all(Path(one).read_text(encoding="utf-8").startswith("<svg ") for one in drawn)
     verified = command("verify", folder)
     assert verified.status == 0
     assert "All 2 runs come out as recorded." in verified.out

@@ -1,0 +1,117 @@
+"""The pictures of a study that stand in its report and can be had as files: delay, utilisation, allocation, load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from volery.core.errors import InputError
+from volery.metrics import AllocationSummary
+from volery.report import plots
+from volery.report.folder import Results, read_results
+from volery.report.groups import JobClass, RunGroup, by_setting, group_runs
+
+PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
+    ("communication", lambda a: a.communication.mean),
+    ("processing", lambda a: a.processing.mean),
+    ("worker queueing", lambda a: a.worker_queueing.mean),
+    ("framework queueing", lambda a: a.framework_queueing.mean),
+)
+FIGURES_MAX = 12
+"""Settings with pictures of their own; the tables hold all."""
+CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
+
+
+class Picture(NamedTuple):
+    """A picture as SVG, under a name that no other picture of the report has, with what it shows."""
+
+    name: str
+    svg: str
+    caption: str
+
+
+def write_pictures(folder: Path, into: Path) -> list[Path]:
+    """Write the pictures of a results folder as SVG files; the folder for them is made.
+
+    Raises:
+        InputError: a file of the folder is missing or damaged, or a picture cannot be written.
+    """
+    results = read_results(folder)
+    groups = group_runs(results.summary.runs)
+    written = []
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for picture in chain(
+            delay_pictures(results, groups), utilisation_pictures(results, groups), allocation_pictures(groups),
+            load_pictures(results),
+        ):  # fmt: skip
+            path = into / f"{picture.name}.svg"
+            path.write_text(picture.svg, encoding="utf-8")
+            written.append(path)
+    except OSError as error:
+        raise InputError(str(into), f"cannot be written: {error.strerror}") from None
+    return written
+
+
+def delay_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Picture]:
+    """Distributions of delay, per class of jobs."""
+    classes: list[JobClass] = list(dict.fromkeys(jobs for group in groups for jobs in group.classes()))
+    for place, (setting, members) in enumerate(settings(groups)):
+        for jobs in classes:
+            found = [results.delays_s[jobs].get(group.label) for group in members]
+            series = [_renamed(one, setting) for one in found if one is not None and one.per_seed]
+            if series:
+                what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {setting}" if setting else "")
+                many = any(len(one.per_seed) > 1 for one in series)
+                note = ": share of jobs that are delayed by at most so much" + (
+                    "; thin lines are seeds." if many else "."
+                )
+                yield Picture(f"delay-{place}-{jobs}", plots.delay_cdf(series), what + note)
+
+
+def utilisation_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Picture]:
+    """Busy slots over time."""
+    for place, (setting, members) in enumerate(settings(groups)):
+        found = [results.curves.get(group.label) for group in members]
+        curves = [plots.Curve(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
+        if curves:
+            many = any(len(one.values) > 1 for one in curves)
+            caption = "Utilisation over time" + (f", {setting}" if setting else "")
+            caption += "; the band is the range over seeds." if many else "."
+            yield Picture(f"utilisation-{place}", plots.utilisation_curves(curves), caption)
+
+
+def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[Picture]:
+    """Where the allocation time went."""
+    for place, (setting, members) in enumerate(settings(groups)):
+        parts = {name: [mean_part_s(group, of) for group in members] for name, of in PARTS}
+        labels = [_without(group.label, setting) for group in members]
+        caption = "Parts of the mean allocation time" + (f", {setting}." if setting else ".")
+        yield Picture(f"allocation-{place}", plots.allocation_bars(parts, labels), caption)
+
+
+def load_pictures(results: Results) -> Iterator[Picture]:
+    """What the workload asks for, per placement constraint."""
+    for place, load in enumerate(results.loads[:FIGURES_MAX]):
+        caption = "Load per constraint" + (f", {load.title}." if load.title else ".")
+        yield Picture(f"load-{place}", plots.constraint_load_bars(load.loads), caption)
+
+
+def _renamed(one: plots.Series, setting: str) -> plots.Series:
+    return plots.Series(_without(one.label, setting), one.per_seed)
+
+
+def mean_part_s(group: RunGroup, part: Callable[[AllocationSummary], float]) -> float:
+    """The mean of a part of the allocation time, seconds."""
+    return group.mean(lambda run: part(run.allocation_s))
+
+
+def _without(label: str, setting: str) -> str:
+    return label.removesuffix(f" [{setting}]") if setting else label
+
+
+def settings(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
+    """Groups by setting; at most so many as have pictures."""
+    return by_setting(groups)[:FIGURES_MAX]
