@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import volery.cli.compare
 from volery.cli.federation import choose
 from volery.cli.main import app
-from volery.live.cluster.federation import read_federation
+from volery.live.cluster.federation import FederationFile, read_federation
 from volery.live.jobs import read_job
 from volery.sim.faults import FaultPlan
 from volery.study import StudySpec
@@ -133,15 +133,15 @@ def _read(file: Path, table: dict[str, Any]) -> str:
     if {"crashes", "partitions"} & set(table):
         msgspec.convert(table, FaultPlan, strict=False)
         return "faults"
-    if {"machines", "broker", "api", "tls", "hosts", "run_as"} & set(table):
+    if {"command", "commands", "tasks"} & set(table):
+        read_job(file)
+        return "job"
+    if set(table) <= {*FederationFile.__struct_fields__}:
         lacks = {"machines": "[{ count = 40 }]", "architecture": '"megha"'}
         head = "".join(f"{key} = {value}\n" for key, value in lacks.items() if key not in table)
         file.write_text(head + file.read_text(encoding="utf-8"), encoding="utf-8")
         read_federation(file, choose)
         return "federation"
-    if {"command", "commands", "tasks"} & set(table):
-        read_job(file)
-        return "job"
     return ""
 
 
