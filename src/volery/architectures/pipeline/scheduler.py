@@ -81,7 +81,8 @@ class Scheduler(Tending):
         if not tasks or record is None:
             return
         if any(message.parents) and message.job not in self._graphs:
-            self._graphs[message.job] = Workflow()
+            graph = self._graphs[message.job] = Workflow()
+            graph.add([task for task, _ in self._unqueued.get(message.job, ())], (), set())  # these came without one
         self._arrived(record, tasks, message.parents, now)
         self._changed(now)
 
