@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,14 @@ from volery.live.node.kept import KeeperLost, KeptAgent
 
 
 @pytest.fixture
-def free_folder(open_folder: Path) -> Path:
-    """Tasks, which may run as another account, write there."""
+def free_folder(open_folder: Path) -> Iterator[Path]:
+    """Tasks, which may run as another account, write there; keepers that are left end with the test."""
     open_folder.chmod(0o777)
-    return open_folder
+    yield open_folder
+    for words in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"keeper" in (line := words.read_bytes()) and str(open_folder).encode() in line:
+                os.kill(int(words.parent.name), signal.SIGKILL)
 
 
 class Host:
