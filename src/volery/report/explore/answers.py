@@ -32,6 +32,11 @@ class Answers:
         self._content, self._runs, self._why = explored.content, explored.runs, why
         self._places = functools.lru_cache(maxsize=None)(self._ranked)  # the classes of every label, at most
 
+    def prepare(self) -> None:
+        """Rank all jobs of every label, so that the first choice of a range need not; in any thread."""
+        for label in range(len(self._runs)):
+            self._places(label, "all")
+
     def answer(self, question: str, query: Query) -> Any:
         """What is asked, ready to be encoded.
 

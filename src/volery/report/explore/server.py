@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -36,12 +37,14 @@ class Site(msgspec.Struct, frozen=True, eq=False):
         policy: its content security policy.
         answer: tells what a path (without its stroke) asks, given its query.
         names: host names that requests may be addressed to.
+        prepare: called in a thread of its own when the server has been opened.
     """
 
     page: bytes
     policy: str
     answer: Callable[[str, dict[str, str]], Any]
     names: Sequence[str] = LOCAL_NAMES
+    prepare: Callable[[], None] | None = None
 
 
 def open_server(site: Site, host: str, port: int) -> ThreadingHTTPServer:
@@ -57,6 +60,8 @@ def open_server(site: Site, host: str, port: int) -> ThreadingHTTPServer:
         place, reason = f"{host}:{port}", getattr(error, "strerror", None) or str(error)
         raise InputError(place, f"cannot listen there ({reason}); give another --port or --host") from None
     server.daemon_threads = True
+    if site.prepare is not None:
+        Thread(target=site.prepare, daemon=True).start()
     return server
 
 

@@ -28,4 +28,5 @@ def site_of(folder: Path, why: Sequence[ToldRun], ask_why: Why, names: Sequence[
     results = read_results(folder)
     found = explored(results, why, serves=True)
     page = render(results, found.content).encode()
-    return Site(page, embed.policy(embed.script(), serves=True), Answers(found, ask_why).answer, tuple(names))
+    answers = Answers(found, ask_why)
+    return Site(page, embed.policy(embed.script(), serves=True), answers.answer, tuple(names), answers.prepare)
