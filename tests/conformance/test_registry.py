@@ -24,14 +24,20 @@ SLOW = ("check_labels_do_not_matter", "check_same_seed_same_digest")
 """Independent of parameters; the registry's own entries suffice."""
 OF_ENTRIES = (
     "check_builds_share_nothing",
+    "check_capacity_and_constraints",
+    "check_codec_changes_nothing",
+    "check_costly_roles_saturate",
     "check_done_is_said_once",
+    "check_failed_tasks_are_over",
+    "check_goes_quiet",
     "check_ignored_features_change_nothing",
     "check_link_delays",
     "check_locality",
+    "check_messages_are_declared",
     "check_observing_changes_nothing",
     "check_submitting_again_when_done",
 )
-"""Seldom touched by parameters: for variants `make conformance` runs them."""
+"""Seldom touched by parameters, or demanded by others in passing: for variants `make conformance` runs them."""
 OF_THE_QUICK = (*OF_ENTRIES, "check_jitter_is_safe", "check_labels_do_not_matter", "check_repeated_messages",
                 "check_same_seed_same_digest", "check_submitting_twice", "check_ties_are_safe",
                 "check_workflows")  # fmt: skip
