@@ -34,8 +34,8 @@ imports: $(VENV)/.tools
 unit: $(VENV)/.tools
 	$(BIN)/python -m pytest -n $(JOBS)
 
-conformance: $(VENV)/.tools  ## every check on every design and variant: half an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance
+conformance: $(VENV)/.tools  ## every check on every design and variant, and every output that the documentation shows: half an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/test_snippets.py
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py
