@@ -14,12 +14,13 @@ from volery.architectures import lookup
 from volery.cli.main import app
 from volery.core.component import Component
 from volery.core.errors import InputError
+from volery.core.film import Filmed
 from volery.core.model import Address, Time
 from volery.live.hosts.journal import Header
 from volery.live.trials.period import read_period
 from volery.live.trials.replay import journals
 from volery.live.trials.together import Together
-from volery.metrics.filming import Camera, Filmed
+from volery.metrics.filming import Camera
 
 
 def filmed(folder: Path) -> Filmed:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from volery.core.errors import InputError
+from volery.core.film import Filmed
 from volery.core.model import Time
-from volery.metrics.filming import Camera, Filmed
+from volery.metrics.filming import Camera
 from volery.study.plan import plan
 from volery.study.results import ResultsFolder
 from volery.study.runs import build, drive, read_inputs

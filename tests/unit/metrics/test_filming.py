@@ -6,10 +6,11 @@ import pytest
 
 from volery import architectures, sim
 from volery.core.component import Deployment
+from volery.core.film import Filmed
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.metrics.filming import FLIGHTS_PER_KIND, Camera, Filmed
+from volery.metrics.filming import FLIGHTS_PER_KIND, Camera
 from volery.workload import synthesize
 
 WORKERS, WORK = 40, "syn:12x30"

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.film import Filmed
 from volery.metrics import busy_time_us
-from volery.metrics.filming import Filmed
 from volery.metrics.timeline import TASK_RUNS, laid_out
 from volery.report import gantt
 from volery.report.elements import figure, section, shown
