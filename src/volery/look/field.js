@@ -25,6 +25,17 @@ function frameCell(pen, box, colour, wide) {
   pen.strokeRect(box.left + wide / 2, box.top + wide / 2, box.side - wide, box.side - wide);
 }
 
+function crossCell(pen, box, colour, wide) {
+  pen.strokeStyle = colour;
+  pen.lineWidth = wide;
+  pen.beginPath();
+  pen.moveTo(box.left + wide, box.top + wide);
+  pen.lineTo(box.left + box.side - wide, box.top + box.side - wide);
+  pen.moveTo(box.left + box.side - wide, box.top + wide);
+  pen.lineTo(box.left + wide, box.top + box.side - wide);
+  pen.stroke();
+}
+
 // Cells from left to right and top to bottom; `paint(pen, cell, box, shade)` draws one, `over(cell)` hears which is
 // pointed at (or null), `chosen(cell)` which is clicked.
 function cellField(name, { count, paint, over, chosen }) {
