@@ -32,8 +32,8 @@ def test_a_run_is_the_same_under_a_camera_and_every_task_is_seen(name: str) -> N
     assert records.digest() == plain.digest()
     assert filmed is not None
     assert sorted(filmed.attempts["task"]) == list(range(360))
-    assert filmed.attempts["start_us"] == [records.start_us[task] for task in filmed.attempts["task"]]
-    assert filmed.attempts["machine"] == [records.worker[task] for task in filmed.attempts["task"]]
+    assert list(filmed.attempts["start_us"]) == [records.start_us[task] for task in filmed.attempts["task"]]
+    assert list(filmed.attempts["machine"]) == [records.worker[task] for task in filmed.attempts["task"]]
 
 
 def test_counts_are_of_all_messages_and_flights_are_few_of_each_kind() -> None:

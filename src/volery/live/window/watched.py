@@ -68,6 +68,9 @@ class Watched(Protocol):
     def lost(self) -> Collection[Address]:
         """Nodes that are known to have crashed and not to be back."""
 
+    def mistaken(self, by: Address) -> Mapping[Address, tuple[int, int]]:
+        """Where a scheduler's view is wrong, as far as that is known: node -> slots believed free, believed taken."""
+
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""
 
