@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -21,7 +21,7 @@ from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
 from volery.cli.operating import drain, nodes, undrain
-from volery.cli.output import print_error
+from volery.cli.output import INTERRUPTED, print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.planning import plan
 from volery.cli.policy import policy_app
@@ -91,6 +91,17 @@ app.command("reproduce", rich_help_panel=TRUST)(reproduce)
 app.command("storm", rich_help_panel=TRUST)(storm)
 
 
+PIPE_CLOSED: Final = 141
+STATUSES: Final = {
+    0: "all went well",
+    1: "the answer is no: digests differ, a claim was not reproduced, a check failed, a job failed, a run was lost",
+    2: "what was given is wrong; the message names the place and the fix",
+    INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",
+    PIPE_CLOSED: "whoever read the output has stopped",
+}
+"""With which commands end."""
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"volery {volery.__version__}")
@@ -124,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         # Whoever read our output has stopped; there is nothing to tell, and nothing more to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(PIPE_CLOSED)
     sys.exit(0)
 
 

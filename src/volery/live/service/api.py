@@ -19,7 +19,6 @@ from typing import Final, get_args
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -139,7 +138,7 @@ def make_app(
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
-    routes += [Route("/openapi.json", openapi), *window_routes(desk, outputs.resolve(), sessions)]
+    routes += [Route("/openapi.json", openapi), *window_routes(desk, outputs.resolve(), sessions, traffic)]
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},
@@ -181,7 +180,7 @@ class _JobEndpoints:
         state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
         before, since = number(request, "before", None), number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(self._desk.jobs(JobQuery(state, sees or user, before, reason, since), limit))
+        return as_json(await self._desk.search(JobQuery(state, sees or user, before, reason, since), limit))
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
@@ -294,15 +293,6 @@ def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     if job is None or who.sees not in (None, job.user):
         no_job(number)
     return job
-
-
-class _Number(IntegerConvertor):
-    """Numbers that the store can hold; the integers of Starlette have no end."""
-
-    regex = "[0-9]{1,18}"
-
-
-register_url_convertor("number", _Number())
 
 
 class _Protocol(HttpToolsProtocol):
