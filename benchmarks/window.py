@@ -9,8 +9,8 @@ A store of 100,000 jobs, one of them with a million tasks of which each has a ro
     core        the part of a core that the server takes while jobs come and end at a steady pace, without pages and
                 with ten real pages open, of all views, in turn; each is a window of its own that believes itself to be
                 seen
-    throughput  tasks per CPU second and per second of a server that is kept busy, without pages and with ten, in
-                turn, and how long submissions take: see benchmarks/saturated.py
+    throughput  tasks per CPU second and per second of a server that is kept busy, and how long submissions take,
+                without pages and with ten, in turn: see benchmarks/saturated.py
     memory      the memory of a server that is kept busy with ten pages open, each minute
 
 Times are those of a machine that nobody else uses; CPU time is of `volery up` alone, a process of its own.
@@ -214,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; by default all but the last")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each page, or window, is watched")
-    parser.add_argument("--rounds", type=int, default=3, help="core: without pages and with them; throughput: of ABBA")
+    parser.add_argument("--rounds", type=int, default=3, help="of windows: core: two; throughput: six")
     parser.add_argument("--lives", type=int, default=3, help="of the server, in throughput")
     parser.add_argument("--pages", type=int, default=PAGES, help="that are open, of all views")
     parser.add_argument("--view", help="throughput: the address of a view that all pages show")
@@ -243,7 +243,14 @@ def main() -> None:
                     for told in alone[part](browser, server, given):
                         print(json.dumps({"part": part} | told), flush=True)
         views = tuple(islice(cycle([given.view] if given.view else VIEWS.values()), given.pages))
-        busy = Busy(filled, lambda folder: served(folder, given.source, "taskset", "-c", "0"), views, path, arguments)
+        busy = Busy(
+            filled,
+            lambda folder: served(folder, given.source, "taskset", "-c", "0"),
+            lambda folder: served(folder, given.source),
+            views,
+            path,
+            arguments,
+        )
         if "throughput" in parts:
             told = throughput(busy, given.seconds, given.lives, given.rounds)
             print(json.dumps({"part": "throughput"} | told), flush=True)
