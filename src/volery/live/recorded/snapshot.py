@@ -191,7 +191,7 @@ class Snapshot:
         return [self._status(row) for row in ranked[order.skip : order.skip + limit].tolist()]
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-        """As `jobs`."""
+        """As `jobs`: a recording serves one who looks at it."""
         return self.jobs(query, limit, order)
 
     def _keys(self, by: str, rows: Longs) -> Longs:

@@ -87,9 +87,13 @@ def live_part(view: View, again: Again) -> Response:
 
 
 def page(
-    view: View, who: Principal | None, federation: str = "", status: int = 200, film: Markup | None = None,
+    view: View,
+    who: Principal | None,
+    federation: str = "",
+    status: int = 200,
     again: Again = NEVER,
-) -> Response:  # fmt: skip
+    film: Markup | None = None,
+) -> Response:
     """A whole page.
 
     Args:
@@ -97,8 +101,8 @@ def page(
         who: for whom; None: nobody yet.
         federation: its name.
         status: of the answer.
-        film: what moves through a recording, where the page shows one: nothing changes there by itself.
         again: when it is to be fetched again.
+        film: what moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
     head = tag(

@@ -84,7 +84,7 @@ class Watched(Protocol):
         """One job."""
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder) -> list[JobStatus]:
-        """Jobs, in the order that is asked for; other things may happen meanwhile."""
+        """Jobs, in the order that is asked for."""
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, in order."""
