@@ -43,11 +43,11 @@ from volery.live.service.admission import (
     choice,
     described,
     guarded,
-    no_job,
     number,
     owned,
     principal,
     refusal,
+    seen_job,
 )
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller, foretelling
@@ -113,7 +113,7 @@ def operations(
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
         *operating(desk, traffic, foreteller),
-        *(foretelling(foreteller) if foreteller is not None else ()),
+        *(foretelling(foreteller, desk) if foreteller is not None else ()),
         Operation("GET", "/healthz", healthz, Health, role=None),
     )
 
@@ -290,10 +290,7 @@ def _job(desk: Desk, request: Request) -> JobStatus:
 
 def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     """A job, if there is one and it may be seen."""
-    job = desk.job(number)
-    if job is None or who.sees not in (None, job.user):
-        no_job(number)
-    return job
+    return seen_job(desk.job(number), number, who)
 
 
 class _Number(IntegerConvertor):
