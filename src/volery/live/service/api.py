@@ -55,6 +55,7 @@ from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
 from volery.live.service.outputs import output_answer
+from volery.live.service.summary import Summaries, summarising
 from volery.live.service.tokens import Gate, Principal
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
 from volery.live.window.serving import window_routes
@@ -81,7 +82,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def operations(
-    desk: Desk, outputs: Path, traffic: Traffic, foreteller: Foreteller | None = None
+    desk: Desk, outputs: Path, traffic: Traffic, summaries: Summaries, foreteller: Foreteller | None = None
 ) -> tuple[Operation, ...]:
     """All that the API can do."""
     jobs, tasks = _JobEndpoints(desk), _TaskEndpoints(desk, outputs)
@@ -112,6 +113,7 @@ def operations(
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
+        summarising(summaries, desk),
         *operating(desk, traffic, foreteller),
         *(foretelling(foreteller, desk) if foreteller is not None else ()),
         Operation("GET", "/healthz", healthz, Health, role=None),
@@ -130,8 +132,8 @@ def make_app(
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
     """
-    traffic, sessions = Traffic(), Sessions(gate)
-    known = operations(desk, outputs.resolve(), traffic, foreteller)
+    traffic, sessions, summaries = Traffic(), Sessions(gate), Summaries(desk)
+    known = operations(desk, outputs.resolve(), traffic, summaries, foreteller)
     description = describe(known)
 
     async def openapi(_: Request) -> Response:
@@ -139,7 +141,10 @@ def make_app(
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
-    routes += [Route("/openapi.json", openapi), *window_routes(desk, outputs.resolve(), sessions)]
+    routes += [
+        Route("/openapi.json", openapi),
+        *window_routes(desk, outputs.resolve(), sessions, summaries, foreteller),
+    ]
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},

@@ -32,6 +32,7 @@ from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
+from volery.live.service.pace import Pace
 from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News, OpenJob
@@ -67,13 +68,14 @@ class Desk(Questions, Component):
     Attributes:
         sharing: who is due what.
         told: what nodes have said of attempts, by state: how often.
+        pace: how fast tasks end.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     __slots__ = (
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge",
         "_late_s", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent", "_sight",
-        "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "sharing", "told",
+        "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -95,7 +97,7 @@ class Desk(Questions, Component):
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
-        self.commits = 0
+        self.commits, self.pace = 0, Pace()
         self.commit_s = 0.0
         self._numbers = store.next_numbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
@@ -445,6 +447,7 @@ class Desk(Questions, Component):
         else:
             self._store.commit()
         self.commits += 1
+        self.pace.note(self.ended)
         self.commit_s += time.perf_counter() - began
         for write in writes:
             write.tell()

@@ -69,11 +69,15 @@ class Foreteller:
             self._book = ForecastBook(self._path, self._store)
         return self._book
 
+    async def record(self, user: str | None) -> ForecastRecord:
+        """How good forecasts were, of one user's jobs or of all."""
+        return await asyncio.to_thread(self.book.record, user)
+
     async def meters(self) -> list[Meter]:
         """The record for Prometheus; nothing while nobody has asked for a forecast here."""
         if self._book is None and not self._path.exists():
             return []
-        return meters(await asyncio.to_thread(self.book.record, None))
+        return meters(await self.record(None))
 
     def close(self) -> None:
         """Nothing more is asked."""
@@ -188,7 +192,7 @@ def foretelling(foreteller: Foreteller, desk: Desk) -> tuple[Operation, ...]:
 
     async def forecasts(request: Request) -> Response:
         """How good forecasts were: of those whose job was submitted within a minute, word for word, and has ended."""
-        return as_json(await asyncio.to_thread(foreteller.book.record, principal(request).sees))
+        return as_json(await foreteller.record(principal(request).sees))
 
     return (
         Operation("POST", "/forecast", forecast, Forecast, JobDescription),

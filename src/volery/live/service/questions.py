@@ -35,6 +35,12 @@ class Questions:
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
     sharing: Sharing
+    told: dict[str, int]
+
+    @property
+    def ended(self) -> int:
+        """Attempts that have ended since the start, as nodes have told."""
+        return sum(count for state, count in self.told.items() if state not in ("running", "unknown"))
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
@@ -56,9 +62,9 @@ class Questions:
         """Jobs, the newest first unless another order is asked for."""
         return self._store.jobs(query, limit, order)
 
-    def waits_us(self, limit: int) -> list[Time]:
-        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
-        return self._store.waits_us(limit)
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
+        return self._store.allocations_us(limit)
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ HOME: Final = "/"
 JOBS: Final = "/window/jobs"
 NODES: Final = "/window/nodes"
 USERS: Final = "/window/users"
+PLAN: Final = "/window/plan"
 PREEMPTIONS: Final = "/window/preemptions"
 SIGN_IN: Final = "/window/sign-in"
 SESSION: Final = "/window/session"
@@ -30,7 +32,11 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 WEIGHT_MAX: Final = 1 << 31
-_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"))
+_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"), (PLAN, "Plan"))
+_UNSCRIPTED: Final = (
+    "Without JavaScript this page does not follow what happens (load it again), and gives no orders (the command "
+    "volery does)."
+)
 
 
 class View(msgspec.Struct, frozen=True):
@@ -41,7 +47,8 @@ class View(msgspec.Struct, frozen=True):
         live: what is fetched again when something has changed.
         still: what stays above it meanwhile, such as a form that is being filled in.
         place: the address of the view that it belongs to.
-        every_s: it is fetched again at most once in so many seconds.
+        every_s: it is fetched again at most once in so many seconds; 0: never.
+        idle_s: and once in so many although nothing was heard to have changed: some figures do by themselves; 0: not.
     """
 
     title: str
@@ -49,6 +56,7 @@ class View(msgspec.Struct, frozen=True):
     still: Markup = Markup("")
     place: str = ""
     every_s: float = 2.0
+    idle_s: float = 30.0
 
 
 def policy(nonce: str) -> str:
@@ -82,6 +90,7 @@ def page(view: View, who: Principal | None, federation: str = "", status: int = 
         "body",
         link("#live", "to the content", class_="skip"),
         _bar(view, who, federation),
+        tag("noscript", tag("p", _UNSCRIPTED, class_="soft")) if who is not None else None,
         tag("main", tag("h1", view.title), view.still, _live(view, who)),
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
@@ -95,7 +104,11 @@ def page(view: View, who: Principal | None, federation: str = "", status: int = 
 
 def _live(view: View, who: Principal | None) -> Markup:
     pulse = PULSE if who is not None and view.every_s else None
-    return tag("div", view.live, id="live", tabindex=-1, data_pulse=pulse, data_every=f"{view.every_s:g}")
+    every, idle = f"{view.every_s:g}", f"{view.idle_s:g}"
+    made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+    return tag(
+        "div", view.live, id="live", tabindex=-1, data_pulse=pulse, data_every=every, data_idle=idle, data_made=made
+    )
 
 
 def _bar(view: View, who: Principal | None, federation: str) -> Markup:
@@ -108,7 +121,7 @@ def _bar(view: View, who: Principal | None, federation: str) -> Markup:
         signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
     return tag(
         "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
-        tag("span", "live", id="pulse", class_="soft", role="status"), signed, class_="bar",
+        tag("span", "not followed", id="pulse", class_="soft", role="status"), signed, class_="bar",
     )  # fmt: skip
 
 

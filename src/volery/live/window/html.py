@@ -14,9 +14,9 @@ MINUS: Final = "\N{MINUS SIGN}"
 NOTHING: Final = "\N{EN DASH}"
 SHOWN_MAX: Final = 400
 """Characters of a name or a reason that are shown; the API has the rest."""
-_VOID: Final = frozenset({"input", "link", "meta"})
-_TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, and what turns the direction of the text around it."""
+_VOID: Final = frozenset({"br", "input", "link", "meta"})
+TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, what turns the direction of the text around it, and halves of characters."""
 _STEPS: Final = (
     (1, "\N{MICRO SIGN}s"),
     (1_000, "ms"),
@@ -38,7 +38,7 @@ Piece = str | int | None
 
 def escaped(text: object) -> Markup:
     """Text as it may stand in a page, also between quotes."""
-    return Markup(html.escape(_TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
+    return Markup(html.escape(TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
 
 
 def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
@@ -103,15 +103,17 @@ def duration(us: int | None) -> str:
     return f"{told.rstrip('0').rstrip('.') if '.' in told else told} {unit}"
 
 
-def moment(us: int | None) -> Markup:
-    """A time of day, UTC, given in microseconds since 1970."""
+def moment(us: int | None, *, fine: bool = False) -> Markup:
+    """A time of day, UTC, given in microseconds since 1970; `fine`: to the millisecond."""
     if us is None:
         return escaped(NOTHING)
     try:
         told = time.gmtime(us // SECOND_US)
     except (OverflowError, OSError, ValueError):
         return escaped(us)
-    return tag("time", time.strftime("%Y-%m-%d %H:%M:%S", told), datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", told))
+    parts = f".{us % SECOND_US // 1000:03d}" if fine else ""
+    shown, stamp = time.strftime("%Y-%m-%d %H:%M:%S", told), time.strftime("%Y-%m-%dT%H:%M:%S", told)
+    return tag("time", shown + parts, datetime=f"{stamp}{parts}Z")
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:
@@ -125,7 +127,21 @@ def figures(*pairs: tuple[str, Piece]) -> Markup:
     return tag("dl", *told, class_="figures")
 
 
-def section(title: str, *children: Piece) -> Markup:
+def section(title: str, *children: Piece, **attributes: str | int | bool | None) -> Markup:
     """A part of a page under a heading; empty where there is nothing to show."""
     found = [child for child in children if child]
-    return tag("section", tag("h2", title), *found) if found else Markup("")
+    return tag("section", tag("h2", title), *found, **attributes) if found else Markup("")
+
+
+def bar(*parts: Markup | None, told: str = "") -> Markup:
+    """A bar of a hundred units, of rectangles within; where nothing beside it says the same, `told` does."""
+    drawn = [tag("title", told), *parts] if told else parts
+    role, hidden = ("img", None) if told else (None, "true")
+    return tag(
+        "svg", *drawn, class_="bar", viewbox="0 0 100 8", preserveAspectRatio="none", role=role, aria_hidden=hidden
+    )
+
+
+def part(width: float, kind: str | None = None, begin: float = 0.0) -> Markup:
+    """A rectangle in a bar, in percent of it."""
+    return tag("rect", x=f"{begin:.2f}" if begin else None, width=f"{width:.2f}", height=8, class_=kind)

@@ -6,40 +6,184 @@ const field = document.getElementById("answer");
 const pulse = document.getElementById("pulse");
 const FETCH_MS = 30_000;
 let every = 1000 * Number(live.dataset.every), idle = 1000 * Number(live.dataset.idle);
-let last = performance.now(), planned = 0, plannedAt = Infinity, fetching = false;
+let last = performance.now(), planned = 0, plannedAt = 0, fetching = false;
 
 function say(text) {
   problem.textContent = text;
   problem.hidden = !text;
 }
 
-// Whether what is shown is what the server says; the moment is the server's, whatever this machine's clock says.
+// Whether what is shown is what the server says; the moment is the server's, whatever the clock here says.
 function connected(yes) {
-  if (!pulse) return;
-  const told = yes ? "live" : `not connected: this is how it was at ${live.dataset.made} UTC`;
+  const told = yes ? "live" : `not connected; this is how it was at ${live.dataset.made} UTC`;
   if (pulse.textContent !== told) pulse.textContent = told;
   pulse.classList.toggle("lost", !yes);
 }
 
-function scrolledIn(part) {
-  return part.querySelectorAll ? [...part.querySelectorAll(".scroll, pre")] : [];
+function put(part, old) {
+  const within = (one) => (one.querySelectorAll ? [...one.querySelectorAll(".scroll, pre")] : []);
+  const scrolled = within(old).map((one) => [one.scrollLeft, one.scrollTop]);
+  old.replaceWith(part);
+  within(part).forEach((one, place) => { if (scrolled[place]) [one.scrollLeft, one.scrollTop] = scrolled[place]; });
 }
 
-// What the server has rendered takes the place of what is there, as far as it differs: the focus, what is selected and
-// what was scrolled stay where they were. What a script goes on with itself (`data-keep`) stays as it is.
+// What the server has rendered takes the place of what is there, as far as it differs: the focus and what was scrolled
+// or selected stay where they were. What goes on by itself (`data-keep`) stays as it is.
 function replaceLive(fresh) {
   const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
   const kept = new Map([...live.querySelectorAll(":scope > [data-keep]")].map((one) => [one.dataset.keep, one]));
-  const before = [...live.childNodes];
-  [...fresh.childNodes].forEach((part, place) => {
-    const old = before[place], own = kept.get(part.dataset?.keep);
-    if (own && (own === old || own.isConnected)) { if (own !== live.childNodes[place]) live.insertBefore(own, live.childNodes[place] || null); return; }
-    const here = live.childNodes[place];
-    if (!here || kept.has(here.dataset?.keep)) { live.insertBefore(part, here || null); return; }
-    if (here.isEqualNode(part)) return;
-    const scrolled = scrolledIn(here).map((one) => [one.scrollLeft, one.scrollTop]);
-    here.replaceWith(part);
-    scrolledIn(part).forEach((one, at) => { if (scrolled[at]) [one.scrollLeft, one.scrollTop] = scrolled[at]; });
-  });
-  while (live.childNodes.length > fresh.count) live.lastChild.remove();
+  const wanted = [...fresh.childNodes].map((part) => kept.get(part.dataset?.keep) ?? part);
+  const stay = new Set(wanted.filter((part) => part.parentNode === live));
+  let at = live.firstChild;
+  const drop = () => { const old = at; at = at.nextSibling; old.remove(); };
+  for (const part of wanted) {
+    if (stay.has(part)) {
+      while (at && at !== part) drop();
+      at = part.nextSibling;
+    } else if (at && !stay.has(at)) {
+      const next = at.nextSibling;
+      if (!at.isEqualNode(part)) put(part, at);
+      at = next;
+    } else live.insertBefore(part, at);
+  }
+  while (at) drop();
+  Object.assign(live.dataset, fresh.dataset);
+  const again = focused && document.activeElement?.id !== focused && document.getElementById(focused);
+  if (again) {
+    if (again.classList.contains("cell")) reach(again);
+    again.focus({ preventScroll: true });
+  }
 }
+
+// The live part of a page of this server; null: another page must be shown, to which the browser is on its way.
+async function fetched(address) {
+  const answer = await fetch(address, { credentials: "same-origin", signal: AbortSignal.timeout(FETCH_MS) });
+  if (answer.redirected) { location.reload(); return null; }
+  const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+  if (!found) throw new Error("no page of ours");
+  return found;
+}
+
+async function refresh() {
+  if (fetching || dialog.open) return;
+  fetching = true;
+  try {
+    const read = await fetched(location.href);
+    if (read && !dialog.open) replaceLive(read);
+    if (read) [every, idle] = [1000 * Number(read.dataset.every), 1000 * Number(read.dataset.idle)];  // what costs more is asked for less often
+    if (read) connected(true);
+  } catch (error) {
+    connected(false);
+  } finally {
+    fetching = false;
+    last = performance.now();
+    plan(false);
+  }
+}
+
+// After a change at most once in the page's period, and without any now and then; not while nobody looks.
+function plan(changed) {
+  if (document.hidden || !live.dataset.pulse || !every || (!changed && !idle)) return;
+  const at = last + (changed ? every : Math.max(every, idle));
+  if (planned && plannedAt <= at) return;
+  clearTimeout(planned);
+  plannedAt = at;
+  planned = setTimeout(() => { planned = 0; refresh(); }, Math.max(0, at - performance.now()));
+}
+
+async function order(path, body, method = "POST") {
+  const headers = { "content-type": "application/json" };
+  const answer = await fetch(path, { method, credentials: "same-origin", headers, body: JSON.stringify(body) }).catch(() => null);
+  if (!answer) { say("The server does not answer: nothing is known to have been done."); return false; }
+  if (answer.ok) return true;
+  if (answer.status === 401) { location.reload(); return false; }
+  const told = await answer.json().catch(() => null);
+  say(told && told.error ? `${told.error.place}: ${told.error.problem}` : `${answer.status} ${answer.statusText}`);
+  return false;
+}
+
+// The answer is whether it was yes; where a number is asked for, the number stands in its field.
+function confirmed(question, name, value) {
+  document.getElementById("question").textContent = question;
+  document.getElementById("number").hidden = field.disabled = !name;
+  document.getElementById("asked").textContent = name || "";
+  field.value = value || "";
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((tell) => dialog.addEventListener("close", () => tell(dialog.returnValue === "yes"), { once: true }));
+}
+
+async function clicked(event) {
+  const button = event.target.closest("button[data-order], button[data-leave]");
+  if (!button) return;
+  if (button.dataset.leave) {
+    if (await order(`${button.dataset.leave}/end`, {})) location.href = "/";
+    return;
+  }
+  const { order: path, question, number: name, value } = button.dataset;
+  if (await confirmed(question, name, value)) {
+    say("");
+    if (await (name ? order(path, { [name]: field.valueAsNumber }, "PUT") : order(path, {}))) await refresh();
+  }
+  const again = document.getElementById(button.id);
+  (again || live).focus({ preventScroll: true });
+}
+
+// One cell of a grid is reached by the tab key, the others from there by arrow keys.
+function reach(cell) {
+  for (const other of cell.parentElement.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
+  cell.tabIndex = 0;
+}
+
+function pressed(event) {
+  const cell = event.target.closest(".cell");
+  if (!cell) return;
+  const cells = [...cell.parentElement.children], at = cells.indexOf(cell);
+  const wide = cells.filter((one) => one.offsetTop === cells[0].offsetTop).length;
+  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide, Home: -at, End: cells.length - 1 - at };
+  const to = cells[at + steps[event.key]];
+  if (!to) return;
+  event.preventDefault();
+  reach(to);
+  to.focus();
+}
+
+// Whoever has typed a number means yes; by itself a browser takes the first button, which is no.
+function answered(event) {
+  if (event.key !== "Enter") return;
+  event.preventDefault();
+  document.getElementById("yes").click();
+}
+
+// What another page would show is shown here, in the form's own place.
+async function filled(form) {
+  const place = form.parentElement.querySelector("[data-filled]"), button = form.querySelector("button");
+  button.disabled = true;
+  place.replaceChildren(Object.assign(document.createElement("p"), { className: "soft", textContent: form.dataset.fill }));
+  try {
+    const query = new URLSearchParams(new FormData(form)).toString();
+    const read = await fetched(query ? `${form.action}?${query}` : form.action);
+    if (read) place.replaceChildren(...read.childNodes);
+  } catch (error) {
+    place.replaceChildren();
+    say("The server does not answer.");
+  } finally {
+    button.disabled = false;
+  }
+}
+
+async function entered(event) {
+  const form = event.target;
+  if (form.dataset.fill) { event.preventDefault(); await filled(form); return; }
+  if (!form.dataset.enter) return;
+  event.preventDefault();
+  say("");
+  if (await order(form.dataset.enter, { token: form.elements.token.value })) location.replace(form.dataset.then);
+}
+
+document.addEventListener("click", clicked);
+document.addEventListener("keydown", pressed);
+document.addEventListener("submit", entered);
+field.addEventListener("keydown", answered);
+document.addEventListener("visibilitychange", () => plan(true));
+if (live.dataset.pulse) plan(false);

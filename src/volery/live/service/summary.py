@@ -1,0 +1,143 @@
+"""A federation at a glance: what the live page shows first, as figures for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volery.core.model import Address
+from volery.live.hosts.explaining import PairStatus
+from volery.live.service.admission import as_json, principal
+from volery.live.service.desk import Desk
+from volery.live.service.openapi import Operation
+from volery.live.status import NodeStatus
+
+ALLOCATIONS: Final = 2_000
+"""Tasks whose allocation times are counted."""
+
+Percentile = Annotated[int, Meta(description="microseconds")]
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes that the same component is in charge of."""
+
+    name: Annotated[str, Meta(description="who is in charge; all: the design has no such component")]
+    nodes: int
+    drained: int
+    slots: int
+    running: int
+
+
+class AllocationTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """From the submission of a task's job until its first attempt starts."""
+
+    tasks: Annotated[int, Meta(description=f"of so many, at most {ALLOCATIONS:,}, of the jobs submitted last")]
+    p50: Percentile
+    p95: Percentile
+    p99: Percentile
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The federation at a glance; figures of jobs are one's own for who is no operator, who gets no null ones."""
+
+    nodes: int
+    drained: int
+    slots: int
+    running: Annotated[int, Meta(description="tasks, of everybody")]
+    jobs_pending: int
+    jobs_running: int
+    tasks_pending: int
+    clusters: tuple[ClusterStatus, ...]
+    ended: Annotated[int | None, Meta(description="tasks, since the API has started; null: it may not be seen")] = None
+    per_second: Annotated[
+        float | None, Meta(description="tasks that ended, over the last minute; null: it may not be seen, or not yet")
+    ] = None
+    allocation: Annotated[AllocationTimes | None, Meta(description="null: it may not be seen, or nothing has run")] = (
+        None
+    )
+    views: Annotated[tuple[PairStatus, ...], Meta(description="of schedulers, where they report their decisions")] = ()
+
+
+class Summaries:
+    """Makes them.
+
+    Args:
+        desk: knows.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._in_charge: Mapping[Address, Sequence[Address]] | None = None
+
+    async def in_charge(self) -> Mapping[Address, Sequence[Address]]:
+        """Who is in charge of each node."""
+        if self._in_charge is None:  # it never changes, and takes seconds where there are ten thousand nodes
+            self._in_charge = await asyncio.to_thread(self._desk.partitions)
+        return self._in_charge
+
+    async def summary(self, user: str | None, nodes: Sequence[NodeStatus]) -> Summary:
+        """The federation as far as this host knows it.
+
+        Args:
+            user: who sees figures of their own jobs alone; None: those of all.
+            nodes: all.
+        """
+        desk, loads = self._desk, self._desk.loads(user)
+        known = Summary(
+            nodes=len(nodes), drained=sum(node.drained for node in nodes), slots=sum(node.slots for node in nodes),
+            running=sum(node.running for node in nodes), jobs_pending=sum(load.jobs_pending for load in loads),
+            jobs_running=sum(load.jobs_running for load in loads),
+            tasks_pending=sum(load.tasks_pending for load in loads),
+            clusters=clusters(nodes, await self.in_charge()),
+        )  # fmt: skip
+        if user is not None:
+            return known
+        return msgspec.structs.replace(
+            known, ended=desk.ended, per_second=desk.pace.per_second(desk.ended),
+            allocation=allocation(desk.allocations_us(ALLOCATIONS)), views=tuple(desk.views()),
+        )  # fmt: skip
+
+
+def in_order(name: str) -> tuple[tuple[int, str], ...]:
+    """By what names are sorted whose numbers count as numbers: lm/2 before lm/10."""
+    return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"([0-9]{1,18})", name))
+
+
+def clusters(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
+    """Nodes by who is in charge of them."""
+    found: dict[str, list[NodeStatus]] = {}
+    for node in nodes:
+        found.setdefault(", ".join(in_charge.get(node.address, ())) or "all", []).append(node)
+    return tuple(
+        ClusterStatus(
+            name=name, nodes=len(members), drained=sum(node.drained for node in members),
+            slots=sum(node.slots for node in members), running=sum(node.running for node in members),
+        )
+        for name, members in sorted(found.items(), key=lambda item: in_order(item[0]))
+    )  # fmt: skip
+
+
+def allocation(found: Sequence[int]) -> AllocationTimes | None:
+    """Percentiles of microseconds, each the smallest that so many of a hundred do not exceed."""
+    if not found:
+        return None
+    ordered = sorted(found)
+    p50, p95, p99 = (ordered[max(0, -(-len(ordered) * q // 100) - 1)] for q in (50, 95, 99))
+    return AllocationTimes(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
+
+
+def summarising(summaries: Summaries, desk: Desk) -> Operation:
+    """The summary as an operation."""
+
+    async def summary(request: Request) -> Response:
+        """The federation at a glance: use, throughput, allocation times, clusters, what schedulers' views are worth."""
+        return as_json(await summaries.summary(principal(request).sees, desk.nodes()))
+
+    return Operation("GET", "/summary", summary, Summary)
