@@ -101,10 +101,9 @@ def api() -> Iterator[str]:
     from volery.live.service.desk import Desk
     from volery.live.service.foretelling import Foreteller, foretelling
     from volery.live.service.openapi import describe
-    from volery.live.service.summary import Summaries
 
     desk = cast(Desk, None)  # nothing is asked of it here
-    known = operations(desk, Path(), Traffic(), Summaries(desk))
+    known = operations(desk, Path(), Traffic())
     description = describe((*known, *foretelling(cast(Foreteller, None), desk)))
 
     yield from (

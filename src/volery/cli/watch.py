@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from volery.core.component import Component
+    from volery.core.film import Filmed
     from volery.core.model import Address, Time
     from volery.live.hosts.journal import Header
-    from volery.metrics.filming import Filmed
     from volery.report.folder import KeptTimeline
 
 NAME = "watch.html"
@@ -88,7 +88,9 @@ def _filmed(folder: Path, one: KeptTimeline) -> Filmed:
     from volery.study.filming import film_run
 
     run = played(read_timeline(folder, one))
-    return film_run(folder, one.label, one.seed, int(run.begin_s * MICROSECONDS), round(run.end_s * MICROSECONDS))
+    return film_run(
+        folder, one.label, one.seed, int(run.begin_s * MICROSECONDS), round(run.end_s * MICROSECONDS)
+    ).filmed
 
 
 def _of_journals(paths: list[Path]) -> tuple[str, dict[str, object]]:

@@ -60,6 +60,20 @@ class PreemptionTold(Message, frozen=True):
     fact: Preemption
 
 
+class PeerTold(Message, frozen=True):
+    """Host > submitter: a component here has been told that another is lost, or is back.
+
+    Args:
+        by: who was told.
+        peer: who is lost, or back.
+        lost: which of the two.
+    """
+
+    by: Address
+    peer: Address
+    lost: bool
+
+
 class FunnelStep(msgspec.Struct, frozen=True):
     """How many machines are left after one more demand."""
 
@@ -169,7 +183,7 @@ class DecisionBook:
             for some in (counts, recent[-1]):
                 if told.decision.chosen == "refused":
                     some[1] += 1
-                else:
+                elif told.decision.chosen == "placed":
                     some[0], some[2] = some[0] + 1, some[2] + told.decision.view_age_us
         kept, noted = self._of_task.get(task), Noted(told.at_unix_us, told.by, told.decision)
         if kept is not None:

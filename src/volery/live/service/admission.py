@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any, Final, NoReturn
 
 import msgspec
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -47,11 +48,25 @@ class Traffic:
     Attributes:
         answers: (method, path with the names of its parameters, status) -> how many.
         seconds: (method, path) -> how long these took together, without what is streamed.
+        pages_open: pages of browsers that listen for changes.
+        views_made, views_cpu_s: for them, and the CPU seconds that this took.
     """
 
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.seconds: dict[tuple[str, str], float] = {}
+        self.pages_open = 0
+        self.views_made = 0
+        self.views_cpu_s = 0.0
+
+
+class _Number(IntegerConvertor):
+    """Numbers that the store can hold; the integers of Starlette have no end."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", _Number())
 
 
 def principal(request: Request) -> Principal:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 SPAN_S: Final = 60.0
 STEP_S: Final = 1.0
+
+
+def ended_of(told: Mapping[str, int]) -> int:
+    """Attempts that have ended, of what nodes have told of attempts by state."""
+    return sum(count for state, count in told.items() if state not in ("running", "unknown"))
 
 
 class Pace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -17,7 +17,9 @@ from volery.live.hosts.explaining import PairStatus
 from volery.live.service.admission import as_json, principal
 from volery.live.service.desk import Desk
 from volery.live.service.openapi import Operation
+from volery.live.service.pace import ended_of
 from volery.live.status import NodeStatus
+from volery.live.window.watched import Watched
 
 ALLOCATIONS: Final = 2_000
 """Tasks whose allocation times are counted."""
@@ -49,6 +51,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: int
     drained: int
+    lost: Annotated[int, Meta(description="nodes that those in charge of them hear nothing of")]
     slots: int
     running: Annotated[int, Meta(description="tasks, of everybody")]
     jobs_pending: int
@@ -65,44 +68,41 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     views: Annotated[tuple[PairStatus, ...], Meta(description="of schedulers, where they report their decisions")] = ()
 
 
-class Summaries:
-    """Makes them.
+class Pacing(Protocol):
+    """Tells how fast tasks end."""
+
+    def per_second(self, ended: int) -> float | None:
+        """Tasks per second over the last minute, given how many have ended so far; None: too soon to tell."""
+
+
+def summary_of(
+    desk: Watched, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]], user: str | None,
+    nodes: Sequence[NodeStatus],
+) -> Summary:  # fmt: skip
+    """The federation as far as this host knows it.
 
     Args:
         desk: knows.
+        pace: knows how fast tasks end.
+        in_charge: who is in charge of each node.
+        user: who sees figures of their own jobs alone; None: those of all.
+        nodes: all.
     """
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._in_charge: Mapping[Address, Sequence[Address]] | None = None
-
-    async def in_charge(self) -> Mapping[Address, Sequence[Address]]:
-        """Who is in charge of each node."""
-        if self._in_charge is None:  # it never changes, and takes seconds where there are ten thousand nodes
-            self._in_charge = await asyncio.to_thread(self._desk.partitions)
-        return self._in_charge
-
-    async def summary(self, user: str | None, nodes: Sequence[NodeStatus]) -> Summary:
-        """The federation as far as this host knows it.
-
-        Args:
-            user: who sees figures of their own jobs alone; None: those of all.
-            nodes: all.
-        """
-        desk, loads = self._desk, self._desk.loads(user)
-        known = Summary(
-            nodes=len(nodes), drained=sum(node.drained for node in nodes), slots=sum(node.slots for node in nodes),
-            running=sum(node.running for node in nodes), jobs_pending=sum(load.jobs_pending for load in loads),
-            jobs_running=sum(load.jobs_running for load in loads),
-            tasks_pending=sum(load.tasks_pending for load in loads),
-            clusters=clusters(nodes, await self.in_charge()),
-        )  # fmt: skip
-        if user is not None:
-            return known
-        return msgspec.structs.replace(
-            known, ended=desk.ended, per_second=desk.pace.per_second(desk.ended),
-            allocation=allocation(desk.allocations_us(ALLOCATIONS)), views=tuple(desk.views()),
-        )  # fmt: skip
+    loads = desk.loads(user)
+    known = Summary(
+        nodes=len(nodes), drained=sum(node.drained for node in nodes), lost=len(desk.lost()),
+        slots=sum(node.slots for node in nodes),
+        running=sum(node.running for node in nodes), jobs_pending=sum(load.jobs_pending for load in loads),
+        jobs_running=sum(load.jobs_running for load in loads),
+        tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, in_charge),
+    )  # fmt: skip
+    if user is not None:
+        return known
+    ended = ended_of(desk.told)
+    return msgspec.structs.replace(
+        known, ended=ended, per_second=pace.per_second(ended),
+        allocation=allocation(desk.allocations_us(ALLOCATIONS)), views=tuple(desk.views()),
+    )  # fmt: skip
 
 
 def in_order(name: str) -> tuple[tuple[int, str], ...]:
@@ -133,11 +133,14 @@ def allocation(found: Sequence[int]) -> AllocationTimes | None:
     return AllocationTimes(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
 
 
-def summarising(summaries: Summaries, desk: Desk) -> Operation:
+def summarising(desk: Desk) -> Operation:
     """The summary as an operation."""
+    in_charge: dict[Address, tuple[Address, ...]] = {}
 
     async def summary(request: Request) -> Response:
         """The federation at a glance: use, throughput, allocation times, clusters, what schedulers' views are worth."""
-        return as_json(await summaries.summary(principal(request).sees, desk.nodes()))
+        if not in_charge:  # it never changes, and takes seconds where there are ten thousand nodes
+            in_charge.update(await asyncio.to_thread(desk.partitions))
+        return as_json(summary_of(desk, desk.pace, in_charge, principal(request).sees, desk.nodes()))
 
     return Operation("GET", "/summary", summary, Summary)

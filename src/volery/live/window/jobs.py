@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, get_args
@@ -10,9 +9,7 @@ from typing import Final, get_args
 from starlette.requests import Request
 
 from volery.live.service.admission import choice, number, principal
-from volery.live.service.desk import Desk
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
-from volery.live.service.questions import Questions
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -39,6 +36,7 @@ from volery.live.window.logs import logs
 from volery.live.window.reasons import reasons
 from volery.live.window.tables import Column, pager, slice_of, table
 from volery.live.window.users import last_preemptions
+from volery.live.window.watched import Watched
 
 CELLS: Final = 500
 """Tasks that a page shows at once."""
@@ -69,7 +67,7 @@ _TELLING: Final = ("failed", "running", "finished", "killed")
 """Of which task of a job the output is shown: the first in the first of these states."""
 
 
-def jobs_view(desk: Questions, request: Request) -> View:
+async def jobs_view(desk: Watched, request: Request) -> View:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -83,7 +81,7 @@ def jobs_view(desk: Questions, request: Request) -> View:
     found: list[JobStatus] = []
     if who.sees is None or asked["user"] in (None, who.sees):
         query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"])
-        found = desk.jobs(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+        found = await desk.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
     here = found[: shown.rows]
     listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
     pages = pager(shown, len(here), len(found) > len(here))
@@ -141,14 +139,16 @@ def progress(job: JobStatus) -> Markup:
     return joined((bar(*bars, told=told), Markup(" "), share(job.finished, job.tasks)))
 
 
-async def job_view(desk: Desk, job: JobStatus, request: Request, outputs: Path, *, foretells: bool = False) -> View:
+async def job_view(
+    desk: Watched, job: JobStatus, request: Request, outputs: Path | None, *, foretells: bool = False
+) -> View:
     """One job.
 
     Args:
         desk: knows.
         job: which.
         request: who asks, and from which task on.
-        outputs: the folder of the folders of attempts.
+        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
         foretells: whether forecasts are made here.
 
     Raises:
@@ -158,7 +158,7 @@ async def job_view(desk: Desk, job: JobStatus, request: Request, outputs: Path, 
     tasks = desk.tasks(job.id, first, CELLS)
     where = f"{frame.JOBS}/{job.id}"
     cancel = None
-    if not job.ended:
+    if desk.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
     took = None if job.ended_us is None else job.ended_us - job.submitted_us
@@ -182,9 +182,9 @@ async def job_view(desk: Desk, job: JobStatus, request: Request, outputs: Path, 
         cancel, known, counts, asking(job) if foretells and not job.ended else None,
         section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
         section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks)),
-        section("Over time", timeline(tasks, time.time_ns() // 1000)),
+        section("Over time", timeline(tasks, desk.now_us)),
         section("Preemptions", last_preemptions(desk, request, job.id)),
-        await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None else None,
+        await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
     )  # fmt: skip
     return View(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
 

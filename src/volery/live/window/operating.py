@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +12,6 @@ from volery.core.misses import amount_text
 from volery.core.model import Address
 from volery.live.cluster.machine import ATTRIBUTES, LABEL, Value
 from volery.live.service.admission import choice, principal
-from volery.live.service.questions import Questions
 from volery.live.status import NodeStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -33,6 +31,7 @@ from volery.live.window.html import (
 )
 from volery.live.window.jobs import state_of, user_of
 from volery.live.window.tables import Column, pager, slice_of, table
+from volery.live.window.watched import Watched
 
 RUNS_MAX: Final = 200
 LABELS_SHOWN: Final = 120
@@ -57,7 +56,7 @@ _RUNS: Final = (
 )
 
 
-def nodes_view(desk: Questions, request: Request) -> View:
+def nodes_view(desk: Watched, request: Request) -> View:
     """All nodes, filtered, sorted, cut into pages.
 
     Raises:
@@ -74,8 +73,8 @@ def nodes_view(desk: Questions, request: Request) -> View:
     elif shown.falling:
         found.reverse()
     here = found[shown.skip : shown.skip + shown.rows]
-    may = desk.drains and principal(request).may("operator")
-    listed = table(_NODES, [_node(node, may=may) for node in here], shown, "No such nodes.", "nodes")
+    may, lost = desk.drains and principal(request).may("operator"), desk.lost()
+    listed = table(_NODES, [_node(node, lost, may=may) for node in here], shown, "No such nodes.", "nodes")
     pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
     return View("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
 
@@ -101,25 +100,32 @@ def _filters(asked: dict[str, str | None]) -> Markup:
     )
 
 
+def _machine(node: NodeStatus) -> str:
+    """What it is; a recording does not know that."""
+    return f"{node.arch}, {node.os} {node.kernel}" if node.arch else NOTHING
+
+
 def _labels(node: NodeStatus) -> str:
     return ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
 
 
-def _node(node: NodeStatus, *, may: bool) -> Sequence[Piece]:
+def _node(node: NodeStatus, lost: Collection[Address], *, may: bool) -> Sequence[Piece]:
     return (
         link(f"{frame.NODES}/{node.address}", node.address, id=node.address),
-        _drained(node),
+        _state(node, lost),
         whole(node.running),
         whole(node.slots),
-        node.cores,
-        whole(node.memory_mb),
-        name_of(f"{node.arch}, {node.os} {node.kernel}", LABELS_SHOWN),
+        node.cores or NOTHING,
+        whole(node.memory_mb) if node.memory_mb else NOTHING,
+        name_of(_machine(node), LABELS_SHOWN),
         name_of(_labels(node), LABELS_SHOWN),
         _draining(node) if may else "",
     )
 
 
-def _drained(node: NodeStatus) -> Markup:
+def _state(node: NodeStatus, lost: Collection[Address]) -> Markup:
+    if node.address in lost:
+        return state_of("lost")
     return state_of("drained" if node.drained else "in use")
 
 
@@ -136,7 +142,7 @@ def _draining(node: NodeStatus) -> Markup:
 
 def _conditions(node: NodeStatus) -> Markup:
     """All that a job can ask for and have here, as it would write it."""
-    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES}
+    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES} if node.arch else {}
     attributes |= {LABEL + name: value for name, value in sorted(node.labels.items())}
     told = []
     for name, value in attributes.items():
@@ -145,7 +151,7 @@ def _conditions(node: NodeStatus) -> Markup:
     return tag("ul", *told, class_="conditions")
 
 
-def node_view(desk: Questions, node: NodeStatus, request: Request, in_charge: Sequence[Address] = ()) -> View:
+def node_view(desk: Watched, node: NodeStatus, request: Request, in_charge: Sequence[Address] = ()) -> View:
     """One node, and the tasks there that may be seen.
 
     Args:
@@ -158,19 +164,19 @@ def node_view(desk: Questions, node: NodeStatus, request: Request, in_charge: Se
     runs = desk.runs_on(node.address, RUNS_MAX)
     jobs = {number: desk.job(number) for number in {run.job for run in runs}}
     known = facts(
-        ("state", _drained(node)),
+        ("state", _state(node, desk.lost())),
         ("cluster", ", ".join(in_charge) or NOTHING),
         ("running", f"{whole(node.running)} of {whole(node.slots)} slots"),
-        ("cores", node.cores),
-        ("memory", f"{whole(node.memory_mb)} MB"),
+        ("cores", node.cores or NOTHING),
+        ("memory", f"{whole(node.memory_mb)} MB" if node.memory_mb else NOTHING),
         ("GPUs", name_of(f"{node.gpus} {node.gpu}") if node.gpus else NOTHING),
         ("disk", node.disk),
         ("offers", ", ".join(amount_text(name, amount) for name, amount in node.offers.items()) or "slots"),
         ("tasks are held", node.held or NOTHING),
-        ("machine", f"{node.arch}, {node.os} {node.kernel}"),
+        ("machine", name_of(_machine(node))),
         ("labels", name_of(_labels(node), 12_000) if node.labels else NOTHING),
     )
-    now_us, cells = time.time_ns() // 1000, []
+    now_us, cells = desk.now_us, []
     for run in runs:
         job = jobs[run.job]
         if job is None or who.sees not in (None, job.user):
@@ -191,6 +197,6 @@ def node_view(desk: Questions, node: NodeStatus, request: Request, in_charge: Se
     button = _draining(node) if desk.drains and who.may("operator") else None
     parts = (
         button, known, section("Tasks that run here", ran),
-        section("Constraints that it meets", _conditions(node)),
+        section("Constraints that it meets", _conditions(node) if node.arch or node.labels else None),
     )  # fmt: skip
     return View(f"Node {node.address}", joined(parts), place=frame.NODES, idle_s=10.0)

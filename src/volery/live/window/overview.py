@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from starlette.requests import Request
 
+from volery.core.model import Address
 from volery.live.hosts.explaining import PairStatus
 from volery.live.service.admission import principal
-from volery.live.service.desk import Desk
-from volery.live.service.summary import AllocationTimes, ClusterStatus, Summaries, Summary, in_order
+from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
 from volery.live.window import cells, frame
 from volery.live.window.frame import View
 from volery.live.window.html import (
@@ -30,6 +30,7 @@ from volery.live.window.html import (
 )
 from volery.live.window.reasons import UNREPORTED
 from volery.live.window.tables import Column, table
+from volery.live.window.watched import Watched
 
 HEAT_STEPS: Final = 5
 _CLUSTERS: Final = (
@@ -42,20 +43,22 @@ _CLUSTERS: Final = (
 )
 
 
-async def overview(desk: Desk, request: Request, summaries: Summaries) -> View:
+def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
     """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
 
     Args:
         desk: answers.
         request: who asks.
-        summaries: has the figures.
+        pace: remembers how fast tasks have ended.
+        in_charge: who is in charge of each node.
     """
     nodes, who = desk.nodes(), principal(request)
-    found, everybody = await summaries.summary(who.sees, nodes), who.sees is None
+    found, everybody = summary_of(desk, pace, in_charge, who.sees, nodes), who.sees is None
     parts = [section("Clusters", partitions(found.clusters)), section("Allocation time", waits(found.allocation))]
     views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
     pieces = (
-        cells.told(nodes), figures(*_known(found, everybody=everybody)), tag("div", *parts, class_="columns"),
+        cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
+        figures(*_known(found, everybody=everybody)), tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
     )  # fmt: skip
     return View("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
@@ -66,6 +69,7 @@ def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
     known: list[tuple[str, Piece]] = [
         ("nodes", link(frame.NODES, whole(found.nodes))),
         ("drained", link(f"{frame.NODES}?drained=yes", whole(found.drained)) if found.drained else "0"),
+        *((("lost", link(frame.NODES, whole(found.lost))),) if found.lost else ()),
         ("slots", whole(found.slots)),
         ("tasks that run", whole(found.running)),
         ("utilisation", share(found.running, found.slots)),

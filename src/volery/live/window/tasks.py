@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from volery.live.service.desk import Desk
 from volery.live.status import ENDED_TASKS, TaskStatus, TaskUsage
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -12,15 +11,16 @@ from volery.live.window.html import NOTHING, Piece, duration, facts, joined, lin
 from volery.live.window.jobs import state_of
 from volery.live.window.logs import logs
 from volery.live.window.reasons import reasons
+from volery.live.window.watched import Watched
 
 
-async def task_view(desk: Desk, task: TaskStatus, outputs: Path) -> View:
+async def task_view(desk: Watched, task: TaskStatus, outputs: Path | None) -> View:
     """One task.
 
     Args:
         desk: knows why.
         task: which.
-        outputs: the folder of the folders of attempts.
+        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
     """
     why = await desk.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
@@ -32,7 +32,8 @@ async def task_view(desk: Desk, task: TaskStatus, outputs: Path) -> View:
         ("started (UTC)", moment(task.started_us, fine=True)), ("ended (UTC)", moment(task.ended_us, fine=True)),
         ("took", duration(took)), *_used(task.usage),
     )  # fmt: skip
-    live = joined((known, section("Why", reasons(why) if why else None), await logs(task, outputs)))
+    said = None if outputs is None else await logs(task, outputs)
+    live = joined((known, section("Why", reasons(why) if why else None), said))
     idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
     return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
 

@@ -5,7 +5,7 @@ const dialog = document.querySelector("dialog");
 const field = document.getElementById("answer");
 const pulse = document.getElementById("pulse");
 const FETCH_MS = 30_000;
-let every = 1000 * Number(live.dataset.every), idle = 1000 * Number(live.dataset.idle);
+let every = 1000 * Number(live.dataset.again), idle = 1000 * Number(live.dataset.idle), tag = live.dataset.tag;
 let last = performance.now(), planned = 0, plannedAt = 0, fetching = false;
 
 function say(text) {
@@ -55,29 +55,43 @@ function replaceLive(fresh) {
   }
 }
 
-// The live part of a page of this server; null: another page must be shown, to which the browser is on its way.
-async function fetched(address) {
-  const answer = await fetch(address, { credentials: "same-origin", signal: AbortSignal.timeout(FETCH_MS) });
-  if (answer.redirected) { location.reload(); return null; }
+// The answer to a request for the live part of a page; null: another page must be shown, and the browser is on its way.
+async function asked(address, known) {
+  const headers = known ? { "volery-part": "live", "if-none-match": known } : { "volery-part": "live" };
+  const answer = await fetch(address, { credentials: "same-origin", headers, signal: AbortSignal.timeout(FETCH_MS) });
+  if (!answer.redirected) return answer;
+  location.reload();
+  return null;
+}
+
+async function partOf(answer) {
   const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
   if (!found) throw new Error("no page of ours");
   return found;
 }
 
-async function refresh() {
+// Who tells what it has takes what others were told not long ago; after an order a page wants what holds now.
+async function refresh(known) {
   if (fetching || dialog.open) return;
   fetching = true;
+  let behind = false;
   try {
-    const read = await fetched(location.href);
-    if (read && !dialog.open) replaceLive(read);
-    if (read) [every, idle] = [1000 * Number(read.dataset.every), 1000 * Number(read.dataset.idle)];  // what costs more is asked for less often
-    if (read) connected(true);
+    const answer = await asked(location.href, known);
+    if (!answer) return;
+    const read = answer.status === 304 ? null : await partOf(answer);
+    if (read && !dialog.open) { replaceLive(read); tag = answer.headers.get("etag"); }
+    every = Math.max(100, 1000 * Number(answer.headers.get("volery-again")) || every);  // the server's word: what costs more is asked for less often
+    behind = answer.headers.has("volery-behind");
+    pulse.title = `looked at again every ${Math.max(1, Math.round(every / 1000))} s, if something has changed`;
+    const at = new Date(answer.headers.get("date") || NaN);
+    if (!Number.isNaN(at.valueOf())) live.dataset.made = at.toISOString().slice(0, 19).replace("T", " ");
+    connected(true);
   } catch (error) {
     connected(false);
   } finally {
     fetching = false;
     last = performance.now();
-    plan(false);
+    plan(behind);
   }
 }
 
@@ -88,7 +102,7 @@ function plan(changed) {
   if (planned && plannedAt <= at) return;
   clearTimeout(planned);
   plannedAt = at;
-  planned = setTimeout(() => { planned = 0; refresh(); }, Math.max(0, at - performance.now()));
+  planned = setTimeout(() => { planned = 0; refresh(tag); }, Math.max(0, at - performance.now()));
 }
 
 async function order(path, body, method = "POST") {
@@ -162,8 +176,8 @@ async function filled(form) {
   place.replaceChildren(Object.assign(document.createElement("p"), { className: "soft", textContent: form.dataset.fill }));
   try {
     const query = new URLSearchParams(new FormData(form)).toString();
-    const read = await fetched(query ? `${form.action}?${query}` : form.action);
-    if (read) place.replaceChildren(...read.childNodes);
+    const answer = await asked(query ? `${form.action}?${query}` : form.action);
+    if (answer) place.replaceChildren(...(await partOf(answer)).childNodes);
   } catch (error) {
     place.replaceChildren();
     say("The server does not answer.");
