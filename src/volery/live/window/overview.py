@@ -93,14 +93,8 @@ def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[A
     if who.sees is None:
         parts.append(section("Allocation time", waits(desk.waits_us(WAITS))))
         views = section("Views", heat(desk.views()))
-    live = joined(
-        (
-            cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
-            known,
-            tag("div", *parts, class_="columns"),
-            views,
-        )
-    )
+    field = cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", "")))
+    live = joined((field, known, tag("div", *parts, class_="columns"), views))
     return View("Federation", live, cells.drawn(), place=frame.HOME, every_s=5.0)
 
 
