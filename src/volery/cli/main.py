@@ -16,7 +16,7 @@ from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.discover import discover
-from volery.cli.federation import replay, serve, up
+from volery.cli.federation import replay, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
@@ -28,6 +28,7 @@ from volery.cli.policy import policy_app
 from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
+from volery.cli.serve import serve_app
 from volery.cli.show import report, show
 from volery.cli.stages import show_stages
 from volery.cli.storm import storm
@@ -68,7 +69,7 @@ app.command("theory", rich_help_panel=LAB)(show_theory)
 app.command("strl", rich_help_panel=LAB)(strl)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
-app.command("serve", rich_help_panel=FEDERATION)(serve)
+app.add_typer(serve_app, name="serve", rich_help_panel=FEDERATION)
 app.command("discover", rich_help_panel=FEDERATION)(discover)
 app.command("submit", rich_help_panel=FEDERATION)(submit)
 app.command("plan", rich_help_panel=FEDERATION)(plan)

@@ -46,6 +46,8 @@ from volery.live.wire.transport import HostName
 API_HOST: Final = "api"
 ALL: Final = "all"
 """The name of the one host of a federation that runs in one process."""
+RESULTS: Final = "results"
+"""No host's name: `volery serve results` shows a folder."""
 DISCOVERED: Final = "auto"
 """As a capacity: what this machine has, divided among the machines of the table."""
 MACHINE_MEANINGS: Final = {
@@ -143,8 +145,12 @@ def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]])
     """Deal addresses to hosts; the first pattern that fits takes an address. Without hosts: one per role.
 
     Raises:
-        InputError: a pattern that nothing is left for, or an address that no pattern takes.
+        InputError: a name that no host may have, a pattern that nothing is left for, or an address without a pattern.
     """
+    if RESULTS in hosts:
+        raise InputError(
+            f"hosts.{RESULTS}", "`volery serve results` shows a results folder; give the host another name"
+        )
     dealt: dict[HostName, list[Address]] = {host: [] for host in hosts}
     patterns = [(host, pattern) for host, listed in hosts.items() for pattern in listed]
     used: set[tuple[HostName, str]] = set()
