@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from volery.core.component import Component
     from volery.core.model import Address
     from volery.live.hosts.journal import Header
+    from volery.live.window.frame import View
     from volery.report.folder import KeptTimeline
     from volery.sim import Progress
     from volery.study.filming import FilmedRun
@@ -89,14 +90,18 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
         from volery.live.recorded.design import design_view
         from volery.live.recorded.recording import Recording, staged
         from volery.live.recorded.serving import Theatre
+        from volery.report.designpage import explanation
         from volery.report.flowplot import flow_svg
 
         stage = staged(self.title, self.subtitle, self.cluster, self.deployment, self.origin_us)
-        return Theatre(
-            Recording(self.filmed, stage),
-            lambda: design_view(self.architecture, self.deployment, lambda: flow_svg(flow_of(self.deployment))),
-            self.lasts_s,
-        ).app()
+
+        def design() -> View:
+            text = explanation(self.architecture)
+            return design_view(
+                self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment))
+            )  # fmt: skip
+
+        return Theatre(Recording(self.filmed, stage), design, self.lasts_s).app()
 
 
 def journals_of(place: Path) -> list[Path]:
