@@ -87,7 +87,7 @@ class Questions:
         """Nodes that are known to have crashed: a desk is not told of any."""
         return ()
 
-    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - a recording knows
+    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
         """Where a scheduler's view is wrong: only who has seen everything can say."""
         return {}
 
