@@ -255,6 +255,7 @@ def walked(page: Page, rounds: int) -> tuple[dict[str, list[float]], dict[str, l
     draw = random.Random(0)
     for _ in range(rounds):
         begin = draw.uniform(0.05, 0.5)
+        page.locator(DELAYS).get_by_role("button", name="whole range").click()
         act("range", listed, partial(drag, page, DELAYS, begin, begin + 0.3))
         following = page.locator(listed).get_by_role("button", name="next")
         if following.count() and following.is_enabled():
