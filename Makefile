@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-serving bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-serving bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -65,6 +65,9 @@ bench-live: $(VENV)/.tools  ## the federation over NATS with TLS, real processes
 
 bench-pipeline: $(VENV)/.installed  ## speed of schedulers assembled from stages, as JSON, in CPU seconds
 	$(BIN)/python benchmarks/pipeline.py
+
+bench-browse: $(VENV)/.tools  ## what a results folder of 10,000,000 jobs costs to look at, as JSON; needs chromium and 2 GB of disk
+	$(BIN)/python benchmarks/browse.py
 
 storm: $(VENV)/.installed  ## 2,000 fault storms per family of designs
 	$(BIN)/volery storm -a megha -a megha-2021 -a pigeon --seeds 2000 -p $(JOBS)
