@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final, get_args
 
@@ -155,14 +156,17 @@ async def job_view(desk: Watched, job: JobStatus, request: Request) -> View:
         ("ended", moment(job.ended_us)),
     )
     why = await desk.explain(job.id, None)
+    listed = section("Tasks", _choosing(job, where, first), grid(job, tasks))
+    await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
+    drawn = section("Over time", timeline(tasks, desk.now_us))
     live = joined(
         (
             cancel,
             known,
             section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why and why.waiting else None),
-            section("Tasks", _choosing(job, where, first), grid(job, tasks)),
+            listed,
             section("Preemptions", last_preemptions(desk, request, job.id)),
-            section("Over time", timeline(tasks, desk.now_us)),
+            drawn,
         )
     )
     return View(f"Job {job.id}", live, place=frame.JOBS)
