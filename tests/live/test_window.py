@@ -64,7 +64,7 @@ def test_pages_say_what_the_api_says(http: httpx2.Client) -> None:
     shown = facts(http.get(f"/window/jobs/{number}/tasks/1").text)
     assert (shown["node"], shown["exit code"], shown["reason"]) == (task["node"], "1", task["reason"])
     (listed,) = rows(http.get("/window/jobs").text)
-    assert listed[:5] == [str(number), "mixed", "ada", "failed", "3"]
+    assert listed[:5] == [str(number), "failed", "mixed", "ada", "3"]
     nodes = rows(http.get("/window/nodes").text)
     assert [(row[0], int(row[3]), int(row[4])) for row in nodes] == [
         (node["address"], node["slots"], node["cores"]) for node in http.get("/nodes").json()
@@ -93,7 +93,7 @@ def test_output_is_shown_from_its_end(http: httpx2.Client) -> None:
     page = http.get(f"/window/jobs/{number}/tasks/0").text
     size = len(http.get(f"/jobs/{number}/tasks/0/logs").content)
     assert f"The last 16,384 of {size:,} bytes" in page
-    assert "20000\n&lt;script&gt;\N{REPLACEMENT CHARACTER}[31m</pre>" in page
+    assert "20000\n&lt;script&gt;</pre>" in page, "without the colours of terminals"
 
 
 def test_jobs_are_filtered_sorted_and_cut_into_pages(http: httpx2.Client) -> None:

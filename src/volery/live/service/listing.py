@@ -145,14 +145,20 @@ def job(sql: sqlite3.Connection, number: JobId) -> JobStatus | None:
     return job_status(row) if row else None
 
 
-def waits_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
-    """Submission until the first task starts, in microseconds, of the last jobs that have one; at most `limit`."""
+def allocations_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
+    """From a job's submission until the first attempt of a task starts, in microseconds; of the last jobs' tasks.
+
+    Args:
+        sql: the store.
+        limit: at most so many jobs are looked at, and at most so many of their tasks.
+    """
     rows = sql.execute(
-        "SELECT started_us - submitted_us FROM (SELECT started_us, submitted_us FROM jobs ORDER BY id DESC LIMIT ?) "
-        "WHERE started_us IS NOT NULL",
+        "SELECT tasks.started_us, submitted_us, attempt FROM "
+        "(SELECT id, submitted_us FROM jobs WHERE started_us IS NOT NULL ORDER BY id DESC LIMIT ?1) AS last "
+        "CROSS JOIN tasks ON tasks.job = last.id LIMIT ?1",
         (limit,),
     )
-    return [max(0, row[0]) for row in rows]
+    return [max(0, began - told) for began, told, attempt in rows if began is not None and attempt == 0]
 
 
 def places(sql: sqlite3.Connection, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
