@@ -13,6 +13,7 @@ both over the tasks active at the beginning of a second, each taken to start on 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -69,6 +70,25 @@ def conflicts_per_second(trace: Trace, cluster: Cluster) -> Conflicts:
     return Conflicts(
         seconds, np.repeat(np.array(waiting[:-1]), lasting), np.repeat(np.array(collisions[:-1]), lasting)
     )  # fmt: skip
+
+
+def over_intervals(conflicts: Conflicts, points: int = 1000) -> dict[str, npt.NDArray[Any]]:
+    """Conflicts in equal intervals of whole seconds, as many as a picture needs: mean and largest per second.
+
+    Returns:
+        columns begin_s, end_s, and of each of the two kinds its mean (waiting, collisions) and maximum (waiting_max,
+        collisions_max).
+    """
+    count = conflicts.second.size
+    edges = np.arange(min(points, count) + 1, dtype=np.int64) * count // max(1, min(points, count))
+    begin = edges[:-1]
+    found: dict[str, npt.NDArray[Any]] = {
+        "begin_s": conflicts.second[begin], "end_s": conflicts.second[begin] + np.diff(edges)
+    }  # fmt: skip
+    for name, values in (("waiting", conflicts.waiting), ("collisions", conflicts.collisions)):
+        found[name] = np.add.reduceat(values, begin) / np.diff(edges) if count else np.zeros(0)
+        found[f"{name}_max"] = np.maximum.reduceat(values, begin) if count else values
+    return found
 
 
 class Draws:

@@ -3,13 +3,14 @@
 manifest.json        what was run: code, study, trace, cluster, one line per finished run with its digest
 summary.json         measures of every finished run, and paired differences
 jobs.parquet         one row per job and run
-utilisation.parquet  one row per interval and run: utilisation, and tasks that wait
+utilisation.parquet  one row per interval and run: utilisation, tasks that wait, and refused placements
 task_runs.parquet    one row per task run of small runs
 heat.parquet         one row per group of machines and interval of larger runs
 stage_times.json     what --profile stages measured
 constraint_load.parquet  demand and load per constraint, where constraints are used
+conflicts.parquet    scheduling conflicts over time of an idealised schedule, where constraints are used
 report.html          all of it to read
-runs/KEY.json        one finished run; its columns beside it in KEY.npz; KEY.load: of an input, load per constraint
+runs/KEY.json        one finished run; its columns beside it in KEY.npz; KEY.load, KEY.conflicts: of an input
 .lock                held by the one study that writes here
 """
 
