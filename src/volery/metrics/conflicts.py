@@ -73,15 +73,16 @@ def conflicts_per_second(trace: Trace, cluster: Cluster) -> Conflicts:
 
 
 def over_intervals(conflicts: Conflicts, points: int = 1000) -> dict[str, npt.NDArray[Any]]:
-    """Conflicts in equal intervals of whole seconds, as many as a picture needs: mean and largest per second.
+    """Conflicts in intervals of so many whole seconds each (the last may have fewer): mean and largest per second.
 
     Returns:
         columns begin_s, end_s, and of each of the two kinds its mean (waiting, collisions) and maximum (waiting_max,
         collisions_max).
     """
     count = conflicts.second.size
-    edges = np.arange(min(points, count) + 1, dtype=np.int64) * count // max(1, min(points, count))
-    begin = edges[:-1]
+    width = max(1, -(-count // points))
+    begin = np.arange(0, count, width, dtype=np.int64)
+    edges = np.append(begin, count)
     found: dict[str, npt.NDArray[Any]] = {
         "begin_s": conflicts.second[begin], "end_s": conflicts.second[begin] + np.diff(edges)
     }  # fmt: skip

@@ -19,7 +19,7 @@ from volery.metrics.columns import Floats, Longs
 from volery.report.elements import escaped
 from volery.report.folder import Timeline
 from volery.report.groups import broken_label, shortened
-from volery.report.plots import GRID, INK, PAGE, PALETTE
+from volery.report.plots import GRID, INK, PAGE, PALETTE, time_unit
 from volery.report.units import digits, duration, percent
 
 WIDTH, LEFT, RIGHT = 446.0, 38.0, 14.0
@@ -112,7 +112,7 @@ class _Scale:
 
     def ticks(self) -> tuple[list[tuple[float, str]], str]:
         """Moments with their labels, and the unit of these."""
-        divisor, unit = (1.0, "s") if self.end_s < 600 else (60.0, "min") if self.end_s < 36_000 else (3600.0, "h")
+        divisor, unit = time_unit(self.end_s)
         low, high = self.begin_s / divisor, self.end_s / divisor
         step = 10.0 ** math.floor(math.log10((high - low) / 4))
         step *= next(factor for factor in (10, 5, 2, 1) if (high - low) / (step * factor) >= 4 or factor == 1)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from volery.core.flow import Flow
 from volery.metrics import RunSummary
 from volery.report import best, flowplot, gantt, stageplot
+from volery.report.demand import conflict_table
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
@@ -26,6 +27,7 @@ from volery.report.pictures import (
     PARTS,
     Picture,
     allocation_pictures,
+    conflict_pictures,
     delay_pictures,
     load_pictures,
     mean_part_s,
@@ -120,6 +122,7 @@ def render(results: Results, content: Content) -> str:
         section("Provisioning", _noted(PROVISIONING_HEADS, provisioning_rows(groups), PROVISIONING_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
+        section("Scheduling conflicts", *(_conflicts(results, content) if results.conflicts else ())),
         section("Who says what to whom", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
@@ -396,6 +399,12 @@ def _load_figures(results: Results) -> Iterator[str]:
             "/ slots that have it, per second, tasks taken to start on arrival."
         )
     yield from _figures(load_pictures(results))
+
+
+def _conflicts(results: Results, content: Content) -> Iterator[str]:
+    yield conflict_table(results.conflicts)
+    yield embed.mount("conflicts")
+    yield embed.still("conflicts", *(() if content.serves else _figures(conflict_pictures(results))))
 
 
 def _flow_figures(results: Results) -> Iterator[str]:

@@ -45,7 +45,7 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
         into.mkdir(parents=True, exist_ok=True)
         for picture in chain(
             delay_pictures(results, groups), utilisation_pictures(results, groups), allocation_pictures(groups),
-            load_pictures(results),
+            load_pictures(results), conflict_pictures(results),
         ):  # fmt: skip
             path = into / f"{picture.name}.svg"
             path.write_text(picture.svg, encoding="utf-8")
@@ -97,6 +97,13 @@ def load_pictures(results: Results) -> Iterator[Picture]:
     for place, load in enumerate(results.loads[:FIGURES_MAX]):
         caption = "Load per constraint" + (f", {load.title}." if load.title else ".")
         yield Picture(f"load-{place}", plots.constraint_load_bars(load.loads), caption)
+
+
+def conflict_pictures(results: Results) -> Iterator[Picture]:
+    """How many tasks are in each other's way, second by second."""
+    for place, one in enumerate(results.conflicts[:FIGURES_MAX]):
+        caption = "Scheduling conflicts per second" + (f", {one.title}" if one.title else "")
+        yield Picture(f"conflicts-{place}", plots.conflict_curves(one), f"{caption}; the band reaches to the largest.")
 
 
 def _renamed(one: plots.Series, setting: str) -> plots.Series:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from volery.report.elements import shown
+from volery.report.explore.conflicts import Conflicts, conflicts_of
 from volery.report.explore.course import Course, course
 from volery.report.explore.delays import Counted, Grid, Rows, counted, grid_of, kept_rows
 from volery.report.explore.pairs import CELLS, Pair, pair
@@ -64,6 +65,7 @@ class Content(msgspec.Struct, frozen=True):
     Args:
         serves: whether a server answers further questions.
         seeds: how many.
+        conflicts: what the workloads ask for, over time.
         cells: on each side of a density of pairs.
     """
 
@@ -78,6 +80,7 @@ class Content(msgspec.Struct, frozen=True):
     cells: int
     pairs: list[Pair]
     why: list[ToldRun]
+    conflicts: list[Conflicts] = []
 
 
 class Explored(msgspec.Struct, frozen=True, eq=False):
@@ -107,7 +110,7 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
     grid = grid_of(run for of in runs for run in of)
     groups = [Setting(shown(name), [number[group.label] for group in members]) for name, members in settings]
     most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
-    waiting = results.waiting
+    waiting, refused = results.waiting, results.refused
     found = Content(
         serves=serves,
         labels=list(map(shown, labels)),
@@ -117,12 +120,13 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
         counted=[counted(of, grid) if of else {} for of in runs],
         rows=[kept_rows(of, grid, most) for of in runs],
         courses=[
-            course(results.curves[label], waiting.get(label), of) if label in results.curves else None
+            course(results.curves[label], waiting.get(label), of, refused.get(label)) if label in results.curves else None
             for label, of in zip(labels, runs, strict=True)
         ],
         cells=CELLS,
         pairs=[pair(a, b, runs[a], runs[b], grid) for a, b in _pairs(groups, everything=not serves)],
         why=[msgspec.structs.replace(run, label=shown(run.label)) for run in why],
+        conflicts=[conflicts_of(one) for one in results.conflicts[:SETTINGS_MAX]],
     )
     return Explored(found, runs)
 
