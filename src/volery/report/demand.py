@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from volery.core.errors import InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report.columns import columns_of, names_of

@@ -23,9 +23,10 @@ from volery.report.groups import LINE_MAX, broken_label, shortened, straight
 from volery.report.units import duration
 
 if TYPE_CHECKING:
-    from volery.report.demand import ConflictTable
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from volery.report.demand import ConflictTable
 
 PALETTE: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#4b2e83", "#8c510a", "#01665e",
@@ -183,7 +184,9 @@ def conflict_curves(conflicts: ConflictTable, *, title: str = "") -> str:
         figure, axes = _figure(1, title)
         times = np.append(conflicts.begin_s, conflicts.end_s[-1]) / divisor
         for place, kind in enumerate(conflicts.mean):
-            mean, largest = (np.append(values[kind], values[kind][-1]) for values in (conflicts.mean, conflicts.largest))
+            mean, largest = (
+                np.append(values[kind], values[kind][-1]) for values in (conflicts.mean, conflicts.largest)
+            )
             axes.fill_between(times, mean, largest, step="post", color=PALETTE[place], alpha=0.18, linewidth=0)
             axes.step(times, mean, where="post", color=PALETTE[place], linewidth=1.4, label=kind)
         axes.set_xlim(float(times[0]), float(times[-1]))

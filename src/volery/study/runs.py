@@ -229,8 +229,12 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
-        {"time_s": times / SECOND, "utilisation": fractions, "waiting_tasks": metrics.waiting_tasks(records, times),
-         "refused_tasks": metrics.refused_tasks(records, times)},
+        {
+            "time_s": times / SECOND,
+            "utilisation": fractions,
+            "waiting_tasks": metrics.waiting_tasks(records, times),
+            "refused_tasks": metrics.refused_tasks(records, times),
+        },
         explained(records),
         timeline(records, inputs.cluster),
     )

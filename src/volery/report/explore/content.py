@@ -120,7 +120,9 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
         counted=[counted(of, grid) if of else {} for of in runs],
         rows=[kept_rows(of, grid, most) for of in runs],
         courses=[
-            course(results.curves[label], waiting.get(label), of, refused.get(label)) if label in results.curves else None
+            course(results.curves[label], waiting.get(label), of, refused.get(label))
+            if label in results.curves
+            else None
             for label, of in zip(labels, runs, strict=True)
         ],
         cells=CELLS,

@@ -39,9 +39,7 @@ class Course(msgspec.Struct, frozen=True):
     refused: list[float] = []
 
 
-def course(
-    curve: Curve, waiting: Curve | None, runs: Sequence[RunJobs], refused: Curve | None = None
-) -> Course | None:
+def course(curve: Curve, waiting: Curve | None, runs: Sequence[RunJobs], refused: Curve | None = None) -> Course | None:
     """One label over time; None where its runs have no curve.
 
     Args:
