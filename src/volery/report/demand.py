@@ -21,9 +21,9 @@ STATISTICS: Final = ("mean", "p50", "p95", "p99")
 CONFLICTS_NOTE: Final = (
     "How many tasks are in each other's way at the beginning of each second, before any scheduler has a say: tasks are "
     "taken to start on arrival, and no delay is carried over into later seconds (IoT 2023, figure 5, which leaves open "
-    "what exactly it counts, so that there are two). Waiting: tasks that no schedule can run at once with the others, even if all may switch to other "
-    "machines (a lower bound). Collisions: each task draws one of the slots that it fits, and this is the expected number "
-    "that find theirs taken."
+    "what exactly it counts, so that there are two). Waiting: tasks that no schedule can run at once with the others, "
+    "even if all may switch to other machines (a lower bound). Collisions: each task draws one of the slots that it "
+    "fits, and this is the expected number that find theirs taken."
 )
 CONFLICT_HEADS: Final = ("workload", "kind", "mean", "median", "p95", "p99", "max")
 

@@ -85,7 +85,7 @@ def render(results: Results, content: Content) -> str:
     """The page as text, with what its scripts read."""
     groups = group_runs(results.summary.runs)
     title = str(results.manifest.config.get("name") or "comparison of schedulers")
-    title = title[0].upper() + title[1:]
+    title = shortened(title[0].upper() + title[1:])
     sections = (
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
@@ -340,7 +340,7 @@ def _stage_figures(results: Results) -> Iterator[str]:
     for place, (setting, profiles) in enumerate(list(settings.items())[:FIGURES_MAX]):
         picture = stageplot.stage_times(profiles)
         if picture:
-            caption = "CPU time in the methods that realise stages" + (f", {setting}" if setting else "")
+            caption = "CPU time in the methods that realise stages" + (f", {shortened(setting)}" if setting else "")
             yield figure(picture, f"stages-{place}", f"{caption}. {STAGE_CAPTION}")
 
 
@@ -415,7 +415,7 @@ def _flow_figures(results: Results) -> Iterator[str]:
     if labels:
         yield paragraph(flowplot.CAPTION)
     for place, (flow, members) in enumerate(list(labels.items())[:FIGURES_MAX]):
-        named = ", ".join(dict.fromkeys(members))
+        named = ", ".join(map(shortened, dict.fromkeys(members)))
         yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
 
 

@@ -110,7 +110,7 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
     grid = grid_of(run for of in runs for run in of)
     groups = [Setting(shown(name), [number[group.label] for group in members]) for name, members in settings]
     most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
-    waiting, refused = results.waiting, results.refused
+    curves, waiting, refused = results.curves, results.waiting, results.refused
     found = Content(
         serves=serves,
         labels=list(map(shown, labels)),
@@ -120,9 +120,7 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
         counted=[counted(of, grid) if of else {} for of in runs],
         rows=[kept_rows(of, grid, most) for of in runs],
         courses=[
-            course(results.curves[label], waiting.get(label), of, refused.get(label))
-            if label in results.curves
-            else None
+            course(curves[label], waiting.get(label), of, refused.get(label)) if label in curves else None
             for label, of in zip(labels, runs, strict=True)
         ],
         cells=CELLS,
