@@ -50,7 +50,7 @@ def gantt(one: Timeline) -> str:
     """Jobs, machines and utilisation of a small run; one `rect` in the group "taskruns" per task run."""
     runs = one.columns
     scale = _Scale(_begin_s(one), float(runs["finish_us"].max()) / SECOND_US)
-    sheet = _Sheet(scale, f"{one.label}, seed {one.seed}")
+    sheet = _Sheet(scale, f"{shortened(one.label)}, seed {one.seed}")
     jobs = list(_jobs(one))
     pitch = min(JOB_MAX, JOBS_HEIGHT / len(jobs))
     with_names = f"Jobs ({len(jobs):,}): thin while the first task waits, thick until the last ends"
@@ -72,7 +72,7 @@ def heat_map(one: Timeline) -> str:
     """Utilisation of groups of machines over time, and of all below."""
     cells = one.columns
     scale = _Scale(float(cells["begin_us"].min()) / SECOND_US, float(cells["end_us"].max()) / SECOND_US)
-    sheet = _Sheet(scale, f"{one.label}, seed {one.seed}")
+    sheet = _Sheet(scale, f"{shortened(one.label)}, seed {one.seed}")
     first = np.unique(cells["machine"])
     height = min(HEAT_ROW_MAX, HEAT_HEIGHT / first.size)
     group = int(cells["machines"].max())
