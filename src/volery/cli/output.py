@@ -84,11 +84,12 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
     """Time per stage: per cycle, per call, and as a share of all declared methods; a table per run."""
     from rich.table import Column, Table
 
+    from volery.report.groups import shortened
+
     console = terminal()
     for profile in profiles:
-        table = Table(
-            "stages", Column("method", overflow="fold"), title=f"{profile.label}: time per stage", title_justify="left"
-        )
+        title = f"{shortened(profile.label)}: time per stage"
+        table = Table("stages", Column("method", overflow="fold"), title=title, title_justify="left")
         for head in STAGE_HEADS:
             table.add_column(head, justify="right")
         whole = sum(found.cpu_s for found in profile.times)

@@ -78,7 +78,9 @@ class LiveProgress:
 
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""
-        label = f"{run.spec.label}, seed {run.spec.seed}"
+        from volery.report.groups import straight
+
+        label = f"{straight(run.spec.label)}, seed {run.spec.seed}"
         if len(label) > LABEL_WIDTH:
             label = label[: LABEL_WIDTH - 1] + "…"
         self._lines[run.key] = self._display.add_task(label, total=None, state="reading the workload")

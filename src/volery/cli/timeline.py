@@ -31,6 +31,7 @@ def timeline(
 ) -> None:
     """Draw one run as a Gantt chart (a large one as a heat map), or print its columns with --json."""
     from volery.report.folder import read_timeline
+    from volery.report.groups import straight
 
     _, chosen = kept_runs(folder, run, seed)
     if output is not None:
@@ -42,7 +43,7 @@ def timeline(
     else:
         for one in chosen:
             what = "task runs" if one.is_small else "heat map"
-            typer.echo(f"{one.label}, seed {one.seed}: {what}, {one.machines:,} machines")
+            typer.echo(f"{straight(one.label)}, seed {one.seed}: {what}, {one.machines:,} machines")
         typer.echo("-o FILE.svg draws the first of these; --json prints its columns.")
 
 
@@ -53,6 +54,7 @@ def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[Results,
         InputError: there are none.
     """
     from volery.report.folder import read_results
+    from volery.report.groups import straight
 
     results = read_results(folder)
     known = results.timelines
@@ -60,7 +62,7 @@ def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[Results,
         raise InputError(str(folder), "no run in it has kept what ran where; run the study again in a new folder")
     chosen = [one for one in known if run in (None, one.label) and seed in (None, one.seed)]
     if not chosen:
-        listed = ", ".join(f"{one.label} with seed {one.seed}" for one in known)
+        listed = ", ".join(f"{straight(one.label)} with seed {one.seed}" for one in known)
         raise InputError("--run" if run is not None else "--seed", f"there is no such run; these are here: {listed}")
     return results, chosen
 

@@ -10,7 +10,7 @@ by JobDone, as soon as nothing of the job runs any more.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -185,6 +185,10 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     amount: int = 1
+
+
+REFUSALS: Final = frozenset({"inconsistencies", "containers_void"})
+"""Names of counted facts that tell of placements that were refused; the lab's driver keeps when these happened, too."""
 
 
 class Measured(msgspec.Struct, frozen=True, gc=False):

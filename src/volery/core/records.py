@@ -13,6 +13,7 @@ import msgspec
 
 from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
+from volery.core.moments import Moments
 from volery.core.provisioning import Billing
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
@@ -114,6 +115,7 @@ class Records(Facts):
         killed: (task, attempt) -> when it was killed.
         decisions: what schedulers that were asked to explain themselves have decided.
         billing: which machines come and go, and what they cost; None: all are always on.
+        moments: when what the `REFUSALS` tell of has happened, by name.
         compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
     """
 
@@ -136,6 +138,7 @@ class Records(Facts):
         self.killed: dict[tuple[TaskId, int], Time] = {}
         self.decisions = DecisionLog()
         self.billing: Billing | None = None
+        self.moments: dict[str, Moments] = {}
 
     def digest(self) -> str:
         """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""

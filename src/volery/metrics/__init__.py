@@ -2,7 +2,7 @@
 
 from volery.metrics.allocation import AllocationTimes, allocation
 from volery.metrics.allotments import AllotmentSummary, allotment_summary
-from volery.metrics.conflicts import Conflicts, conflicts_per_second
+from volery.metrics.conflicts import Conflicts, conflicts_per_second, over_intervals
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
 from volery.metrics.difference import ComparedMeans, Difference, paired_difference
@@ -18,6 +18,7 @@ from volery.metrics.occupancy import (
 )
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
+from volery.metrics.refusals import refused_tasks
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
@@ -54,9 +55,11 @@ __all__ = [
     "job_table",
     "locality_summary",
     "mean_utilisation",
+    "over_intervals",
     "paired_difference",
     "preemption_summary",
     "provisioning_summary",
+    "refused_tasks",
     "slowdown",
     "summarise",
     "total_load",

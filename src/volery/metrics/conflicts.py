@@ -12,7 +12,8 @@ both over the tasks active at the beginning of a second, each taken to start on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,8 +26,8 @@ from volery.metrics.demand import changes_by_second, runnable_tasks
 
 ROWS_AT_ONCE = 256
 """Kinds of tasks whose slots are unpacked together: 10 MB at 10,000 slots."""
-NEVER_MISSED = -1e3
-"""Stands for log(0): a task that fits one slot alone always draws it."""
+NEVER_MISSED = -40.0
+"""Stands for log(0): a task that fits one slot alone always draws it. No larger, for the sake of rounding."""
 
 
 class Conflicts(msgspec.Struct, frozen=True, eq=False):
@@ -52,49 +53,82 @@ def conflicts_per_second(trace: Trace, cluster: Cluster) -> Conflicts:
     """
     begin, end, needs = runnable_tasks(trace, cluster)
     distinct, kind = np.unique(needs, return_inverse=True)
+    changes = changes_by_second(begin, end, kind)
     matching = Matching([int(need) for need in distinct], cluster)
     draws = Draws(distinct, cluster)
-    active: dict[int, int] = {}
-    seconds, waiting, collisions = [], [], []
-    for second, came, went in changes_by_second(begin, end, kind):
-        change = np.bincount(came, minlength=distinct.size) - np.bincount(went, minlength=distinct.size)
-        for k in np.flatnonzero(change).tolist():
-            matching.change(k, int(change[k]))
-            active[k] = active.get(k, 0) + int(change[k])
-            if not active[k]:
-                del active[k]
-        seconds.append(second)
+    waiting, collisions = [], []
+    for kinds, amounts in changes.each():
+        for k, amount in zip(kinds.tolist(), amounts.tolist(), strict=True):
+            matching.change(k, amount)
+        draws.change(kinds, amounts)
         waiting.append(matching.improve())
-        collisions.append(draws.collisions(active))
-    return Conflicts(np.array(seconds, dtype=np.int64), np.array(waiting, dtype=np.int64), np.array(collisions))
+        collisions.append(draws.collisions())
+    if not waiting:
+        return Conflicts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+    lasting = np.diff(changes.seconds)  # nothing is active any more at the last change
+    seconds = np.arange(changes.seconds[0], changes.seconds[-1])
+    return Conflicts(
+        seconds, np.repeat(np.array(waiting[:-1]), lasting), np.repeat(np.array(collisions[:-1]), lasting)
+    )  # fmt: skip
+
+
+def over_intervals(conflicts: Conflicts, points: int = 1000) -> dict[str, npt.NDArray[Any]]:
+    """Conflicts in intervals of so many whole seconds each (the last may have fewer): mean and largest per second.
+
+    Returns:
+        columns begin_s, end_s, and of each of the two kinds its mean (waiting, collisions) and maximum (waiting_max,
+        collisions_max).
+    """
+    count = conflicts.second.size
+    width = max(1, -(-count // points))
+    begin = np.arange(0, count, width, dtype=np.int64)
+    edges = np.append(begin, count)
+    found: dict[str, npt.NDArray[Any]] = {
+        "begin_s": conflicts.second[begin], "end_s": conflicts.second[begin] + np.diff(edges)
+    }  # fmt: skip
+    for name, values in (("waiting", conflicts.waiting), ("collisions", conflicts.collisions)):
+        found[name] = np.add.reduceat(values, begin) / np.diff(edges) if count else np.zeros(0)
+        found[f"{name}_max"] = np.maximum.reduceat(values, begin) if count else values
+    return found
 
 
 class Draws:
-    """Tasks that each draw one of the slots that they fit, uniformly and without looking."""
+    """Tasks that each draw one of the slots that they fit, uniformly and without looking.
+
+    Of every slot the logarithm of the probability that nobody draws it is kept up while tasks come and go; what
+    rounding leaves of it is forgotten whenever no task is active.
+    """
 
     def __init__(self, needs: Longs, cluster: Cluster) -> None:
         self._needs = needs
         self._slots = np.repeat(np.array(cluster.constraints, dtype=np.int64), cluster.slots)
         self._fits: dict[int, npt.NDArray[np.uint8]] = {}
-        self._log_missed: dict[int, float] = {}
+        self._log_missed_by = np.zeros(needs.size)
+        self._log_missed = np.zeros(self._slots.size)
+        self._active = 0
 
-    def collisions(self, active: Mapping[int, int]) -> float:
-        """The expected number of tasks that draw a slot in vain; `active` is kind -> number of tasks."""
-        log_missed = np.zeros(self._slots.size)
-        kinds = sorted(active)
-        for at in range(0, len(kinds), ROWS_AT_ONCE):
+    def change(self, kinds: Longs, amounts: Longs) -> None:
+        """Let tasks of these kinds come (positive) or go (negative)."""
+        self._active += int(amounts.sum())
+        if not self._active:
+            self._log_missed[:] = 0.0
+            return
+        for at in range(0, kinds.size, ROWS_AT_ONCE):
             some = kinds[at : at + ROWS_AT_ONCE]
-            rows = np.unpackbits(np.stack([self._row(k) for k in some]), axis=1, count=self._slots.size)
-            weights = np.array([active[k] * self._log_missed[k] for k in some], dtype=np.float32)
-            log_missed += weights @ rows.astype(np.float32)
-        return max(0.0, sum(active.values()) + float(np.expm1(log_missed).sum()))
+            fits = np.stack([self._row(k) for k in some.tolist()])
+            weights = amounts[at : at + ROWS_AT_ONCE] * self._log_missed_by[some]
+            self._log_missed += weights @ np.unpackbits(fits, axis=1, count=self._slots.size)
+
+    def collisions(self) -> float:
+        """The expected number of tasks that draw a slot in vain."""
+        return max(0.0, self._active + float(np.expm1(self._log_missed).sum()))
 
     def _row(self, kind: int) -> npt.NDArray[np.uint8]:
         if kind not in self._fits:
             fits = (self._slots & self._needs[kind]) == self._needs[kind]
             count = int(fits.sum())
             self._fits[kind] = np.packbits(fits)
-            self._log_missed[kind] = float(np.log1p(-1 / count)) if count > 1 else NEVER_MISSED
+            self._log_missed_by[kind] = np.log1p(-1 / count) if count > 1 else NEVER_MISSED
         return self._fits[kind]
 
 
@@ -118,6 +152,10 @@ class Matching:
         # Only kinds that hold a slot or have a task waiting: a second costs what is active, not what was ever seen.
         self._held: dict[int, int] = {}
         self._waiting: dict[int, int] = {}
+        # Slots, all held, whose holders fit none but these: no chain of moves leads from them to a free one, and no
+        # search need look at them. What is released there is mostly taken at once by one that waits for just these.
+        self._closed = 0
+        self._holder = [0] * (len(slots) + 1)
 
     def change(self, kind: int, amount: int) -> None:
         """Let tasks of a kind come (positive) or go (negative); those that wait go first."""
@@ -133,7 +171,9 @@ class Matching:
             while kind in self._waiting and self._free & self._can[kind]:
                 self._take(kind)
                 self._count_waiting(kind)
-        while self._waiting and self._augment():
+        if self._closed & self._free:
+            self._closed = 0
+        while self._augment():
             pass
         return sum(self._waiting.values())
 
@@ -158,8 +198,11 @@ class Matching:
         """Hold the least valuable free slot that fits."""
         slots = self._free & self._can[kind]
         slot = slots & -slots
+        if slot & self._closed and self._can[kind] & ~self._closed:
+            self._closed = 0
         self._free ^= slot
         self._held[kind] = self._held.get(kind, 0) | slot
+        self._holder[slot.bit_length()] = kind
 
     def _count_waiting(self, kind: int) -> None:
         """One task of the kind no longer waits."""
@@ -169,21 +212,36 @@ class Matching:
 
     def _augment(self) -> bool:
         """Find one waiting task a slot by moving others; False when no chain of moves does (Berge: it is maximum)."""
-        frontier = list(self._waiting)
+        frontier = [kind for kind in self._waiting if self._can[kind] & ~self._closed]
         moved_by: dict[int, tuple[int, int] | None] = dict.fromkeys(frontier)
-        reached = 0
+        reached = self._closed
         for kind in frontier:
             reach = self._can[kind] & ~reached
             if reach & self._free:
                 self._shift(kind, moved_by)
                 return True
+            if not reach:
+                continue
             reached |= reach
-            for other, held in self._held.items():
-                slots = held & reach
-                if slots and other not in moved_by:
-                    moved_by[other] = (kind, slots & -slots)
+            for other, slot in self._holders(reach):
+                if other not in moved_by:
+                    moved_by[other] = (kind, slot)
                     frontier.append(other)
+        self._closed = reached
         return False
+
+    def _holders(self, slots: int) -> Iterator[tuple[int, int]]:
+        """Who holds any of these slots, each with one of them: slot by slot where that is less than kind by kind."""
+        if slots.bit_count() > len(self._held):
+            for kind, held in self._held.items():
+                common = held & slots
+                if common:
+                    yield kind, common & -common
+            return
+        while slots:
+            slot = slots & -slots
+            slots ^= slot
+            yield self._holder[slot.bit_length()], slot
 
     def _shift(self, kind: int, moved_by: dict[int, tuple[int, int] | None]) -> None:
         """Give `kind` a free slot, and along the chain the slot that it held to whoever asked for it."""
@@ -192,6 +250,7 @@ class Matching:
             mover, slot = step
             self._held[kind] ^= slot
             self._held[mover] = self._held.get(mover, 0) | slot
+            self._holder[slot.bit_length()] = mover
             kind = mover
         self._count_waiting(kind)
 

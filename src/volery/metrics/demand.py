@@ -8,6 +8,7 @@ is active.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -91,24 +92,40 @@ def whole_seconds(begin_us: Longs, end_us: Longs) -> Longs:
     return np.arange(first, max(last, first + 1) + 1, dtype=np.int64) * SECOND
 
 
-def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> Iterator[tuple[int, Longs, Longs]]:
-    """Yield for each second its number, the kinds of the tasks that became active, and of those that ceased to be.
+class Changes(msgspec.Struct, frozen=True, eq=False):
+    """How many tasks of which kinds become active, or cease to be, at which beginnings of seconds.
 
-    A task counts at the beginning of a second when it begins by then and ends later.
+    Args:
+        seconds: with a change, rising; at the last one nothing is active any more.
+        first: per second, the place of its first change, and at the end the number of changes.
+        kind: per change, rising within a second.
+        amount: tasks that came, less those that went.
     """
+
+    seconds: Longs
+    first: Longs
+    kind: Longs
+    amount: Longs
+
+    def each(self) -> Iterator[tuple[Longs, Longs]]:
+        """Kinds and amounts, second by second."""
+        places = self.first.tolist()
+        for low, high in itertools.pairwise(places):
+            yield self.kind[low:high], self.amount[low:high]
+
+
+def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> Changes:
+    """What is active at the beginnings of seconds: a task counts when it begins by then and ends later."""
     from_second, until_second = -(-begin_us // SECOND), -(-end_us // SECOND)
     seen = until_second > from_second
-    came, came_kind = _in_order(from_second[seen], kind[seen])
-    went, went_kind = _in_order(until_second[seen], kind[seen])
-    if not came.size:
-        return
-    i = j = 0
-    for second in range(int(came[0]), int(went[-1])):
-        to_i, to_j = int(np.searchsorted(came, second, "right")), int(np.searchsorted(went, second, "right"))
-        yield second, came_kind[i:to_i], went_kind[j:to_j]
-        i, j = to_i, to_j
-
-
-def _in_order(seconds: Longs, kind: Longs) -> tuple[Longs, Longs]:
-    order = np.argsort(seconds, kind="stable")
-    return seconds[order], kind[order]
+    second = np.append(from_second[seen], until_second[seen])
+    of = np.append(kind[seen], kind[seen])
+    step = np.repeat(np.array([1, -1], dtype=np.int64), int(seen.sum()))
+    order = np.lexsort((of, second))
+    second, of = second[order], of[order]
+    new = np.flatnonzero(np.append(True, (np.diff(second) != 0) | (np.diff(of) != 0))[: second.size])
+    amount = np.add.reduceat(step[order], new) if new.size else np.zeros(0, dtype=np.int64)
+    kept = amount != 0
+    second, of, amount = second[new][kept], of[new][kept], amount[kept]
+    seconds, first = np.unique(second, return_index=True)
+    return Changes(seconds, np.append(first, second.size), of, amount)

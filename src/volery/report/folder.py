@@ -11,14 +11,15 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.core.flow import Flow
-from volery.metrics import ComparedMeans, ConstraintLoad, RunSummary
+from volery.metrics import ComparedMeans, RunSummary
 from volery.metrics.columns import Floats
+from volery.report.columns import columns_of, names_of
+from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, LoadTable, read_conflicts, read_loads
 from volery.report.plots import Curve, Series
 from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
 
 MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
-WAITING = "waiting_tasks"
-CONSTRAINT_LOAD = "constraint_load.parquet"
+WAITING, REFUSED = "waiting_tasks", "refused_tasks"
 STAGE_TIMES = "stage_times.json"
 FLOWS = "flows.json"
 TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
@@ -61,13 +62,6 @@ class Summary(msgspec.Struct, frozen=True):
 
     runs: list[RunSummary]
     differences: list[ComparedMeans] = []
-
-
-class LoadTable(msgspec.Struct, frozen=True):
-    """Load per constraint of one workload on one cluster, averaged over what was drawn under each seed."""
-
-    title: str
-    loads: list[ConstraintLoad]
 
 
 class KeptTimeline(msgspec.Struct, frozen=True):
@@ -152,6 +146,9 @@ class Results(msgspec.Struct, frozen=True):
         curves: label -> utilisation over time per seed.
         jobs: of every run.
         waiting: label -> tasks that wait over time per seed; not a number where a run has not kept it.
+        refused: likewise, placements that were refused per second; not a number where a run reports none.
+        loads: per constraint, before any scheduler has a say.
+        conflicts: likewise, over time.
         timelines: which runs have kept one, in the order of the summary; runs kept by an earlier version have none.
         profiles: time per stage, where it was measured.
         flows: who says what to whom, of finished studies.
@@ -167,6 +164,8 @@ class Results(msgspec.Struct, frozen=True):
     flows: list[LabelledFlow] = []
     jobs: list[RunJobs] = []
     waiting: dict[str, Curve] = {}
+    refused: dict[str, Curve] = {}
+    conflicts: list[ConflictTable] = []
 
     def delays_s(self, label: str, jobs: str) -> Series:
         """The delays of a class of jobs ("all", "short", "long") per seed, without seeds that measured none."""
@@ -190,9 +189,12 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> Results:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
     timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
     flows = _json(folder / FLOWS, _Flows).flows if (folder / FLOWS).exists() else []
-    jobs, loads = read_jobs(folder) if jobs is None else jobs, _loads(folder)
-    curves, waiting = _curves(folder)
-    return Results(folder, manifest, summary, curves, loads, timelines, profiles, flows, jobs, waiting)
+    jobs, loads = read_jobs(folder) if jobs is None else jobs, read_loads(folder)
+    curves, waiting, refused = _curves(folder)
+    return Results(
+        folder, manifest, summary, curves, loads, timelines, profiles, flows, jobs, waiting, refused,
+        read_conflicts(folder),
+    )  # fmt: skip
 
 
 def tables(folder: Path) -> list[Path]:
@@ -200,7 +202,7 @@ def tables(folder: Path) -> list[Path]:
 
     The manifest is none of them: while a study runs, it changes with every run that finishes.
     """
-    names = (SUMMARY, JOBS, UTILISATION, CONSTRAINT_LOAD, STAGE_TIMES, FLOWS, *COLUMNS)
+    names = (SUMMARY, JOBS, UTILISATION, CONSTRAINT_LOAD, CONFLICTS, STAGE_TIMES, FLOWS, *COLUMNS)
     return [folder / name for name in names]
 
 
@@ -217,7 +219,7 @@ def glance(folder: Path) -> None:
     _json(folder / SUMMARY, Summary)
     for path in tables(folder):
         if path.suffix == ".parquet" and path.exists():
-            _names(path)
+            names_of(path)
 
 
 def _manifest(folder: Path) -> Manifest:
@@ -252,37 +254,6 @@ def _json(path: Path, kind: type[Kind]) -> Kind:
         raise InputError(str(path), f"is damaged or of another version of volery ({error}); {AGAIN}") from None
 
 
-def _columns(path: Path, names: tuple[str, ...], only: tuple[str, int] | None = None) -> dict[str, Any]:
-    """Columns of a Parquet file: numpy arrays, and lists for text; of one run alone, by label and seed."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    present = _names(path)
-    missing = [name for name in names if name not in present]
-    if missing:
-        raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-    try:
-        matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
-        table = parquet.read_table(path, columns=list(names), filters=matching)
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
-    return {name: table.column(name).to_numpy() for name in names}
-
-
-def _names(path: Path) -> list[str]:
-    """The columns that a Parquet file has."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        names: list[str] = parquet.read_schema(path).names
-    except FileNotFoundError:
-        raise InputError(str(path), f"is missing; {AGAIN}") from None
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
-    return names
-
-
 def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
     """Label -> its rows per seed, labels in order of first appearance."""
     labels, seeds = columns["label"], columns["seed"]
@@ -297,21 +268,30 @@ def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _curves(folder: Path) -> tuple[dict[str, Curve], dict[str, Curve]]:
-    """Utilisation, and tasks that wait where the table has them."""
+def _curves(folder: Path) -> tuple[dict[str, Curve], dict[str, Curve], dict[str, Curve]]:
+    """Utilisation, and tasks that wait and refused placements per second where the table has them."""
     names = ("label", "seed", "time_s", "utilisation")
-    known = WAITING in _names(folder / UTILISATION)
-    columns = _columns(folder / UTILISATION, (*names, WAITING) if known else names)
+    more = [name for name in (WAITING, REFUSED) if name in names_of(folder / UTILISATION)]
+    columns = columns_of(folder / UTILISATION, (*names, *more))
     rows, times = _by_label_and_seed(columns), columns["time_s"].astype(np.float64)
 
     def of(name: str) -> dict[str, Curve]:
+        if name not in columns:
+            return {}
         values = columns[name].astype(np.float64)
         return {
             label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
             for label, masks in rows.items()
         }
 
-    return of("utilisation"), of(WAITING) if known else {}
+    refused = {label: Curve(label, one.times_s, _per_second(one)) for label, one in of(REFUSED).items()}
+    return of("utilisation"), of(WAITING), refused
+
+
+def _per_second(counts: Curve) -> tuple[Floats, ...]:
+    """Counts in intervals of equal length as rates; of a single interval its length is not known."""
+    steps = (float(times[1] - times[0]) if times.size > 1 else 1.0 for times in counts.times_s)
+    return tuple(values / step for values, step in zip(counts.values, steps, strict=True))
 
 
 def _profiles(folder: Path, manifest: Manifest) -> list[StageProfile]:
@@ -347,45 +327,12 @@ def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
         InputError: when a file of the folder is missing or damaged.
     """
     only, name = (kept.label, kept.seed), TASK_RUNS if kept.is_small else HEAT
-    curve = _columns(folder / UTILISATION, ("time_s", "utilisation"), only)
+    curve = columns_of(folder / UTILISATION, ("time_s", "utilisation"), only)
     return Timeline(
         *only,
         kept.machines,
         kept.is_small,
-        _columns(folder / name, COLUMNS[name], only),
-        _columns(folder / JOBS, ("submit_s",), only)["submit_s"],
+        columns_of(folder / name, COLUMNS[name], only),
+        columns_of(folder / JOBS, ("submit_s",), only)["submit_s"],
         (curve["time_s"], curve["utilisation"]),
     )
-
-
-def _loads(folder: Path) -> list[LoadTable]:
-    path = folder / CONSTRAINT_LOAD
-    if not path.exists():
-        return []
-    present = _names(path)
-    columns = _columns(path, ("constraint", "mean", "median", "p95", "p99", *({"trace", "workers"} & set(present))))
-    rows = len(columns["constraint"])
-    settings = [
-        " on ".join(
-            part
-            for part in (
-                str(columns["trace"][i]) if "trace" in columns else "",
-                f"{int(columns['workers'][i]):,} workers" if "workers" in columns else "",
-            )
-            if part
-        )
-        for i in range(rows)
-    ]
-    return [
-        LoadTable(title, _mean_loads(columns, np.array([setting == title for setting in settings])))
-        for title in dict.fromkeys(settings)
-    ]
-
-
-def _mean_loads(columns: dict[str, Any], rows: Any) -> list[ConstraintLoad]:
-    numbers = columns["constraint"][rows].astype(np.int64)
-    statistics: dict[str, Floats] = {name: columns[name][rows] for name in ("mean", "median", "p95", "p99")}
-    return [
-        ConstraintLoad(int(c), *(float(values[numbers == c].mean()) for values in statistics.values()))
-        for c in np.unique(numbers)
-    ]

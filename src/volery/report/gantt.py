@@ -19,7 +19,7 @@ from volery.metrics.columns import Floats, Longs
 from volery.report.elements import escaped
 from volery.report.folder import Timeline
 from volery.report.groups import broken_label, shortened
-from volery.report.plots import GRID, INK, PAGE, PALETTE
+from volery.report.plots import GRID, INK, PAGE, PALETTE, time_unit
 from volery.report.units import digits, duration, percent
 
 WIDTH, LEFT, RIGHT = 446.0, 38.0, 14.0
@@ -50,7 +50,7 @@ def gantt(one: Timeline) -> str:
     """Jobs, machines and utilisation of a small run; one `rect` in the group "taskruns" per task run."""
     runs = one.columns
     scale = _Scale(_begin_s(one), float(runs["finish_us"].max()) / SECOND_US)
-    sheet = _Sheet(scale, f"{one.label}, seed {one.seed}")
+    sheet = _Sheet(scale, f"{shortened(one.label)}, seed {one.seed}")
     jobs = list(_jobs(one))
     pitch = min(JOB_MAX, JOBS_HEIGHT / len(jobs))
     with_names = f"Jobs ({len(jobs):,}): thin while the first task waits, thick until the last ends"
@@ -72,7 +72,7 @@ def heat_map(one: Timeline) -> str:
     """Utilisation of groups of machines over time, and of all below."""
     cells = one.columns
     scale = _Scale(float(cells["begin_us"].min()) / SECOND_US, float(cells["end_us"].max()) / SECOND_US)
-    sheet = _Sheet(scale, f"{one.label}, seed {one.seed}")
+    sheet = _Sheet(scale, f"{shortened(one.label)}, seed {one.seed}")
     first = np.unique(cells["machine"])
     height = min(HEAT_ROW_MAX, HEAT_HEIGHT / first.size)
     group = int(cells["machines"].max())
@@ -112,7 +112,7 @@ class _Scale:
 
     def ticks(self) -> tuple[list[tuple[float, str]], str]:
         """Moments with their labels, and the unit of these."""
-        divisor, unit = (1.0, "s") if self.end_s < 600 else (60.0, "min") if self.end_s < 36_000 else (3600.0, "h")
+        divisor, unit = time_unit(self.end_s)
         low, high = self.begin_s / divisor, self.end_s / divisor
         step = 10.0 ** math.floor(math.log10((high - low) / 4))
         step *= next(factor for factor in (10, 5, 2, 1) if (high - low) / (step * factor) >= 4 or factor == 1)

@@ -13,8 +13,9 @@ from volery.metrics import ClassSummary, Difference, Distribution, RunSummary
 JobClass = Literal["all", "short", "long"]
 LABEL_MAX, LINE_MAX = 200, 70
 """Letters of a label that are shown, and those of one that stands on a line of a picture."""
-_TURNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Unicode's controls of direction (UAX 9); letters that are written from right to left are no harm and stay."""
+_SIGNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Unicode's controls of direction (UAX 9; letters that are written from right to left are no harm and stay), and codes
+that no terminal should obey and no XML may hold; tab and new line stay."""
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
@@ -99,12 +100,13 @@ def label_of(run: RunSummary) -> str:
 
 
 def straight(text: str) -> str:
-    """Text without the signs that would turn the direction of what follows it."""
-    return _TURNS.sub("\ufffd", text)
+    """Text without the signs that would turn the direction of what follows it, and those that command a terminal."""
+    return _SIGNS.sub("\ufffd", text)
 
 
 def shortened(label: str, most: int = LABEL_MAX) -> str:
-    """A label that a page or a picture can bear: where it has more letters, most of its beginning and its end."""
+    """A label that a page, a picture or a table can bear, `straight`; of a longer one its beginning and its end."""
+    label = straight(label)
     if len(label) <= most:
         return label
     end = most // 3

@@ -13,6 +13,7 @@ from typing import Any, Final
 from volery.core.flow import Flow
 from volery.metrics import RunSummary
 from volery.report import best, flowplot, gantt, stageplot
+from volery.report.demand import conflict_table
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
@@ -26,6 +27,7 @@ from volery.report.pictures import (
     PARTS,
     Picture,
     allocation_pictures,
+    conflict_pictures,
     delay_pictures,
     load_pictures,
     mean_part_s,
@@ -83,7 +85,7 @@ def render(results: Results, content: Content) -> str:
     """The page as text, with what its scripts read."""
     groups = group_runs(results.summary.runs)
     title = str(results.manifest.config.get("name") or "comparison of schedulers")
-    title = title[0].upper() + title[1:]
+    title = shortened(title[0].upper() + title[1:])
     sections = (
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
@@ -120,6 +122,7 @@ def render(results: Results, content: Content) -> str:
         section("Provisioning", _noted(PROVISIONING_HEADS, provisioning_rows(groups), PROVISIONING_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
+        section("Scheduling conflicts", *(_conflicts(results, content) if results.conflicts else ())),
         section("Who says what to whom", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
@@ -337,7 +340,7 @@ def _stage_figures(results: Results) -> Iterator[str]:
     for place, (setting, profiles) in enumerate(list(settings.items())[:FIGURES_MAX]):
         picture = stageplot.stage_times(profiles)
         if picture:
-            caption = "CPU time in the methods that realise stages" + (f", {setting}" if setting else "")
+            caption = "CPU time in the methods that realise stages" + (f", {shortened(setting)}" if setting else "")
             yield figure(picture, f"stages-{place}", f"{caption}. {STAGE_CAPTION}")
 
 
@@ -398,6 +401,12 @@ def _load_figures(results: Results) -> Iterator[str]:
     yield from _figures(load_pictures(results))
 
 
+def _conflicts(results: Results, content: Content) -> Iterator[str]:
+    yield conflict_table(results.conflicts)
+    yield embed.mount("conflicts")
+    yield embed.still("conflicts", *(() if content.serves else _figures(conflict_pictures(results))))
+
+
 def _flow_figures(results: Results) -> Iterator[str]:
     """A picture per flow; architectures that differ in parameters alone may share it."""
     labels: dict[Flow, list[str]] = {}
@@ -406,7 +415,7 @@ def _flow_figures(results: Results) -> Iterator[str]:
     if labels:
         yield paragraph(flowplot.CAPTION)
     for place, (flow, members) in enumerate(list(labels.items())[:FIGURES_MAX]):
-        named = ", ".join(dict.fromkeys(members))
+        named = ", ".join(map(shortened, dict.fromkeys(members)))
         yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from volery.metrics import LocalitySummary
 from volery.report import means
-from volery.report.groups import RunGroup
+from volery.report.groups import RunGroup, shortened
 from volery.report.means import Column
 from volery.report.units import percent
 
@@ -39,5 +39,5 @@ def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:
         told += [f"leaves {', '.join(kept)} to the driver"] if kept else []
         told += ["does not declare what it heeds"] if any(not run.declares for run in group.runs) else []
         if told:
-            lines.append(f"{group.label}: of this workload it {'; '.join(told)}.")
+            lines.append(f"{shortened(group.label)}: of this workload it {'; '.join(told)}.")
     return lines

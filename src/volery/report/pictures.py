@@ -11,7 +11,7 @@ from volery.core.errors import InputError
 from volery.metrics import AllocationSummary
 from volery.report import plots
 from volery.report.folder import Results, read_results
-from volery.report.groups import JobClass, RunGroup, by_setting, group_runs
+from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, shortened
 
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
     ("communication", lambda a: a.communication.mean),
@@ -45,7 +45,7 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
         into.mkdir(parents=True, exist_ok=True)
         for picture in chain(
             delay_pictures(results, groups), utilisation_pictures(results, groups), allocation_pictures(groups),
-            load_pictures(results),
+            load_pictures(results), conflict_pictures(results),
         ):  # fmt: skip
             path = into / f"{picture.name}.svg"
             path.write_text(picture.svg, encoding="utf-8")
@@ -63,7 +63,7 @@ def delay_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Pic
             found = [results.delays_s(group.label, jobs) for group in members]
             series = [_renamed(one, setting) for one in found if one.per_seed]
             if series:
-                what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {setting}" if setting else "")
+                what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {shortened(setting)}" if setting else "")
                 many = any(len(one.per_seed) > 1 for one in series)
                 note = ": share of jobs that are delayed by at most so much" + (
                     "; thin lines are seeds." if many else "."
@@ -78,7 +78,7 @@ def utilisation_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterat
         curves = [plots.Curve(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
         if curves:
             many = any(len(one.values) > 1 for one in curves)
-            caption = "Utilisation over time" + (f", {setting}" if setting else "")
+            caption = "Utilisation over time" + (f", {shortened(setting)}" if setting else "")
             caption += "; the band is the range over seeds." if many else "."
             yield Picture(f"utilisation-{place}", plots.utilisation_curves(curves), caption)
 
@@ -88,15 +88,22 @@ def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[Picture]:
     for place, (setting, members) in enumerate(settings(groups)):
         parts = {name: [mean_part_s(group, of) for group in members] for name, of in PARTS}
         labels = [_without(group.label, setting) for group in members]
-        caption = "Parts of the mean allocation time" + (f", {setting}." if setting else ".")
+        caption = "Parts of the mean allocation time" + (f", {shortened(setting)}." if setting else ".")
         yield Picture(f"allocation-{place}", plots.allocation_bars(parts, labels), caption)
 
 
 def load_pictures(results: Results) -> Iterator[Picture]:
     """What the workload asks for, per placement constraint."""
     for place, load in enumerate(results.loads[:FIGURES_MAX]):
-        caption = "Load per constraint" + (f", {load.title}." if load.title else ".")
+        caption = "Load per constraint" + (f", {shortened(load.title)}." if load.title else ".")
         yield Picture(f"load-{place}", plots.constraint_load_bars(load.loads), caption)
+
+
+def conflict_pictures(results: Results) -> Iterator[Picture]:
+    """How many tasks are in each other's way, second by second."""
+    for place, one in enumerate(results.conflicts[:FIGURES_MAX]):
+        caption = "Scheduling conflicts per second" + (f", {shortened(one.title)}" if one.title else "")
+        yield Picture(f"conflicts-{place}", plots.conflict_curves(one), f"{caption}; the band reaches to the largest.")
 
 
 def _renamed(one: plots.Series, setting: str) -> plots.Series:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from volery.report.demand import ConflictTable
+
 PALETTE: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#4b2e83", "#8c510a", "#01665e",
 )  # fmt: skip
@@ -92,7 +94,7 @@ def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
     """Utilisation over time: the mean over seeds as a line, the range over seeds as a band."""
     with style():
         last = max((float(times[-1]) for one in curves for times in one.times_s if times.size), default=1.0)
-        divisor, unit = (1.0, "s") if last < 600 else (60.0, "min") if last < 36_000 else (3600.0, "h")
+        divisor, unit = time_unit(last)
         if len(curves) > FEW:
             return _strips(curves, divisor, unit, title)
         columns, lines = _legend_size([one.label for one in curves])
@@ -103,6 +105,11 @@ def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
         axes.set_xlabel(f"time since the first job was submitted ({unit})")
         axes.set_ylabel("busy slots / slots")
         return svg_text(figure, columns)
+
+
+def time_unit(last_s: float) -> tuple[float, str]:
+    """In what an axis of time counts that ends there: seconds of the unit, and its sign."""
+    return (1.0, "s") if last_s < 600 else (60.0, "min") if last_s < 36_000 else (3600.0, "h")
 
 
 def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> str:
@@ -166,6 +173,26 @@ def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") ->
         axes.set_ylim(bottom=0)
         axes.set_xlabel("placement constraint")
         axes.set_ylabel("slots needed / slots that have it")
+        _legend(axes, columns=2, handlelength=1.6)
+        return svg_text(figure, 0)
+
+
+def conflict_curves(conflicts: ConflictTable, *, title: str = "") -> str:
+    """Conflicts per second over time: means as lines, and bands up to the largest of each interval."""
+    with style():
+        divisor, unit = time_unit(float(conflicts.end_s[-1]))
+        figure, axes = _figure(1, title)
+        times = np.append(conflicts.begin_s, conflicts.end_s[-1]) / divisor
+        for place, kind in enumerate(conflicts.mean):
+            mean, largest = (
+                np.append(values[kind], values[kind][-1]) for values in (conflicts.mean, conflicts.largest)
+            )
+            axes.fill_between(times, mean, largest, step="post", color=PALETTE[place], alpha=0.18, linewidth=0)
+            axes.step(times, mean, where="post", color=PALETTE[place], linewidth=1.4, label=kind)
+        axes.set_xlim(float(times[0]), float(times[-1]))
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(f"time since the run began ({unit})")
+        axes.set_ylabel("tasks")
         _legend(axes, columns=2, handlelength=1.6)
         return svg_text(figure, 0)
 
@@ -350,7 +377,10 @@ def tick(seconds: float) -> str:
 
 
 def over_seeds(curve: Curve) -> tuple[Floats, Floats, Floats, Floats]:
-    """Times, and lowest, mean and highest value over the seeds; a run that has ended counts as zero."""
+    """Times, and lowest, mean and highest value over the seeds; a run that has ended counts as zero.
+
+    Values are averages of intervals, of those of the longest run here: what was the sum over time remains it.
+    """
     runs = [(times, values) for times, values in zip(curve.times_s, curve.values, strict=True) if times.size]
     if not runs:
         return (np.zeros(0),) * 4
@@ -358,8 +388,19 @@ def over_seeds(curve: Curve) -> tuple[Floats, Floats, Floats, Floats]:
         times, values = runs[0]
         return times, values, values, values
     longest = max((times for times, _ in runs), key=lambda times: float(times[-1]))
-    table = np.stack([np.interp(longest, times, values, right=0.0) for times, values in runs])
+    table = np.stack([_averages(_edges(longest), _edges(times), values) for times, values in runs])
     return longest, table.min(axis=0), table.mean(axis=0), table.max(axis=0)
+
+
+def _edges(begins: Floats) -> Floats:
+    """Bounds of intervals that follow each other; the last is as long as the one before."""
+    return np.append(begins, 2 * begins[-1] - begins[-2] if begins.size > 1 else begins[-1] + 1)
+
+
+def _averages(edges: Floats, own_edges: Floats, values: Floats) -> Floats:
+    """The averages of other intervals of what has these averages over its own, and is zero outside."""
+    total = np.append(0.0, np.cumsum(values * np.diff(own_edges)))
+    return np.asarray(np.diff(np.interp(edges, own_edges, total)) / np.diff(edges))
 
 
 def style() -> Any:

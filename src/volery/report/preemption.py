@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from volery.report.groups import RunGroup
+from volery.report.groups import RunGroup, shortened
 from volery.report.units import digits, duration
 
 PREEMPTION_HEADS: Final = ("loser", "winner", "tasks", "run in vain")
@@ -41,5 +41,5 @@ def return_notes(groups: Sequence[RunGroup]) -> list[str]:
     for group in groups:
         count = sum(run.preemption.taken_back for run in group.runs if run.preemption is not None)
         if count:
-            told.append(f"{group.label}: {count} places went back to users who had lost them before.")
+            told.append(f"{shortened(group.label)}: {count} places went back to users who had lost them before.")
     return told

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
-from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs
+from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
 from volery.report.planning import (
     DEADLINE_HEADS,
@@ -198,10 +198,15 @@ def _costs(group: RunGroup) -> list[str]:
 
 
 def _label_rows(label: str, count: int, width: int) -> list[str]:
-    """A label spread over the rows of its group; in a narrow terminal broken after its marks, where it reads well."""
-    lines = [label] if width >= WIDE else broken_label(label, LABEL_WIDTH)
+    """A label spread over the rows of its group."""
+    lines = _label_lines(label, width)
     lines += [""] * (count - len(lines))
     return [*lines[: count - 1], "\n".join(lines[count - 1 :])]
+
+
+def _label_lines(label: str, width: int) -> list[str]:
+    """A label; in a narrow terminal broken after its marks, where it reads well."""
+    return [shortened(label)] if width >= WIDE else broken_label(shortened(label), LABEL_WIDTH)
 
 
 def _work_table(counted: Sequence[Work], width: int) -> Table:
@@ -210,7 +215,7 @@ def _work_table(counted: Sequence[Work], width: int) -> Table:
     for head in HEADS:
         table.add_column(head, justify="right", no_wrap=True)
     for one in counted:
-        table.add_row(Text(one.label if width >= WIDE else "\n".join(broken_label(one.label, LABEL_WIDTH))), *one.cells)
+        table.add_row(Text("\n".join(_label_lines(one.label, width))), *one.cells)
     return table
 
 
@@ -221,7 +226,7 @@ def _row_table(title: str, heads: Sequence[str], words: int, rows: Sequence[Sequ
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < words else "right")
     for label, *cells in rows:
-        table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
+        table.add_row(Text("\n".join(_label_lines(label, width))), *(Text(shortened(cell)) for cell in cells))
     return table
 
 
@@ -231,13 +236,13 @@ def _plain_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
     for head in heads:
         table.add_column(head, justify="right")
     for label, *cells in rows:
-        table.add_row(Text(label if width >= WIDE else "\n".join(broken_label(label, LABEL_WIDTH))), *map(Text, cells))
+        table.add_row(Text("\n".join(_label_lines(label, width))), *(Text(shortened(cell)) for cell in cells))
     return table
 
 
 def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     table = _new_table(
-        "Who is lowest at what" + f", {setting}" * bool(setting) + " (=: not told apart from the lowest)"
+        "Who is lowest at what" + f", {shortened(setting)}" * bool(setting) + " (=: not told apart from the lowest)"
     )
     table.add_column("jobs", no_wrap=True)
     table.add_column("quantity", min_width=12)
@@ -248,7 +253,7 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     room = LABEL_WIDTH if width < WIDE else (width - BEST_COLUMNS) // 2
 
     def listed(labels: Sequence[str], sign: str = "") -> str:
-        broken = (broken_label(label, room - len(sign)) for label in labels)
+        broken = (broken_label(shortened(label), room - len(sign)) for label in labels)
         lines = [(sign if not place else " " * len(sign), line) for b in broken for place, line in enumerate(b)]
         return "\n".join(before + line for before, line in lines)
 
@@ -266,7 +271,7 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
 
 def _against_table(a: str, pairs: Mapping[str, Sequence[Compared]], width: int) -> Table:
     """How the others stand to one architecture."""
-    table = _new_table(f"Against {a}")
+    table = _new_table(f"Against {shortened(a)}")
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
     quantities = list(dict.fromkeys(compared.quantity for pair in pairs.values() for compared in pair))
     classes = len({compared.jobs for pair in pairs.values() for compared in pair}) > 1
@@ -289,7 +294,7 @@ def _against_table(a: str, pairs: Mapping[str, Sequence[Compared]], width: int) 
 
 
 def _difference_table(a: str, b: str, differences: Sequence[Compared], width: int) -> Table:
-    table = _new_table(f"a = {a}, b = {b}")
+    table = _new_table(f"a = {shortened(a)}, b = {shortened(b)}")
     classes = len({compared.jobs for compared in differences}) > 1
     if classes:
         table.add_column("jobs", no_wrap=True)

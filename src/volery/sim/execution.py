@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from volery.core.component import Component, UnknownMessageError, unknown
-from volery.core.events import Computed, Event, Fact, TaskFinished, TimerFired
+from volery.core.events import REFUSALS, Computed, Counted, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.core.moments import Moments
 from volery.core.records import with_processing
 from volery.core.why import Decision
 from volery.sim.network import Handlers, Lane
@@ -210,8 +211,10 @@ class LabPort:
         """Add the fact to the records."""
         if isinstance(fact, Decision):
             self.kernel.records.decisions.note(self.kernel.now, self.address, fact)
-        else:
-            self.kernel.records.observe(fact)
+            return
+        self.kernel.records.observe(fact)
+        if isinstance(fact, Counted) and fact.name in REFUSALS:
+            self.kernel.records.moments.setdefault(fact.name, Moments()).note(self.kernel.now, fact.amount)
 
 
 class Durations(Protocol):

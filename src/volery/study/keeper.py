@@ -19,7 +19,7 @@ from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, Resul
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec
-from volery.study.tables import write_constraint_load, write_tables
+from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
 class Results(msgspec.Struct):
@@ -125,6 +125,7 @@ class Keeper:
         if self.folder is None:
             return
         write_constraint_load(self.folder, self.planned)
+        write_conflicts(self.folder, self.planned)
         write_flows(self.folder.path, (run.spec for run in self.planned))
         self.folder.forget_others({key for run in self.planned for key in (run.key, inputs_key(run.spec))})
         self.write_report()

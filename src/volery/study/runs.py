@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct):
         summary: its measures.
         trace: its input.
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
-        curve: columns time_s, utilisation, waiting_tasks.
+        curve: columns time_s, utilisation, waiting_tasks, refused_tasks.
         explained: what schedulers that explain themselves decided, as the parts of `metrics.why.explained`; else empty.
         timeline: what ran where and when, as the parts of `metrics.timeline.timeline`.
     """
@@ -229,7 +229,12 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
-        {"time_s": times / SECOND, "utilisation": fractions, "waiting_tasks": metrics.waiting_tasks(records, times)},
+        {
+            "time_s": times / SECOND,
+            "utilisation": fractions,
+            "waiting_tasks": metrics.waiting_tasks(records, times),
+            "refused_tasks": metrics.refused_tasks(records, times),
+        },
         explained(records),
         timeline(records, inputs.cluster),
     )

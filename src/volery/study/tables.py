@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
-from volery.metrics import constraint_load
+from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals
 from volery.metrics.timeline import HEAT, TASK_RUNS
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.results import RUNS, ResultsFolder, replacing, write_json
 from volery.study.runs import read_inputs
 
-JOBS, UTILISATION, CONSTRAINT_LOAD = "jobs.parquet", "utilisation.parquet", "constraint_load.parquet"
+JOBS, UTILISATION = "jobs.parquet", "utilisation.parquet"
+CONSTRAINT_LOAD, CONFLICTS = "constraint_load.parquet", "conflicts.parquet"
 TIMELINES = {TASK_RUNS: "task_runs.parquet", HEAT: "heat.parquet"}
 
 
@@ -46,26 +47,78 @@ def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> 
     Raises:
         InputError: when an input cannot be read.
     """
-    distinct = {inputs_key(run.spec): run for run in runs if run.spec.constraints != "none"}
     blocks = []
-    for key, run in distinct.items():
+    for key, run in _with_constraints(runs).items():
         kept = folder.path / RUNS / f"{key}.load"
         if not kept.exists():
             inputs = read_inputs(run.spec)
             write_json(kept, [msgspec.structs.asdict(load) for load in constraint_load(inputs.trace, inputs.cluster)])
         rows = msgspec.json.decode(kept.read_bytes(), type=list[dict[str, float]])
         if rows:
-            setting = {"trace": run.spec.trace, "workers": run.spec.workers, "seed": run.spec.seed}
             columns = {name: [row[name] for row in rows] for name in rows[0]}
-            blocks.append((setting, columns))
+            blocks.append((_setting(run), columns))
     if blocks:
         _write(folder, CONSTRAINT_LOAD, iter(blocks))
 
 
+def write_conflicts(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
+    """Write conflicts.parquet: scheduling conflicts over time, one block for each distinct input of the runs.
+
+    Its last columns are the same in all rows of a block: of all seconds, not of intervals. Nothing is written where no
+    run has constraints, nor of machines that offer amounts, where no slot tells whether two tasks are in conflict.
+
+    Raises:
+        InputError: when an input cannot be read.
+    """
+    blocks = []
+    for key, run in _with_constraints(runs).items():
+        kept = folder.path / RUNS / f"{key}.conflicts"
+        if not kept.exists():
+            write_json(kept, _conflicts(run))
+        found = msgspec.json.decode(kept.read_bytes(), type=_KeptConflicts)
+        if found.columns.get("begin_s"):
+            count = len(found.columns["begin_s"])
+            constant = {name: [value] * count for name, value in found.statistics.items()}
+            blocks.append((_setting(run), found.columns | constant))
+    if blocks:
+        _write(folder, CONFLICTS, iter(blocks))
+    else:
+        (folder.path / CONFLICTS).unlink(missing_ok=True)
+
+
+class _KeptConflicts(msgspec.Struct):
+    """Of one input; empty where its machines have no slots."""
+
+    columns: dict[str, list[float]] = {}
+    statistics: dict[str, float] = {}
+
+
+def _conflicts(run: PlannedRun) -> _KeptConflicts:
+    inputs = read_inputs(run.spec)
+    if inputs.cluster.resources:
+        return _KeptConflicts()
+    found = conflicts_per_second(inputs.trace, inputs.cluster)
+    over = {"waiting": distribution(found.waiting), "collisions": distribution(found.collisions)}
+    return _KeptConflicts(
+        {name: column.tolist() for name, column in over_intervals(found).items()},
+        {f"{name}_{p}": float(getattr(one, p)) for name, one in over.items() for p in ("mean", "p50", "p95", "p99")},
+    )
+
+
+def _with_constraints(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
+    """A run of each distinct input that has constraints, by the input's key."""
+    return {inputs_key(run.spec): run for run in runs if run.spec.constraints != "none"}
+
+
+def _setting(run: PlannedRun) -> dict[str, Any]:
+    return {"trace": run.spec.trace, "workers": run.spec.workers, "seed": run.spec.seed}
+
+
 def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
-    """Utilisation and queue over time; no number stands for the queue of a run that an earlier version has kept."""
+    """Utilisation, queue and refusals over time; no numbers stand for what an earlier version has not kept of a run."""
     columns = folder.columns(run.key, "curve")
-    return columns if "waiting_tasks" in columns else columns | {"waiting_tasks": columns["time_s"] * float("nan")}
+    unknown = columns["time_s"] * float("nan")
+    return columns | {name: unknown for name in ("waiting_tasks", "refused_tasks") if name not in columns}
 
 
 def _labelled(run: PlannedRun, columns: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
-from volery.metrics import conflicts_per_second, constraint_load, total_load
+from volery.metrics import Conflicts, conflicts_per_second, constraint_load, over_intervals, total_load
 from volery.metrics.conflicts import Matching
 
 
@@ -112,6 +112,61 @@ class TestConflicts:
             active = wanted
             assert matching.improve() == len(tasks) - most_at_once(tasks, machines)
             matching.check()
+
+    def test_a_long_course_of_changes_stays_a_maximum(self) -> None:
+        """Regions without a way out are kept from second to second: a search anew agrees after each of 150 changes."""
+        random = np.random.default_rng(4)
+        machines = random.integers(0, 64, 40).tolist()
+        cluster = Cluster(tuple(machines), (1,) * 40)
+        kinds = [kind for kind in range(64) if any(kind & machine == kind for machine in machines)]
+        matching, active, waited = Matching(kinds, cluster), np.zeros(len(kinds), dtype=int), 0
+        for _ in range(150):
+            wanted = np.maximum(active + random.integers(-2, 3, len(kinds)) * (random.random(len(kinds)) < 0.2), 0)
+            wanted = np.minimum(wanted, 3)
+            for kind, change in enumerate(wanted - active):
+                if change:
+                    matching.change(kind, int(change))
+            active = wanted
+            tasks = [kinds[k] for k in np.repeat(np.arange(len(kinds)), active).tolist()]
+            found = matching.improve()
+            assert found == len(tasks) - most_by_paths(tasks, machines)
+            matching.check()
+            waited += found > 0
+        assert waited > 40, "in many seconds some have to wait"
+
+
+class TestIntervals:
+    def test_intervals_hold_the_mean_and_the_worst_second(self) -> None:
+        second = np.arange(10, 15)
+        found = over_intervals(Conflicts(second, np.array([0, 4, 1, 1, 7]), np.array([0.5, 1.5, 0.0, 1.0, 2.0])), 3)
+        assert found["begin_s"].tolist() == [10, 12, 14]
+        assert found["end_s"].tolist() == [12, 14, 15]
+        assert found["waiting"].tolist() == [2, 1, 7]
+        assert found["waiting_max"].tolist() == [4, 1, 7]
+        assert found["collisions"].tolist() == [1, 0.5, 2]
+        assert found["collisions_max"].tolist() == [1.5, 1, 2]
+
+    def test_nothing_active_is_no_interval(self) -> None:
+        nothing = conflicts_per_second(trace_of(), Cluster.uniform(2))
+        assert {name: column.size for name, column in over_intervals(nothing).items()} == dict.fromkeys(
+            ("begin_s", "end_s", "waiting", "waiting_max", "collisions", "collisions_max"), 0
+        )
+
+
+def most_by_paths(tasks: list[int], machines: list[int]) -> int:
+    """The size of a maximum matching, one augmenting path after the other (Kuhn)."""
+    holder: dict[int, int] = {}
+
+    def place(task: int, seen: set[int]) -> bool:
+        for slot, machine in enumerate(machines):
+            if tasks[task] & machine == tasks[task] and slot not in seen:
+                seen.add(slot)
+                if slot not in holder or place(holder[slot], seen):
+                    holder[slot] = task
+                    return True
+        return False
+
+    return sum(place(task, set()) for task in range(len(tasks)))
 
 
 def most_at_once(tasks: list[int], machines: list[int]) -> int:

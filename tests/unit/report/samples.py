@@ -189,9 +189,9 @@ def write_sample(folder: Path, runs: list[RunSummary] | None = None, *, constrai
         }))  # fmt: skip
         times = np.linspace(0, 2000, 200, endpoint=False)
         level = 0.5 + 0.3 * np.sin(times / 300 + i) + np.random.default_rng(i).normal(0, 0.02, 200)
-        curves.append(
-            pa.table({key: value * 200 for key, value in named.items()} | {"time_s": times, "utilisation": level})
-        )
+        refused = np.where(times % 100 == 0, 5.0 * (i + 1), 0.0) if run.label == "megha" else times * np.nan
+        curve = {"time_s": times, "utilisation": level, "refused_tasks": refused}
+        curves.append(pa.table({key: value * 200 for key, value in named.items()} | curve))
     parquet.write_table(pa.concat_tables(jobs), folder / "jobs.parquet")
     parquet.write_table(pa.concat_tables(curves), folder / "utilisation.parquet")
     if constraints:
@@ -201,4 +201,19 @@ def write_sample(folder: Path, runs: list[RunSummary] | None = None, *, constrai
             pa.table(columns | {"mean": load, "median": load * 0.9, "p95": load * 1.3, "p99": load * 1.5}),
             folder / "constraint_load.parquet",
         )
+        parquet.write_table(conflict_rows(), folder / "conflicts.parquet")
     return folder
+
+
+def conflict_rows(title: str = "syn_250", workers: int = 10_000) -> pa.Table:
+    """Conflicts of 50 intervals of 40 s."""
+    begin = np.arange(50.0) * 40
+    waiting, collisions = begin % 7, 5 + begin % 3
+    columns = {
+        "trace": [title] * 50, "workers": [workers] * 50, "seed": [0] * 50, "begin_s": begin, "end_s": begin + 40,
+        "waiting": waiting, "waiting_max": waiting + 2, "collisions": collisions, "collisions_max": collisions + 1,
+    }  # fmt: skip
+    for name, values in (("waiting", waiting), ("collisions", collisions)):
+        columns |= {f"{name}_mean": [float(values.mean())] * 50, f"{name}_p50": [float(np.median(values))] * 50}
+        columns |= {f"{name}_p95": [float(values.max())] * 50, f"{name}_p99": [float(values.max() + 0.5)] * 50}
+    return pa.table(columns)

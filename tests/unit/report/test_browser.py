@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
+from pyarrow import parquet
 from tests.live.browsing import BROWSER, chromium
-from tests.unit.report.samples import LABELS, delays_s, sample_run, sample_runs, write_sample
+from tests.unit.report.samples import LABELS, conflict_rows, delays_s, sample_run, sample_runs, write_sample
 
 from volery.report import duration, write_report
 from volery.report.explore.content import ToldRun, ToldTask
@@ -152,6 +153,39 @@ def test_time_is_zoomed_pairs_are_chosen_and_a_task_is_explained(browser: Browse
     assert visit.complaints == []
 
 
+def test_conflicts_and_refusals_over_time_are_those_of_the_folder(browser: Browser, tmp_path: Path) -> None:
+    write_report(write_sample(tmp_path))
+    visit = Visit(browser, f"file://{tmp_path}/report.html", 3840, "dark")
+    kept = parquet.read_table(tmp_path / "conflicts.parquet").to_pydict()
+    (row,) = visit.rows("[data-view=conflicts]")
+    assert [row[0], float(row[2]), float(row[4])] == [
+        "syn_250 on 10,000 workers", max(kept["waiting_max"]), max(kept["collisions_max"]),
+    ]  # fmt: skip
+    assert [float(row[1]), float(row[3])] == pytest.approx(
+        [np.mean(kept["waiting"]), np.mean(kept["collisions"])], abs=0.005
+    )
+    chart = visit.page.locator("[data-view=conflicts] svg.chart")
+    assert chart.locator("path[data-label]").count() == 2
+    chart.focus()
+    visit.page.keyboard.press("+")
+    said = visit.page.locator("[data-view=conflicts] [role=status]")
+    assert "from 8.33 min to 25.0 min" in said.inner_text()
+    visit.page.keyboard.press("ArrowRight")
+    at = int((1000 + 1000 / 100) // 40)
+    (row,) = visit.rows("[data-view=conflicts]")
+    assert [float(cell) for cell in row[1:]] == [
+        kept[name][at] for name in ("waiting", "waiting_max", "collisions", "collisions_max")
+    ]
+    table = parquet.read_table(tmp_path / "utilisation.parquet").to_pydict()
+    refused = [n for label, n in zip(table["label"], table["refused_tasks"], strict=True) if label == "megha"]
+    assert "placements refused per second" in visit.page.locator("[data-view=course] thead").inner_text()
+    told = {row[0]: row[2] for row in visit.rows("[data-view=course]")}
+    assert told[LABELS[1]] == told[LABELS[2]] == "\u2013"
+    assert float(told["megha"]) == pytest.approx(sum(refused) / 3 / 2000, rel=0.01)
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 3840
+    assert visit.complaints == []
+
+
 def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tmp_path: Path) -> None:
     folder = write_sample(tmp_path, sample_runs(1))
     asked: list[str] = []
@@ -228,10 +262,12 @@ def test_messages_queues_and_beliefs_follow_the_film(browser: Browser, tmp_path:
 def test_hostile_names_are_shown_and_do_nothing(browser: Browser, tmp_path: Path) -> None:
     runs = [msgspec.structs.replace(sample_run(), label=label) for label in (EVIL, "other")]
     folder = write_sample(tmp_path, runs)
+    parquet.write_table(conflict_rows(EVIL), folder / "conflicts.parquet")
     told = [ToldRun(EVIL, 0, 1, WHY[0].tasks)]
     write_report(folder, told)
     visit = Visit(browser, f"file://{folder}/report.html", 400)
     assert visit.page.evaluate("document.scripts.length") == 2
-    assert "<script>throw 1</script>" in visit.page.locator("[data-view=delays] .legend").inner_text()
+    for view in ("delays", "conflicts"):
+        assert "<script>throw 1</script>" in visit.page.locator(f"[data-view={view}] .legend").inner_text()
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 400
     assert visit.complaints == []

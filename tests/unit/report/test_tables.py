@@ -53,6 +53,15 @@ class TestComparison:
         assert "constraint_counting=" in narrow
         assert "published-code" in narrow
 
+    def test_hostile_labels_command_no_terminal_and_stay_short(self) -> None:
+        evil = "\x1b]0;owned\x07\u202e\U0001f426" + "x" * 10_000
+        runs = [msgspec.structs.replace(sample_run(), label=label) for label in (evil, "other")]
+        text = plain(runs, sample_differences(runs), width=200)
+        assert "\ufffd]0;owned" in text
+        assert "\U0001f426" in text
+        assert not set("\x1b\x07\u202e") & set(text)
+        assert len(text) < 10_000
+
     def test_square_brackets_in_a_label_are_no_markup(self) -> None:
         run = msgspec.structs.replace(sample_run(), label="megha [workers=100]")
         for width in (80, 140):

@@ -13,6 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from volery.core.errors import InputError
+from volery.metrics import conflicts_per_second
 from volery.sim import Progress
 from volery.study import (
     Outcome,
@@ -26,6 +27,8 @@ from volery.study import (
     verify,
     write_results_report,
 )
+from volery.study.plan import plan
+from volery.study.runs import read_inputs
 
 SETTING: dict[str, Any] = {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"}
 PAIR = ("megha", "megha:gms=2")
@@ -142,7 +145,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "manifest.json", "summary.json", "jobs.parquet", "utilisation.parquet", "constraint_load.parquet",
-        "task_runs.parquet", "flows.json", "report.html", "runs", ".lock",
+        "conflicts.parquet", "task_runs.parquet", "flows.json", "report.html", "runs", ".lock",
     }  # fmt: skip
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [
@@ -154,10 +157,19 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     measured = np.array(first["delay_s"])[np.array(first["jrt_s"]) >= 0]
     assert float(np.percentile(measured, 50)) == pytest.approx(results.runs[0].delay_s.p50)
     curve = parquet.read_table(tmp_path / "utilisation.parquet")
-    assert curve.column_names == ["run", "architecture", "label", "seed", "time_s", "utilisation", "waiting_tasks"]
+    assert curve.column_names == [
+        "run", "architecture", "label", "seed", "time_s", "utilisation", "waiting_tasks", "refused_tasks",
+    ]  # fmt: skip
     assert 0 < max(curve["utilisation"].to_pylist()) <= 1
     load = parquet.read_table(tmp_path / "constraint_load.parquet")
     assert set(load["seed"].to_pylist()) == {0, 1}
+    conflicts = parquet.read_table(tmp_path / "conflicts.parquet")
+    inputs = read_inputs(next(run.spec for run in plan(results.study) if run.spec.seed == 1))
+    expected = conflicts_per_second(inputs.trace, inputs.cluster)
+    kept = conflicts.filter(np.array(conflicts["seed"]) == 1)
+    assert kept["collisions"].to_pylist() == pytest.approx(expected.collisions.tolist()), "an interval is a second here"
+    assert kept["waiting_max"].to_pylist() == expected.waiting.tolist()
+    assert kept["collisions_p99"][0].as_py() == pytest.approx(np.percentile(expected.collisions, 99))
     summary = msgspec.json.decode((tmp_path / "summary.json").read_bytes())
     assert [run["digest"] for run in summary["runs"]] == [run.digest for run in results.runs]
     assert len(summary["differences"]) == len(results.differences)

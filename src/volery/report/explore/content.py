@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from volery.report.elements import shown
+from volery.report.explore.conflicts import Conflicts, conflicts_of
 from volery.report.explore.course import Course, course
 from volery.report.explore.delays import Counted, Rows, counted, kept_rows
 from volery.report.explore.grid import CELLS, Grid
@@ -66,6 +67,7 @@ class Content(msgspec.Struct, frozen=True):
     Args:
         serves: whether a server answers further questions.
         seeds: how many.
+        conflicts: what the workloads ask for, over time.
         cells: on each side of a density of pairs.
         edition: of a folder that is served, which state of it this is.
     """
@@ -81,6 +83,7 @@ class Content(msgspec.Struct, frozen=True):
     cells: int
     pairs: list[Pair]
     why: list[ToldRun]
+    conflicts: list[Conflicts] = []
     edition: str = ""
 
 
@@ -110,7 +113,7 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
     grid, ranked = rank([under_label(results.jobs, label) for label in labels])
     groups = [Setting(shown(name), [number[group.label] for group in members]) for name, members in settings]
     most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
-    waiting = results.waiting
+    curves, waiting, refused = results.curves, results.waiting, results.refused
     found = Content(
         serves=serves,
         labels=list(map(shown, labels)),
@@ -120,12 +123,13 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
         counted=list(map(counted, ranked)),
         rows=[kept_rows(of, grid, 0 if serves else most) for of in ranked],
         courses=[
-            course(results.curves[label], waiting.get(label), of.runs) if label in results.curves else None
+            course(curves[label], waiting.get(label), of.runs, refused.get(label)) if label in curves else None
             for label, of in zip(labels, ranked, strict=True)
         ],
         cells=CELLS,
         pairs=[pair(a, b, ranked[a], ranked[b], grid) for a, b in _pairs(groups, everything=not serves)],
         why=[msgspec.structs.replace(run, label=shown(run.label)) for run in why],
+        conflicts=[conflicts_of(one) for one in results.conflicts[:SETTINGS_MAX]],
     )
     return Explored(found, ranked)
 

@@ -148,24 +148,24 @@ function selection(title, names, chosen, at) {
   return make("label", { class: "choice" }, make("span", { class: "soft" }, `${title} `), select);
 }
 
-const labelName = (label, setting) => {
-  const name = content.labels[label], ending = ` [${setting}]`;
+const labelName = (label, setting, names = content.labels) => {
+  const name = names[label], ending = ` [${setting}]`;
   return setting && name.endsWith(ending) ? name.slice(0, -ending.length) : name;
 };
 
 // One button per label, in its colour, that shows or hides it.
-function legend(setting, hidden, changed) {
-  const list = make("div", { class: "legend", role: "group", "aria-label": "architectures shown" });
+function legend(setting, hidden, changed, names = content.labels, what = "architecture") {
+  const list = make("div", { class: "legend", role: "group", "aria-label": `${what}s shown` });
   for (const label of setting.members) {
     const swatch = draw("svg", { width: 26, height: 8, "aria-hidden": "true" });
     swatch.append(draw("line", { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour(label), "stroke-width": 3, "stroke-dasharray": dash(label) }));
     const button = make("button", {
-      type: "button", "aria-pressed": String(!hidden.has(label)), title: content.labels[label], onclick: () => {
+      type: "button", "aria-pressed": String(!hidden.has(label)), title: names[label], onclick: () => {
         if (!hidden.delete(label)) hidden.add(label);
         button.setAttribute("aria-pressed", String(!hidden.has(label)));
         changed();
       },
-    }, swatch, make("bdi", {}, labelName(label, setting.name)));
+    }, swatch, make("bdi", {}, labelName(label, setting.name, names)));
     list.append(button);
   }
   return list;

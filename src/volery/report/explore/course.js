@@ -1,28 +1,32 @@
-// Utilisation, waiting tasks and unfinished jobs over time: panels that share their stretch of time.
+// Utilisation, waiting tasks, refused placements and unfinished jobs over time: panels that share their stretch of time.
 const PANELS = [
-  { key: "permille", name: "busy slots / slots", scale: 1e-3, text: percent, tick: (value) => `${+(100 * value).toFixed(6)} %` },
+  { key: "permille", low: "low", high: "high", name: "busy slots / slots", scale: 1e-3, text: percent, tick: (value) => `${+(100 * value).toFixed(6)} %` },
   { key: "waiting", name: "tasks that wait", scale: 1, text: digits, tick: (value) => value.toLocaleString("en-US") },
+  { key: "refused", name: "placements refused per second", scale: 1, text: digits, tick: (value) => value.toLocaleString("en-US") },
   { key: "unfinished", name: "unfinished jobs", scale: 1, text: digits, tick: (value) => value.toLocaleString("en-US") },
 ];
 
-views.course = (mount) => {
-  const settings = content.settings.filter((setting) => setting.members.some((label) => content.courses[label]));
+views.course = (mount) => overTime(mount, { by: "course", name: "Quantities over time", what: "architecture", names: content.labels, settings: content.settings, curves: content.courses, panels: PANELS });
+
+// Curves by member of a setting; those of `low` and `high` bound a band where few are shown, `largest` adds a column.
+function overTime(mount, { by, name, what, names, settings: every, curves, panels: known }) {
+  const settings = every.filter((setting) => setting.members.some((label) => curves[label]));
   if (!settings.length) return false;
   const margin = { left: 58, right: 12, top: 20, bottom: 6 };
   const state = { setting: settings[0], hidden: new Set(), cursor: null, span: null };
   const frame = make("div"), table = make("div"), keys = make("div"), drag = draw("g");
   const said = make("p", { class: "note", role: "status", "aria-live": "polite" });
-  const shown = () => state.setting.members.filter((label) => content.courses[label] && !state.hidden.has(label));
-  const panels = () => PANELS.filter((panel) => state.setting.members.some((label) => content.courses[label] && content.courses[label][panel.key].length));
+  const shown = () => state.setting.members.filter((label) => curves[label] && !state.hidden.has(label));
+  const panels = () => known.filter((panel) => state.setting.members.some((label) => curves[label] && curves[label][panel.key].length));
   const ends = () => {
-    const courses = state.setting.members.map((label) => content.courses[label]).filter(Boolean);
-    return [Math.min(...courses.map((one) => one.begin_s)), Math.max(...courses.map((one) => one.end_s))];
+    const all = state.setting.members.map((label) => curves[label]).filter(Boolean);
+    return [Math.min(...all.map((one) => one.begin_s)), Math.max(...all.map((one) => one.end_s))];
   };
   const span = () => state.span || ends();
   let edges = [0, 1], tall = 1;
   const x = (time) => edges[0] + (edges[1] - edges[0]) * ((time - span()[0]) / (span()[1] - span()[0]));
   const timeAt = (at) => clamp(span()[0] + (span()[1] - span()[0]) * ((at - edges[0]) / (edges[1] - edges[0])), ...span());
-  const pointAt = (one, time) => Math.floor((time - one.begin_s) / (one.end_s - one.begin_s) * one.permille.length);
+  const pointAt = (one, time) => Math.floor((time - one.begin_s) / (one.end_s - one.begin_s) * one[known[0].key].length);
 
   // What is drawn of a curve: the least and the most of the points that share a column of pixels.
   function pathOf(one, values, scale, y, width) {
@@ -40,19 +44,21 @@ views.course = (mount) => {
     return path;
   }
 
-  function bandOf(one, y) {
-    const count = one.low.length, step = (one.end_s - one.begin_s) / count, upper = [], lower = [];
+  const hasBand = (one, panel) => panel.high && one[panel.high].length > 0 && shown().length <= 4;
+  function bandOf(one, panel, y) {
+    const low = one[panel.low], high = one[panel.high], count = low.length, step = (one.end_s - one.begin_s) / count, upper = [], lower = [];
     for (let at = 0; at < count; at++) {
-      const time = one.begin_s + (at + 0.5) * step;
-      if (time < span()[0] || time > span()[1]) continue;
-      upper.push(`${x(time).toFixed(1)} ${y(one.high[at] * 1e-3).toFixed(1)}`);
-      lower.unshift(`${x(time).toFixed(1)} ${y(one.low[at] * 1e-3).toFixed(1)}`);
+      const from = Math.max(one.begin_s + at * step, span()[0]), to = Math.min(one.begin_s + (at + 1) * step, span()[1]);
+      if (from >= to) continue;
+      const [left, right, over, under] = [x(from), x(to), y(high[at] * panel.scale), y(low[at] * panel.scale)].map((place) => place.toFixed(1));
+      upper.push(`${left} ${over}L${right} ${over}`);
+      lower.unshift(`${right} ${under}L${left} ${under}`);
     }
     return upper.length ? `M${[...upper, ...lower].join("L")}Z` : "";
   }
 
   const tallOf = (width) => clamp(width * 0.2, 110, 240);
-  const chart = canvas(frame, "Quantities over time", (width) => panels().length * tallOf(width) + 34, (drawing, width) => {
+  const chart = canvas(frame, name, (width) => panels().length * tallOf(width) + 34, (drawing, width) => {
     edges = [margin.left, width - margin.right];
     const each = tallOf(width), axis = draw("g", { class: "axis" });
     tall = panels().length * each;
@@ -66,7 +72,7 @@ views.course = (mount) => {
     panels().forEach((panel, place) => {
       const top = place * each + margin.top, bottom = (place + 1) * each - margin.bottom;
       const most = Math.max(1e-9, ...shown().map((label) => {
-        const one = content.courses[label], values = one[panel.key], step = (one.end_s - one.begin_s) / Math.max(1, values.length);
+        const one = curves[label], values = one[hasBand(one, panel) ? panel.high : panel.key], step = (one.end_s - one.begin_s) / Math.max(1, values.length);
         const from = clamp(Math.floor((span()[0] - one.begin_s) / step), 0, values.length), to = clamp(Math.ceil((span()[1] - one.begin_s) / step), 0, values.length);
         return values.slice(from, to).reduce((high, value) => Math.max(high, value), 0) * panel.scale;
       }));
@@ -77,9 +83,9 @@ views.course = (mount) => {
       }
       axis.append(draw("text", { x: edges[0], y: top - 7, class: "title" }, panel.name));
       for (const label of shown()) {
-        const one = content.courses[label];
+        const one = curves[label];
         if (!one[panel.key].length) continue;
-        if (panel.key === "permille" && one.low.length && shown().length <= 4) drawing.append(draw("path", { d: bandOf(one, y), fill: colour(label), opacity: 0.16 }));
+        if (hasBand(one, panel)) drawing.append(draw("path", { d: bandOf(one, panel, y), fill: colour(label), opacity: 0.16 }));
         drawing.append(draw("path", { d: pathOf(one, one[panel.key], panel.scale, y, width), fill: "none", stroke: colour(label), "stroke-width": 1.6, "stroke-dasharray": dash(label), "data-label": label }));
       }
     });
@@ -97,11 +103,13 @@ views.course = (mount) => {
     if (state.cursor !== null) drag.append(draw("line", { class: "cursor", x1: x(state.cursor), x2: x(state.cursor), y1: 0, y2: tall }));
   }
 
+  const columns = () => panels().flatMap((panel) => (panel.largest ? [panel, { ...panel, key: panel.largest, name: `${panel.name}, most`, most: true }] : [panel]));
+
   // At the cursor, or the mean of the stretch that is shown.
   function tell() {
     const rows = shown().map((label) => {
-      const one = content.courses[label];
-      return [make("bdi", {}, labelName(label, state.setting.name)), ...panels().map((panel) => {
+      const one = curves[label];
+      return [make("bdi", {}, labelName(label, state.setting.name, names)), ...columns().map((panel) => {
         const values = one[panel.key];
         if (!values.length) return NOTHING;
         if (state.cursor !== null) {
@@ -109,12 +117,14 @@ views.course = (mount) => {
           return at >= 0 && at < values.length ? panel.text(values[at] * panel.scale) : NOTHING;
         }
         const from = clamp(pointAt(one, span()[0]), 0, values.length - 1), to = clamp(pointAt(one, span()[1]), from + 1, values.length);
-        return panel.text(values.slice(from, to).reduce((sum, value) => sum + value, 0) / (to - from) * panel.scale);
+        const part = values.slice(from, to);
+        const found = panel.most ? part.reduce((high, value) => Math.max(high, value), 0) : part.reduce((sum, value) => sum + value, 0) / part.length;
+        return panel.text(found * panel.scale);
       })];
     });
-    table.replaceChildren(grid(["architecture", ...panels().map((panel) => panel.name)], rows, 1));
-    const what = state.cursor === null ? `Means from ${duration(span()[0])} to ${duration(span()[1])}` : `At ${duration(state.cursor)}`;
-    said.textContent = `${what}${content.seeds > 1 ? `, mean over ${content.seeds} seeds` : ""}. Drag to zoom in; + and ${MINUS} zoom with the keyboard, arrows move, Escape shows the whole run.`;
+    table.replaceChildren(grid([what, ...columns().map((panel) => panel.name)], rows, 1));
+    const stretch = state.cursor === null ? `Means from ${duration(span()[0])} to ${duration(span()[1])}` : `At ${duration(state.cursor)}`;
+    said.textContent = `${stretch}${content.seeds > 1 ? `, over ${content.seeds} seeds, of which one that has ended counts as zero` : ""}. Drag to zoom in; + and ${MINUS} zoom with the keyboard, arrows move, Escape shows the whole run.`;
   }
 
   function zoom(low, high) {
@@ -127,7 +137,7 @@ views.course = (mount) => {
     refresh();
   }
   function refresh() { chart.again(); tell(); }
-  function all() { keys.replaceChildren(legend(state.setting, state.hidden, refresh)); refresh(); }
+  function all() { keys.replaceChildren(legend(state.setting, state.hidden, refresh, names, what)); refresh(); }
 
   const where = (event) => timeAt(placeOf(event, chart.drawing)[0]);
   chart.drawing.addEventListener("pointerdown", (event) => { from = where(event); chart.drawing.setPointerCapture(event.pointerId); });
@@ -138,11 +148,11 @@ views.course = (mount) => {
     from = null;
     if (began !== null && Math.abs(x(began) - x(to)) > 4) { state.cursor = null; zoom(Math.min(began, to), Math.max(began, to)); } else {
       mark();
-      clock.tell(to, "course");
+      clock.tell(to, by);
     }
   });
   let told = 0; // what is played moves the line with every frame, and the numbers as fast as they can be read
-  clock.heard.push({ by: "course", hear: (time) => {
+  clock.heard.push({ by, hear: (time) => {
     state.cursor = clamp(time, ...span());
     mark();
     if (performance.now() - told < 150) return;
@@ -168,4 +178,4 @@ views.course = (mount) => {
     make("button", { type: "button", onclick: () => zoom(null) }, "whole run")), keys, frame, said, table);
   all();
   return true;
-};
+}

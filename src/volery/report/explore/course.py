@@ -25,6 +25,7 @@ class Course(msgspec.Struct, frozen=True):
         permille: of the slots that are busy, mean over seeds.
         low, high: the range over seeds; empty with one seed.
         waiting: tasks that could start and have not; empty where the runs have not kept them.
+        refused: placements that were refused, per second; empty where the runs report none.
         unfinished: jobs that are submitted and not answered.
     """
 
@@ -35,31 +36,39 @@ class Course(msgspec.Struct, frozen=True):
     high: list[int]
     waiting: list[float]
     unfinished: list[float]
+    refused: list[float] = []
 
 
-def course(curve: Curve, waiting: Curve | None, runs: Sequence[RunJobs]) -> Course | None:
+def course(curve: Curve, waiting: Curve | None, runs: Sequence[RunJobs], refused: Curve | None = None) -> Course | None:
     """One label over time; None where its runs have no curve.
 
     Args:
         curve: utilisation per seed.
         waiting: tasks that wait, at the same times; None where it is not known.
         runs: the jobs of the same runs.
+        refused: placements that were refused per second, likewise.
     """
     times, low, mean, high = over_seeds(curve)
     if not times.size:
         return None
     step = float(times[1] - times[0]) if times.size > 1 else 1.0
     many = len(curve.values) > 1
-    queue = over_seeds(waiting)[2] if waiting is not None else np.zeros(0)
     return Course(
         round(float(times[0]), 6),
         round(float(times[-1]) + step, 6),
         _permille(mean),
         _permille(low) if many else [],
         _permille(high) if many else [],
-        _short(queue) if np.isfinite(queue).all() else [],
-        _short(unfinished(runs, times, step)),
+        _mean(waiting),
+        short(unfinished(runs, times, step)),
+        _mean(refused),
     )
+
+
+def _mean(curve: Curve | None) -> list[float]:
+    """Over seeds; empty where it is not known of all."""
+    mean = over_seeds(curve)[2] if curve is not None else np.zeros(0)
+    return short(mean) if np.isfinite(mean).all() else []
 
 
 def unfinished(runs: Sequence[RunJobs], times_s: Floats, step_s: float) -> Floats:
@@ -80,7 +89,7 @@ def _permille(values: Floats) -> list[int]:
     return np.rint(1000 * values).astype(np.int64).tolist()  # type: ignore[no-any-return]  # numpy's lists
 
 
-def _short(values: Floats) -> list[float]:
-    """Three digits; whole numbers stay whole."""
+def short(values: Floats) -> list[float]:
+    """Numbers of three digits; whole numbers stay whole."""
     found: list[Any] = [float(f"{value:.3g}") for value in values.tolist()]
     return [int(value) if value == int(value) else value for value in found]

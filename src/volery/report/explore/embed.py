@@ -12,7 +12,7 @@ from volery import look
 from volery.report.elements import escaped
 from volery.report.explore.content import as_json
 
-SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "pairs.js", "why.js")
+SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "conflicts.js", "pairs.js", "why.js")
 STYLE: Final = "explore/explore.css"
 FIELD: Final = "field.js"
 """Which is in `volery.look`, because the live page has it too."""
