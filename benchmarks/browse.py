@@ -1,19 +1,20 @@
 """What a large results folder costs to look at, as JSON lines: `python benchmarks/browse.py`; needs chromium.
 
 A folder is made by the project's own writer: short simulations give its summaries, and their jobs are drawn at random,
-by default 1,000,000 of ten tasks under five architectures and two seeds. `--folder DIR` measures one that is there. Then:
+by default 1,000,000 of ten tasks under five architectures and two seeds; `--folder DIR` measures one that is there.
 
-    address   seconds from the start of `volery serve results DIR` to the line that tells the address, and until the page
-              is ready; CPU seconds and the peak of resident memory of the server's process by then
-    page      in the system's chromium, on a page never open before: its size, first contentful paint and the end of its
-              scripts in milliseconds, and the main thread's work until then
+    address   seconds from the start of `volery serve results DIR` to the line that tells the address, and until the
+              page is ready; CPU seconds and the peak of resident memory of the server's process by then
+    page      in the system's chromium, on a page never open before: its size; first contentful paint and the end of
+              its scripts in milliseconds, and CPU milliseconds of the main thread until then
     first, later   milliseconds from a drag, a choice or a click until the page shows the answer: jobs of a range and
-              their next page, sorting them, a pair, a zoom into time; the first of each, and the 95th percentile
-    answers   milliseconds per answer of the server, over random ranges, parts far down a list, and pairs, to one reader
-              and to several at once
+              their next page, sorting them, a pair, a zoom into time; driving the browser is in them. Beside it CPU
+              milliseconds of the server per action, and of the page's main thread per action of each kind
+    answers   milliseconds per answer of the server, over random ranges, parts far down a list, pairs, and why the
+              tasks of a job waited where runs tell, to one reader and to several at once
     report, show   CPU seconds, peak memory, and the size of report.html
 
-Times are those of a machine that nobody else uses.
+Wall-clock times are those of a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from volery.metrics import distribution
 from volery.study import compare_spec, execute, plan
@@ -80,7 +82,7 @@ def fill(folder: Path, architectures: tuple[str, ...], seeds: int, jobs: int) ->
 def served(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
     """The address of a folder, the process that serves it, and when that was started."""
     began = time.monotonic()
-    command = [VOLERY, "serve", "results", folder, "--json"]
+    command = [str(VOLERY), "serve", "results", str(folder), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         try:
@@ -148,13 +150,15 @@ def asked_at_random(url: str, content: dict[str, Any], rounds: int, seed: int) -
 
     for _ in range(rounds):
         low, high = sorted(draw.sample(range(-1, top + 1), 2))
-        jobs = {"labels": ",".join(map(str, labels)), "from": every(low), "to": every(high)}
+        jobs: dict[str, Any] = {"labels": ",".join(map(str, labels)), "from": every(low), "to": every(high)}
         jobs |= {"class": draw.choice(("all", "short", "long")), "count": 50}
         total = ask("range", "jobs", jobs | {"first": 0})["total"]
         ask("far down", "jobs", jobs | {"first": draw.randrange(max(1, total))})
         if len(labels) > 1:
             a, b = draw.sample(labels, 2)
             ask("pair", "pair", {"a": a, "b": b})
+        for run, one in enumerate(content["why"]):
+            ask("why", "why", {"run": run, "question": draw.randint(0, max(task[0] for task in one["tasks"]))})
     return found
 
 
@@ -185,15 +189,25 @@ def at_once(url: str, content: dict[str, Any], readers: int, rounds: int) -> dic
 def opened(browser: Browser, url: str) -> tuple[Page, dict[str, float]]:
     """A page that was never open before, and what opening it took."""
     page = browser.new_context(viewport={"width": 1200, "height": 900}).new_page()
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable")
+    session = work_of(page)
     page.goto(url, wait_until="load")
     page.locator(f"{DELAYS} svg.chart path").first.wait_for()
     ready = page.evaluate("performance.now()")
     paint = page.evaluate("(performance.getEntriesByName('first-contentful-paint')[0] || {}).startTime ?? -1")
-    metrics = session.send("Performance.getMetrics")["metrics"]
-    work = 1000 * next(one["value"] for one in metrics if one["name"] == "TaskDuration")
-    return page, {"first_paint_ms": round(paint), "ready_ms": round(ready), "main_thread_ms": round(work)}
+    took = {"first_paint_ms": round(paint), "ready_ms": round(ready), "main_thread_cpu_ms": round(session())}
+    return page, took
+
+
+def work_of(page: Page) -> Callable[[], float]:
+    """Tells the CPU milliseconds that the page's main thread has spent."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent_ms() -> float:
+        told = session.send("Performance.getMetrics")["metrics"]
+        return 1000 * float(next(one["value"] for one in told if one["name"] == "TaskDuration"))
+
+    return spent_ms
 
 
 def drag(page: Page, view: str, begin: float, end: float) -> None:
@@ -210,36 +224,46 @@ def drag(page: Page, view: str, begin: float, end: float) -> None:
 
 
 def changes(page: Page, selector: str, act: Callable[[], None]) -> float:
-    """Milliseconds from an action until what a part of the page says is another."""
+    """Milliseconds from an action until a part of the page is another."""
     part = page.locator(selector)
-    before = part.inner_text()
+    before = part.inner_html()
     began = time.perf_counter()
     act()
-    while part.inner_text() == before:
+    while part.inner_html() == before:
         if time.perf_counter() - began > 60:
             raise SystemExit(f"{selector} does not change")
     return 1000 * (time.perf_counter() - began)
 
 
-def walked(page: Page, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds per action of a reader, by kind, the first of each first; driving the browser is in them."""
+def choose(options: Locator, value: str) -> None:
+    """One of several."""
+    options.select_option(value)
+
+
+def walked(page: Page, rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Milliseconds per action of a reader, by kind, the first of each first; and CPU ones of the main thread."""
     found: dict[str, list[float]] = {}
+    spent: dict[str, list[float]] = {}
+    work = work_of(page)
     listed = f"{DELAYS} > div:nth-of-type(5)"
 
     def act(kind: str, selector: str, action: Callable[[], None]) -> None:
+        before = work()
         found.setdefault(kind, []).append(changes(page, selector, action))
+        spent.setdefault(kind, []).append(work() - before)
 
     draw = random.Random(0)
-    for turn in range(rounds):
+    for _ in range(rounds):
         begin = draw.uniform(0.05, 0.5)
-        act("range", listed, lambda begin=begin: drag(page, DELAYS, begin, begin + 0.3))
+        page.locator(DELAYS).get_by_role("button", name="whole range").click()
+        act("range", listed, partial(drag, page, DELAYS, begin, begin + 0.3))
         following = page.locator(listed).get_by_role("button", name="next")
         if following.count() and following.is_enabled():
             act("next jobs", listed, following.click)
         heads = page.locator(f"{listed} th button")
         if heads.count():
-            act("sort", f"{listed} tbody", heads.nth(2 + turn % 2).click)
-        act("zoom", f"{COURSE} [role=status]", lambda begin=begin: drag(page, COURSE, begin, begin + 0.2))
+            act("sort", listed, heads.nth(2).click)
+        act("zoom", f"{COURSE} [role=status]", partial(drag, page, COURSE, begin, begin + 0.2))
         page.locator(COURSE).get_by_role("button", name="whole run").click()
         page.mouse.move(0, 0)
         seconds = page.locator(f"{PAIRS} select").last
@@ -247,8 +271,9 @@ def walked(page: Page, rounds: int) -> dict[str, list[float]]:
             values = seconds.locator("option").evaluate_all("all => all.map(one => one.value)")
             others = [value for value in values[1:] if value != seconds.input_value()]
             if others:
-                act("pair", f"{PAIRS} [role=status]", lambda v=draw.choice(others): seconds.select_option(v))
-    return found
+                chosen = draw.choice(others)
+                act("pair", f"{PAIRS} [role=status]", partial(choose, seconds, chosen))
+    return found, spent
 
 
 def command(folder: Path, word: str) -> dict[str, Any]:
@@ -295,16 +320,23 @@ def main() -> None:
             time.sleep(0.1)
             status, page = get(url, "")
         ready = {"address_s": round(address_s, 2), "ready_s": round(time.monotonic() - began, 2)}
-        say(ready | {"cpu_s": cpu_s(server.pid), "peak_mb": round(memory_mb(server.pid, "VmHWM"))})
+        say({**ready, "cpu_s": cpu_s(server.pid), "peak_mb": round(memory_mb(server.pid, "VmHWM"))})
         browser.new_page().goto("about:blank")
         visit, took = opened(browser, url)
         say({"page_mb": round(len(page) / 1e6, 2)} | took)
-        actions = walked(visit, given.rounds)
+        before = cpu_s(server.pid)
+        actions, spent = walked(visit, given.rounds)
+        count = sum(map(len, actions.values()))
         say({"first": {kind: round(ms[0]) for kind, ms in actions.items()}})
+        say({"actions": count, "server_cpu_ms": round(1000 * (cpu_s(server.pid) - before) / count, 1)})
+        say({"main_thread_cpu_ms": told(spent)})
         say({"later": told({kind: ms[1:] for kind, ms in actions.items() if ms[1:]})})
         content = content_of(page)
-        say({"answers": told(asked_at_random(url, content, given.rounds, 0))})
-        say({"readers": given.readers, "answers": told(at_once(url, content, given.readers, given.rounds))})
+        for readers in (1, given.readers):
+            before = cpu_s(server.pid)
+            answers = at_once(url, content, readers, given.rounds)
+            spent_ms = 1000 * (cpu_s(server.pid) - before) / sum(map(len, answers.values()))
+            say({"readers": readers, "server_cpu_ms": round(spent_ms, 1), "answers": told(answers)})
         say({"rss_mb": round(memory_mb(server.pid, "VmRSS")), "peak_mb": round(memory_mb(server.pid, "VmHWM"))})
         browser.close()
         if not given.no_report:

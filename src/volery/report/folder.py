@@ -195,9 +195,12 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> Results:
     return Results(folder, manifest, summary, curves, loads, timelines, profiles, flows, jobs, waiting)
 
 
-def kept_files(folder: Path) -> list[Path]:
-    """The files that a report reads, whether or not they are there."""
-    names = (MANIFEST, SUMMARY, JOBS, UTILISATION, CONSTRAINT_LOAD, STAGE_TIMES, FLOWS, *COLUMNS)
+def tables(folder: Path) -> list[Path]:
+    """The files that a study writes when it ends or is stopped, whether or not they are there.
+
+    The manifest is none of them: while a study runs, it changes with every run that finishes.
+    """
+    names = (SUMMARY, JOBS, UTILISATION, CONSTRAINT_LOAD, STAGE_TIMES, FLOWS, *COLUMNS)
     return [folder / name for name in names]
 
 
@@ -212,7 +215,7 @@ def glance(folder: Path) -> None:
         if manifest.planned and not (folder / name).exists():
             raise InputError(str(folder / name), f"is missing: {_unfinished(manifest)}")
     _json(folder / SUMMARY, Summary)
-    for path in kept_files(folder):
+    for path in tables(folder):
         if path.suffix == ".parquet" and path.exists():
             _names(path)
 

@@ -21,7 +21,7 @@ from volery.report.explore import embed
 from volery.report.explore.answers import Answers, Query, Why
 from volery.report.explore.content import ToldRun, ToldTask, explored
 from volery.report.explore.server import LOCAL_NAMES, Page, Site
-from volery.report.folder import glance, kept_files, read_results
+from volery.report.folder import glance, read_results, tables
 from volery.report.html import render
 from volery.report.page import page
 from volery.report.rows import read_jobs
@@ -191,9 +191,9 @@ def prepared(folder: Path, mark: str, explaining: Explaining, told: Told) -> Edi
 
 
 def mark_of(folder: Path) -> str:
-    """Tells states of a folder apart: its files are replaced, never changed, when a study goes on."""
+    """Tells states of a folder apart: its tables are replaced, never changed, when a study goes on."""
     told = hashlib.sha256()
-    for path in kept_files(folder):
+    for path in tables(folder):
         try:
             found = path.stat()
             told.update(f"{path.name} {found.st_size} {found.st_mtime_ns} {found.st_ino}\n".encode())
