@@ -142,3 +142,11 @@ def test_a_run_that_has_ended_counts_as_idle_in_the_mean_over_seeds() -> None:
     times, low, mean, high = plots.over_seeds(curve)
     assert times.tolist() == [0, 1, 2, 3]
     assert (low.tolist(), mean.tolist(), high.tolist()) == ([1, 1, 0, 0], [1, 1, 0.5, 0.5], [1, 1, 1, 1])
+
+
+def test_many_strips_share_their_points() -> None:
+    times = np.arange(1000.0)
+    spiky = np.where(times == 500, 1.0, 0.1)
+    ten = plots.utilisation_curves([plots.Curve(str(k), (times,), (spiky,)) for k in range(10)])
+    forty = plots.utilisation_curves([plots.Curve(str(k), (times, times), (spiky, spiky)) for k in range(40)])
+    assert len(forty) < 2 * len(ten), "40 strips with bands"
