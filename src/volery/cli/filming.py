@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from volery.core.component import Component
     from volery.core.model import Address
     from volery.live.hosts.journal import Header
+    from volery.live.window.frame import View
     from volery.report.folder import KeptTimeline
     from volery.sim import Progress
     from volery.study.filming import FilmedRun
@@ -61,6 +62,17 @@ class Part(msgspec.Struct, frozen=True):
         return self.end_s is not None
 
 
+def part_of(begin_s: float | None, end_s: float | None) -> Part:
+    """What is asked for.
+
+    Raises:
+        InputError: it ends before it begins.
+    """
+    if begin_s is not None and end_s is not None and end_s <= begin_s:
+        raise InputError("--to", f"{end_s:g} s is not after {begin_s:g} s, where the film begins")
+    return Part(begin_s, end_s)
+
+
 class Reel(msgspec.Struct, frozen=True, eq=False):
     """A film that can be shown.
 
@@ -89,14 +101,72 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
         from volery.live.recorded.design import design_view
         from volery.live.recorded.recording import Recording, staged
         from volery.live.recorded.serving import Theatre
+        from volery.report.designpage import explanation
         from volery.report.flowplot import flow_svg
 
         stage = staged(self.title, self.subtitle, self.cluster, self.deployment, self.origin_us)
-        return Theatre(
-            Recording(self.filmed, stage),
-            lambda: design_view(self.architecture, self.deployment, lambda: flow_svg(flow_of(self.deployment))),
-            self.lasts_s,
-        ).app()
+
+        def design() -> View:
+            text = explanation(self.architecture)
+            return design_view(
+                self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment))
+            )  # fmt: skip
+
+        return Theatre(Recording(self.filmed, stage), design, self.lasts_s).app()
+
+
+class Choice(msgspec.Struct, frozen=True, eq=False):
+    """What was asked for.
+
+    Args:
+        place: of results or journals; None: the demonstration.
+        run, seed: of results.
+        part: that is shown.
+        messages: whether a page on disk shows these, too.
+        silent: nothing is told of how far it is.
+    """
+
+    place: Path | None
+    run: str | None
+    seed: int | None
+    part: Part
+    messages: bool
+    silent: bool
+
+    @property
+    def folder(self) -> Path:
+        """Where a page goes of which nobody says where."""
+        assert self.place is not None
+        return self.place.parent if self.place.is_file() else self.place
+
+    def check(self) -> None:
+        """Refuse what goes not together.
+
+        Raises:
+            InputError: options for results, with something else.
+        """
+        if self.run is None and self.seed is None and not self.messages:
+            return
+        if self.place is None:
+            raise InputError("--demo", "takes no --run, --seed or --messages: it brings its own run")
+        if journals_of(self.place):
+            raise InputError("--run", "journals are of one federation; --run, --seed and --messages are for results")
+
+    def reel(self) -> Reel:
+        """The film, to be shown on the live page."""
+        if self.place is None:
+            return of_demonstration(self.part)
+        if found := journals_of(self.place):
+            return of_journals(found, self.part, silent=self.silent)
+        return of_results(self.place, self.run, self.seed, self.part, silent=self.silent)
+
+    def page(self) -> tuple[str, dict[str, object]]:
+        """The film as a page of its own, and what is said of it."""
+        if self.place is not None and not journals_of(self.place):
+            asked = (self.place, self.run, self.seed, self.part)
+            return results_text(*asked, messages=self.messages, silent=self.silent)
+        reel = self.reel()
+        return journal_text(reel), reel.told
 
 
 def journals_of(place: Path) -> list[Path]:

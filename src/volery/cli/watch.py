@@ -53,50 +53,22 @@ def watch(
     as_json: AsJson = False,
 ) -> None:
     """Play a run, or what a federation has journalled, at any speed: write a page and print its path, or serve it."""
-    from volery.cli import filming
+    from volery.cli.filming import Choice, part_of
+    from volery.report.page import write_page
 
     if demo == (place is not None):
         raise InputError("PLACE", "give a results folder or journals; or --demo, without them")
-    if begin_s is not None and end_s is not None and end_s <= begin_s:
-        raise InputError("--to", f"{end_s:g} s is not after {begin_s:g} s, where the film begins")
-    part = filming.Part(begin_s, end_s)
-    if demo:
-        if run is not None or seed is not None or messages:
-            raise InputError("--demo", "takes no --run, --seed or --messages: it brings its own run")
-        if output is None:
-            _serve(filming.of_demonstration(part), port, as_json)
-            return
-        reel = filming.of_demonstration(part)
-        _write(output, filming.journal_text(reel), reel.told, as_json)
+    chosen = Choice(place, run, seed, part_of(begin_s, end_s), messages=messages, silent=as_json)
+    chosen.check()
+    if serve and output is not None:
+        raise InputError("--output", "is for a page on disk; leave it out, or leave --serve out")
+    if serve or (demo and output is None):
+        _serve(chosen.reel(), port, as_json)
         return
-    assert place is not None
-    found = filming.journals_of(place)
-    if found and (run is not None or seed is not None or messages):
-        raise InputError("--run", "journals are of one federation; --run, --seed and --messages are for results")
-    if serve:
-        if output is not None:
-            raise InputError("--output", "is for a page on disk; leave it out, or leave --serve out")
-        made = filming.of_journals(found, part, silent=as_json) if found else filming.of_results(
-            place, run, seed, part, silent=as_json
-        )  # fmt: skip
-        _serve(made, port, as_json)
-        return
-    path = output if output is not None else (place.parent if place.is_file() else place) / NAME
+    path = output if output is not None else chosen.folder / NAME
     if path.suffix != ".html":
         raise InputError(str(path), "a page's name must end in .html")
-    if found:
-        reel = filming.of_journals(found, part, silent=as_json)
-        _write(path, filming.journal_text(reel), reel.told, as_json)
-        return
-    text, told = filming.results_text(place, run, seed, part, messages=messages, silent=as_json)
-    _write(path, text, told, as_json)
-
-
-def _write(path: Path, text: str, told: dict[str, object], as_json: bool) -> None:
-    from volery.report.page import write_page
-
-    if path.suffix != ".html":
-        raise InputError(str(path), "a page's name must end in .html")
+    text, told = chosen.page()
     write_page(path, text)
     if as_json:
         print_json({"page": str(path)} | told)

@@ -75,10 +75,10 @@ class Stage:
         filmed, at = self._filmed, snapshot.interval
         if not filmed.sent:
             return Markup("")
-        data = msgspec.json.encode(self._staging(snapshot)).decode()
+        drawing = msgspec.json.encode(self._staging(snapshot)).decode()
         return joined(
             (
-                tag("div", id="staging", hidden=True, data_staging=data),
+                tag("div", id="staging", hidden=True, data_staging=drawing),
                 section("Queues", table(_QUEUES, [_queue(filmed, row, at) for row in range(len(filmed.roles))])),
                 section("Messages", table(_MESSAGES, self._messages(at))),
                 section("What schedulers believe", _beliefs(filmed.beliefs, at)),

@@ -90,7 +90,7 @@ class Questions:
         """Nodes that somebody who watches them hears nothing of."""
         return {peer for _, peer in self._lost if peer in self._nodes}
 
-    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - a recording knows
+    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
         """Where a scheduler's view is wrong: only who has seen everything can say."""
         return {}
 

@@ -152,7 +152,7 @@ def _page(
 
 def _moments(run: Played, along: Course | None, filmed: Filmed | None) -> list[tuple[float, str]]:
     """What a viewer would look for: the fullest queue, the first task that was killed, and what a camera noticed."""
-    found = [] if filmed is None else [(at / SECOND_US, what) for at, what in filmed.moments]
+    found = [] if filmed is None else [(at / SECOND_US, shown(what)) for at, what in filmed.moments]
     if along is not None and along.waiting and max(along.waiting) > 0:
         most = max(along.waiting)
         step_s = (along.end_s - along.begin_s) / len(along.waiting)
