@@ -112,12 +112,12 @@ def test_of_a_job_under_way_it_says_when_what_is_left_starts_and_ends() -> None:
         job(0, running=held(range(6), 2)),
         StandingJob(1, "", 0, (*held(range(6, 10), 1), *held(range(10, 12), 0, kind=1)), (WaitingTasks(4, 0, 0),)),
     )
-    moments = ask(Standing(0, jobs, None, known(3, 5), asked=1), "central").moments
+    moments = ask(Standing(0, jobs, None, known(3, 5), asked=1), "central", gms=1).moments
     assert near(moments.first_end.median_us, 2)
     assert near(moments.first_start.median_us, 1)
     assert near(moments.last_start.median_us, 1)
     assert near(moments.last_end.median_us, 5)
-    nothing_waits = ask(Standing(0, jobs, None, known(3, 5), asked=0), "central").moments
+    nothing_waits = ask(Standing(0, jobs, None, known(3, 5), asked=0), "central", gms=1).moments
     assert nothing_waits.first_start == nothing_waits.last_start == Interval(None, None, None)
     assert near(nothing_waits.last_end.median_us, 1)
 
