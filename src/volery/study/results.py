@@ -226,6 +226,46 @@ class ResultsFolder:
         except (OSError, ValueError, EOFError) as error:
             raise InputError(str(path), f"cannot be read: {error}") from None
 
+    def mapped(self, key: str, part: str) -> dict[str, Any]:
+        """As `columns`, but on disk, in files without a name that go with the arrays: little is held in memory.
+
+        Raises:
+            InputError: when they are missing or damaged, or there is no room for them.
+        """
+        import shutil
+        import zipfile
+        import zlib
+
+        import numpy as np
+
+        path, found = self._run_path(key).with_suffix(".npz"), dict[str, Any]()
+        try:
+            with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
+                for name in archive.namelist():
+                    if name.startswith(f"{part}_"):
+                        at = Path(place) / name
+                        with archive.open(name) as packed, at.open("wb") as stream:
+                            shutil.copyfileobj(packed, stream, 1 << 20)
+                        found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(str(path), f"cannot be read: {error}") from None
+        return found
+
+    def has(self, key: str, part: str) -> bool:
+        """Whether a finished run has kept a part; its columns are not read.
+
+        Raises:
+            InputError: when they are missing or damaged.
+        """
+        import zipfile
+
+        path = self._run_path(key).with_suffix(".npz")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return any(name.startswith(f"{part}_") for name in archive.namelist())
+        except (OSError, zipfile.BadZipFile) as error:
+            raise InputError(str(path), f"cannot be read: {error}") from None
+
     def forget_others(self, keys: set[str]) -> None:
         """Remove what was stored for runs that are no part of the finished study, and what a kill left half written."""
         for path in (self.path / RUNS).iterdir():

@@ -162,6 +162,15 @@ def test_the_api_is_told_with_what_it_sends(pages: dict[str, str]) -> None:
     assert "### JobStatus" in pages["api"]
 
 
+def test_links_of_made_pages_lead_somewhere(pages: dict[str, str]) -> None:
+    made = ROOT / "docs" / "reference" / "generated"
+    targets = {target for text in pages.values() for target in re.findall(r"\]\(([^)\s]+\.md)\)", text)}
+    assert targets
+    for target in targets:
+        path = (made / target).resolve()
+        assert path.exists() or (path.parent == made and path.stem in pages), target
+
+
 def test_tables_stay_tables(pages: dict[str, str]) -> None:
     """Nothing in a cell ends its row or column early."""
     for text in pages.values():

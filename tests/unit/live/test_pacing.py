@@ -98,10 +98,11 @@ def test_a_view_is_made_once_for_all_pages_that_show_it() -> None:
         first, same = await asyncio.gather(*(renderings.shared((ada, "/"), show) for _ in range(2)))
         assert first is same
         assert renderings.again_s(first) == pytest.approx(2.0, abs=0.5)
-        assert not renderings.behind(first)
+        assert not renderings.again(first).behind
         revision[0], now_s[0] = 2, 1.0
         assert await renderings.shared((ada, "/"), show) is first
-        assert renderings.behind(first)
+        again = renderings.again(first)
+        assert (again.behind, again.age_s, again.tag) == (True, 1.0, first.tag)
         assert (await renderings.shared((bob, "/"), show)).view.live == "2"
         assert (await renderings.shared((ada, "/?sort=id"), show)).view.live == "3"
         fresh = await renderings.fresh((ada, "/"), show)  # whoever has given an order sees what it has done

@@ -1,7 +1,7 @@
 // The clock of a recording: it plays, steps, jumps to moments and stops to read; the page shows what its address names.
-const FETCH_MS = 160, READ_MS = 1200, WORD_MS = 230, READ_MAX_MS = 9000;
 
 const film = (() => {
+  const ASK_MS = 160, READ_MS = 500, WORD_MS = 210, READ_MAX_MS = 9000;
   const bar = document.getElementById("film");
   if (!bar) return null;
   const part = (id) => document.getElementById(id);
@@ -57,7 +57,7 @@ const film = (() => {
     told.textContent = origin ? `${new Date(1000 * (origin + at)).toISOString().slice(0, 19).replace("T", " ")} UTC` : "";
     spoken(at);
     listeners.forEach((hear) => hear(at));
-    if (now || (playing && performance.now() - fetched >= FETCH_MS)) { wanted = at; ask(); }
+    if (now || (playing && performance.now() - fetched >= ASK_MS)) { wanted = at; ask(); }
   }
   function kept() {
     history.replaceState(null, "", addressAt(at));

@@ -243,7 +243,7 @@ class _TaskEndpoints:
         """Tasks of a job, in order."""
         job = _job(self._desk, request)
         first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
-        return as_json(self._desk.tasks(job.id, first, limit))
+        return as_json(await self._desk.all_tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
         """One task, as its last attempt left it."""

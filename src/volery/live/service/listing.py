@@ -83,12 +83,12 @@ READ: Final = 500
 
 
 async def search(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-    """As `jobs`, in pieces where many are looked at: between them the event loop does what else there is to do.
+    """As `jobs`, in pieces where many are looked at or read: between them the event loop does what else there is to do.
 
     A job that changes meanwhile stands where it was when it was looked at, if the query still holds for it.
     """
     if is_indexed(query, order):
-        return jobs(sql, query, limit, order)
+        return await _newest(sql, query, limit) if order == NEWEST else jobs(sql, query, limit, order)
     asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
     where = " AND ".join(("id > ?", "id <= ?", *(words for words, _ in asked)))
     words = (
@@ -114,6 +114,17 @@ async def search(sql: sqlite3.Connection, query: JobQuery, limit: int, order: Jo
         if len(found) % READ == 0:
             await asyncio.sleep(0)
     return [one for one in found if one is not None]
+
+
+async def _newest(sql: sqlite3.Connection, query: JobQuery, limit: int) -> list[JobStatus]:
+    found = list[JobStatus]()
+    while piece := jobs(sql, query, min(READ, limit - len(found))):
+        found += piece
+        if len(piece) < READ:
+            break
+        query = query._replace(before=piece[-1].id)
+        await asyncio.sleep(0)
+    return found
 
 
 def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -12,7 +13,7 @@ from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.jobs import Demand, JobDescription, demands, task_count
-from volery.live.service.listing import NEWEST, JobOrder, JobQuery
+from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
@@ -89,7 +90,7 @@ class Questions:
         """Nodes that somebody who watches them hears nothing of."""
         return {peer for _, peer in self._lost if peer in self._nodes}
 
-    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - a recording knows
+    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
         """Where a scheduler's view is wrong: only who has seen everything can say."""
         return {}
 
@@ -114,6 +115,14 @@ class Questions:
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, in order."""
         return self._store.tasks(number, first, limit)
+
+    async def all_tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """As `tasks`, in pieces where they are many, so that nobody waits for the answer but who asks."""
+        found = self.tasks(number, first, min(limit, READ))
+        while len(found) < limit and (piece := self.tasks(number, first + len(found), min(READ, limit - len(found)))):
+            found += piece
+            await asyncio.sleep(0)
+        return found
 
     def why(self, number: JobId, place: int | None) -> Why | None:
         """Why a task is where it is; without a place: the first of the job that waits, or its first."""

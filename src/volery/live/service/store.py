@@ -473,10 +473,8 @@ class JobStore:
 
     def ended_places(self, number: JobId) -> set[int]:
         """The places of a job's tasks that need not run again."""
-        rows = self._read.execute(
-            "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')", (number,)
-        )
-        return {row[0] for row in rows}
+        query = "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')"
+        return {row[0] for row in self._read.execute(query, (number,))}
 
 
 def _told(report: TaskReport, job: _Job) -> TaskState:

@@ -74,11 +74,13 @@ class Again(msgspec.Struct, frozen=True):
         after_s: in so many seconds, if something changes; 0: never.
         tag: stands for the live part that it has.
         behind: something has changed already.
+        age_s: the live part was begun so many seconds ago.
     """
 
     after_s: float = 0.0
     tag: str = ""
     behind: bool = False
+    age_s: float = 0.0
 
     def headers(self) -> dict[str, str]:
         """As an answer tells it."""
@@ -142,7 +144,7 @@ def page(
 def _live(view: View, again: Again) -> Markup:
     told: dict[str, str] = {}
     if again.tag:
-        made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - again.age_s))
         told = {
             "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
             "data_idle": f"{view.idle_s:g}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, get_args
@@ -178,11 +179,13 @@ async def job_view(
     counts = figures(("tasks", whole(job.tasks)), *((state, whole(count)) for state, count in states))
     why = await desk.explain(job.id, None)
     shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
+    listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
+    await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
+    drawn = section("Over time", timeline(tasks, desk.now_us))
     parts = (
         cancel, known, counts, asking(job) if foretells and not job.ended else None,
         section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
-        section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks)),
-        section("Over time", timeline(tasks, desk.now_us)),
+        listed, drawn,
         section("Preemptions", last_preemptions(desk, request, job.id)),
         await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
     )  # fmt: skip

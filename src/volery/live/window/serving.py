@@ -36,7 +36,7 @@ from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus, TaskStatus
 from volery.live.window import frame
 from volery.live.window.foretelling import forecast_view, plan_view
-from volery.live.window.frame import Again, View, live_part, page
+from volery.live.window.frame import View, live_part, page
 from volery.live.window.html import address, joined, link, tag
 from volery.live.window.jobs import job_view, jobs_view
 from volery.live.window.logs import News, news
@@ -290,7 +290,7 @@ class _Access:
         found = await (self._renderings.shared(key, show) if known else self._renderings.fresh(key, show))
         if not found.view.every_s:
             return page(found.view, who)
-        again = Again(self._renderings.again_s(found), found.tag, self._renderings.behind(found))
+        again = self._renderings.again(found)
         if known == found.tag:
             return Response(status_code=304, headers=again.headers())
         if PART in request.headers:

@@ -12,7 +12,7 @@ import msgspec
 
 from volery.live.service.admission import Traffic
 from volery.live.service.tokens import Principal
-from volery.live.window.frame import View
+from volery.live.window.frame import Again, View
 from volery.live.window.pacing import EVERY_MAX_S, Meter, Pacer
 
 KEPT_MAX: Final = 64
@@ -110,6 +110,7 @@ class Renderings:
         every_s = self._pacer.every_s(found.view.every_s, found.cost_s, made, pages)
         return max(0.0, found.made_s + every_s - self._clock_s())
 
-    def behind(self, found: Rendering) -> bool:
-        """Whether something has changed since a view was begun."""
-        return found.revision != self._revision()
+    def again(self, found: Rendering) -> Again:
+        """What a page is told with a view."""
+        behind, age_s = found.revision != self._revision(), self._clock_s() - found.made_s
+        return Again(self.again_s(found), found.tag, behind, age_s)
