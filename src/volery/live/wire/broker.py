@@ -93,6 +93,9 @@ class BrokerTransport:
         configuration: hosts that were started with another one are refused.
         on_trouble: told in words when the connection is lost or another host does not fit.
 
+    Attributes:
+        make_client: makes the connection; whoever measures it makes one that measures itself.
+
     Raises:
         InputError: a federation's name that cannot be part of a subject.
     """
@@ -107,6 +110,7 @@ class BrokerTransport:
         self._federation = federation
         self._configuration = configuration
         self._on_trouble = on_trouble or log.error
+        self.make_client: type[NatsClient] = NatsClient
         self._nonce = os.urandom(8)
         self._client: NatsClient | None = None
         self._name = ""
@@ -126,7 +130,7 @@ class BrokerTransport:
         self._name = name
         self._on_frame = on_frame
         try:
-            client = NatsClient(
+            client = self.make_client(
                 self._url, f"volery {self._federation} {name}", self._trouble, **self._access.options(name)
             )
             client.subscribe(self._subject("to", name, "*"), self._heard)

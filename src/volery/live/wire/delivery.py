@@ -140,6 +140,11 @@ class Delivery:
             self._give_up_oldest(line, to)
         self._send(to, encoded)
 
+    def numbers(self, peer: HostName) -> tuple[int, int]:
+        """Of the last frame that was sent to a peer, and of the last up to which all of its frames have come."""
+        line = self._line(peer)
+        return line.number, line.heard
+
     def aside(self, to: HostName, parcels: list[Parcel]) -> None:
         """Say something that is not worth saying twice."""
         line = self._line(to)
