@@ -41,6 +41,8 @@ TURN: Final[Kind] = ("", "turn")
 COMMIT: Final[Kind] = ("", "commit")
 LAUNCH: Final[Kind] = ("", "launch")
 SEND: Final[Kind] = ("", "send")
+NOTES: Final[Kind] = ("", "notes")
+"""What a host does only because it is being timed."""
 END: Final[Kind] = ("", "end")
 Matrix = npt.NDArray[np.float64]
 
@@ -62,7 +64,8 @@ class Stamps:
     def __init__(self) -> None:
         self.kinds: list[Kind] = []
         self.flat = array("q")
-        self.turn, self.commit, self.launch, self.send, self.end = map(self.number, (TURN, COMMIT, LAUNCH, SEND, END))
+        kinds = (TURN, COMMIT, LAUNCH, SEND, NOTES, END)
+        self.turn, self.commit, self.launch, self.send, self.notes, self.end = map(self.number, kinds)
 
     def number(self, kind: Kind) -> int:
         """The number of a kind; a new one each time it is asked for."""
@@ -101,8 +104,8 @@ class TimedHost(Host):
         self._note(self.stamps.launch)
         super()._launch(*arguments)
 
-    def _note(self, number: int, carried: int = 0) -> None:
-        self.stamps.flat.extend((number, carried, time.perf_counter_ns()))
+    def _note(self, number: int) -> None:
+        self.stamps.flat.extend((number, 0, time.perf_counter_ns()))
 
 
 def turn_spans(stamps: Stamps) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -46,7 +47,7 @@ class Socket:
         self.left: list[tuple[int, HostName, int]] = []
         self.came: list[tuple[int, HostName, int]] = []
         self.sent: list[tuple[HostName, int]] = []
-        self.taken: list[tuple[HostName, int, int]] = []
+        self.taken: list[tuple[HostName, int]] = []
         self.published = 0
 
 
@@ -81,7 +82,7 @@ class FramingHost(TimedHost):
         self.socket = socket = Socket()
         transport = self._transport
         if isinstance(transport, BrokerTransport):
-            transport.make_client = timed_client(socket)
+            transport.make_client = timed_client(self)
 
     @property
     def runs_tasks(self) -> bool:
@@ -89,23 +90,24 @@ class FramingHost(TimedHost):
         return self._executor is not None
 
     def _send(self, peer: HostName, parcels: list[Parcel]) -> None:
-        self._note(self.stamps.send, carried(message for _, _, message in parcels))
+        at = len(self.stamps.flat)
+        self._note(self.stamps.send)
         super()._send(peer, parcels)
+        self._note(self.stamps.notes)
         assert self._delivery is not None
+        self.stamps.flat[at + 1] = carried(message for _, _, message in parcels)
         self.socket.sent.append((peer, self._delivery.numbers(peer)[0]))
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
         before = len(self.inbox)
         super()._arrived(sender, encoded)
-        if self._delivery is not None and len(self.inbox) > before:
-            came = islice(self.inbox, before, None)
-            self.socket.taken.append(
-                (sender, self._delivery.numbers(sender)[1], carried(event for _, event, _ in came))
-            )  # fmt: skip
+        if len(self.inbox) > before and self._delivery is not None:
+            self.socket.taken.append((sender, self._delivery.numbers(sender)[1]))
 
 
-def timed_client(socket: Socket) -> type[NatsClient]:
-    """A client that notes what it writes and reads."""
+def timed_client(host: FramingHost) -> type[NatsClient]:
+    """A client that notes what its host writes and reads."""
+    socket = host.socket
 
     class TimedClient(NatsClient):
         def publish(self, subject: bytes, *parts: bytes) -> None:
@@ -123,14 +125,16 @@ def timed_client(socket: Socket) -> type[NatsClient]:
                 socket.sent.clear()
 
         def read(self, wire: Any, said: bytes) -> None:
+            before = len(host.inbox)
             cpu, began = time.thread_time_ns(), time.perf_counter_ns()
             super().read(wire, said)
             ended = time.perf_counter_ns()
             others = ended - began - (time.thread_time_ns() - cpu)
             taken = socket.taken
             if taken:
-                socket.reads.extend((began, ended, others, len(taken), sum(count for *_, count in taken)))
-                socket.came.extend((began, peer, number) for peer, number, _ in taken)
+                messages = carried(event for _, event, _ in islice(host.inbox, before, None))
+                socket.reads.extend((began, ended, others, len(taken), messages))
+                socket.came.extend((began, peer, number) for peer, number in taken)
                 taken.clear()
 
     return TimedClient
@@ -155,12 +159,17 @@ def noted(host: FramingHost) -> Noted:
 
 
 def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
-    """How long frames were on their way whose receiver was at rest, microseconds.
+    """How long frames were on their way that were written alone, and whose receiver was at rest, microseconds.
+
+    Of frames that are written together the later ones wait for the broker and for cores, which are parts of the model.
 
     Args:
         hosts: of one federation and one machine.
     """
-    left = {(name, peer, number): at for name, of in hosts.items() for at, peer, number in of.socket.left}
+    left = {}
+    for name, of in hosts.items():
+        together = Counter(at for at, *_ in of.socket.left)
+        left |= {(name, peer, number): at for at, peer, number in of.socket.left if together[at] == 1}
     found = []
     for name, of in hosts.items():
         ends = np.array([end for _, end in of.busy()], dtype=np.int64)
