@@ -28,6 +28,7 @@ from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, Pr
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.service.accepting import admit, planned, planned_jobs
+from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
@@ -71,8 +72,8 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge",
-        "_late_s", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent", "_sight",
+        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held", "_in_charge",
+        "_late_s", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running", "_sent", "_sight",
         "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "sharing", "told",
     )  # fmt: skip
 
@@ -107,7 +108,7 @@ class Desk(Questions, Component):
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._news: list[News] = []
-        self._received: dict[Address, list[tuple[TaskId, int]]] = {}
+        self._ends = Acknowledgements(store.sync, self._acknowledge)
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -130,7 +131,7 @@ class Desk(Questions, Component):
             return
         self._running.pop(key, None)
         if source != event.node and role_of(source) == AGENT:
-            self._received.setdefault(source, []).append(key)
+            self._ends.heard(source, key)
 
     def on_news(self, event: News, source: Address, now: Time) -> None:
         """Note what has become of a job."""
@@ -228,6 +229,7 @@ class Desk(Questions, Component):
         if self._writer is not None:
             self._wake.set()
             await self._writer
+        await self._ends.close()
         self._thread.shutdown()
         self._checkpoints.close()
         self._store.close()
@@ -405,15 +407,14 @@ class Desk(Questions, Component):
             await self._wake.wait()
             self._wake.clear()
             (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
-            received, self._received = self._received, {}
+            ends = self._ends.batch()
             try:
                 await self._write_batch(news, writes)
             except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
                 log.error("the store of jobs could not be written, and is tried again: %s", error)
                 self._store.roll_back()
                 self._news[:0] = news
-                for agent, attempts in received.items():
-                    self._received.setdefault(agent, []).extend(attempts)
+                self._ends.failed(ends)
                 for write in writes:
                     write.fail(UnwrittenError(f"the store of jobs cannot be written: {error}"))
                 if self._closed:
@@ -426,10 +427,13 @@ class Desk(Questions, Component):
                 for write in (*writes, *self._writes):
                     write.fail(error)
             else:
-                for agent, attempts in received.items():
-                    self._post(Outgoing(agent, (Received(tuple(attempts)),)))
+                self._ends.committed(ends, durable=bool(writes))
             self._told.set()
             self._told = asyncio.Event()
+
+    def _acknowledge(self, ends: Ends) -> None:
+        for agent, attempts in ends.items():
+            self._post(Outgoing(agent, (Received(tuple(attempts)),)))
 
     async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
         began = time.perf_counter()

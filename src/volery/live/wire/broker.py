@@ -235,7 +235,7 @@ class BrokerTransport:
         if self._life and hello.life > self._life:
             assert self._on_later is not None
             self._on_later(hello.life)
-        elif not (self._life > hello.life > 0):  # else it was replaced, and hears so
+        elif not self._life > hello.life > 0:  # else it was replaced, and hears so from the answer
             self._refuse(f"another process uses the name {self._name}; every host runs once")
 
     def _refuse(self, misfit: str) -> None:
