@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from volery.core.component import Component
+    from volery.core.film import Filmed
     from volery.core.model import Address, Time
     from volery.live.hosts.journal import Header
-    from volery.metrics.filming import Filmed
     from volery.report.folder import KeptTimeline
 
 NAME = "watch.html"

@@ -1,16 +1,6 @@
 """The results folder: what a study leaves, written run by run so that a stop loses nothing that was finished.
 
-manifest.json        what was run: code, study, trace, cluster, one line per finished run with its digest
-summary.json         measures of every finished run, and paired differences
-jobs.parquet         one row per job and run
-utilisation.parquet  one row per interval and run: utilisation, and tasks that wait
-task_runs.parquet    one row per task run of small runs
-heat.parquet         one row per group of machines and interval of larger runs
-stage_times.json     what --profile stages measured
-constraint_load.parquet  demand and load per constraint, where constraints are used
-report.html          all of it to read
-runs/KEY.json        one finished run; its columns beside it in KEY.npz; KEY.load: of an input, load per constraint
-.lock                held by the one study that writes here
+Which files there are, and the columns of their tables: `volery.study.columns`.
 """
 
 from __future__ import annotations
@@ -37,7 +27,17 @@ FORMAT = 1
 
 
 class FinishedRun(msgspec.Struct, frozen=True):
-    """A line of the manifest."""
+    """A line of the manifest.
+
+    Args:
+        key: of its files in `runs`: a digest of all that the run depends on.
+        architecture: registry name.
+        parameters: that differ from the defaults.
+        label: what tables call runs that differ in the seed alone.
+        seed: of all random streams.
+        digest: SHA-256 of what happened to every task.
+        trace_sha256: of the input, task constraints included.
+    """
 
     key: str
     architecture: str

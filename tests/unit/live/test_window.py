@@ -105,9 +105,10 @@ def test_a_field_has_a_cell_per_node_and_no_more_than_its_bound() -> None:
         NodeStatus(address=f"node/{n}", slots=2, running=n % 3 % 2, drained=n == 5, **machine) for n in range(1_203)
     ]
     assert cells_of([]) == []
-    assert cells_of(nodes[4:6]) == [Cell("node/4", 1, 2, 1, 0), Cell("node/5", 1, 2, 0, 1)]
+    assert cells_of(nodes[4:6]) == [Cell("node/4", 1, 2, 1, 0, 0), Cell("node/5", 1, 2, 0, 1, 0)]
+    assert cells_of(nodes[4:6], {"node/4"})[0].lost == 1
     found = cells_of(nodes)
     assert len(found) == CELLS_MAX
     assert [sum(column) for column in list(zip(*map(msgspec.structs.astuple, found), strict=True))[1:]] == [
-        1_203, 2_406, 401, 1,
+        1_203, 2_406, 401, 1, 0,
     ]  # fmt: skip

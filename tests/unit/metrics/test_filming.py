@@ -6,10 +6,11 @@ import pytest
 
 from volery import architectures, sim
 from volery.core.component import Deployment
+from volery.core.film import Filmed
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.metrics.filming import FLIGHTS_PER_KIND, Camera, Filmed
+from volery.metrics.filming import FLIGHTS_PER_KIND, Camera
 from volery.workload import synthesize
 
 WORKERS, WORK = 40, "syn:12x30"
@@ -31,8 +32,8 @@ def test_a_run_is_the_same_under_a_camera_and_every_task_is_seen(name: str) -> N
     assert records.digest() == plain.digest()
     assert filmed is not None
     assert sorted(filmed.attempts["task"]) == list(range(360))
-    assert filmed.attempts["start_us"] == [records.start_us[task] for task in filmed.attempts["task"]]
-    assert filmed.attempts["machine"] == [records.worker[task] for task in filmed.attempts["task"]]
+    assert list(filmed.attempts["start_us"]) == [records.start_us[task] for task in filmed.attempts["task"]]
+    assert list(filmed.attempts["machine"]) == [records.worker[task] for task in filmed.attempts["task"]]
 
 
 def test_counts_are_of_all_messages_and_flights_are_few_of_each_kind() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any, Final, NoReturn
 
 import msgspec
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -50,6 +51,15 @@ class Traffic:
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.seconds: dict[tuple[str, str], float] = {}
+
+
+class _Number(IntegerConvertor):
+    """Numbers that the store can hold; the integers of Starlette have no end."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", _Number())
 
 
 def principal(request: Request) -> Principal:

@@ -19,7 +19,6 @@ from typing import Final, get_args
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -294,15 +293,6 @@ def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     if job is None or who.sees not in (None, job.user):
         no_job(number)
     return job
-
-
-class _Number(IntegerConvertor):
-    """Numbers that the store can hold; the integers of Starlette have no end."""
-
-    regex = "[0-9]{1,18}"
-
-
-register_url_convertor("number", _Number())
 
 
 class _Protocol(HttpToolsProtocol):

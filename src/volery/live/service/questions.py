@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -64,6 +65,24 @@ class Questions:
         """Tasks that run on a node, at most so many."""
         here = sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
         return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
+
+    @property
+    def now_us(self) -> Time:
+        """The wall clock, microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether anything can be changed."""
+        return True
+
+    def lost(self) -> tuple[Address, ...]:
+        """Nodes that are known to have crashed: a desk is not told of any."""
+        return ()
+
+    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - a recording knows
+        """Where a scheduler's view is wrong: only who has seen everything can say."""
+        return {}
 
     @property
     def drains(self) -> bool:

@@ -59,7 +59,9 @@ def policy(nonce: str) -> str:
     )
 
 
-def page(view: View, who: Principal | None, federation: str = "", status: int = 200) -> Response:
+def page(
+    view: View, who: Principal | None, federation: str = "", status: int = 200, film: Markup | None = None
+) -> Response:  # fmt: skip
     """A whole page.
 
     Args:
@@ -67,6 +69,7 @@ def page(view: View, who: Principal | None, federation: str = "", status: int = 
         who: for whom; None: nobody yet.
         federation: its name.
         status: of the answer.
+        film: what moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
     head = tag(
@@ -81,8 +84,9 @@ def page(view: View, who: Principal | None, federation: str = "", status: int = 
     body = tag(
         "body",
         link("#live", "to the content", class_="skip"),
-        _bar(view, who, federation),
-        tag("main", tag("h1", view.title), view.still, _live(view, who)),
+        _bar(view, who, federation, recorded=film is not None),
+        film,
+        tag("main", tag("h1", view.title), view.still, _live(view, who if film is None else None)),
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
     )
@@ -98,7 +102,7 @@ def _live(view: View, who: Principal | None) -> Markup:
     return tag("div", view.live, id="live", tabindex=-1, data_pulse=pulse, data_every=f"{view.every_s:g}")
 
 
-def _bar(view: View, who: Principal | None, federation: str) -> Markup:
+def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
     if who is None:
         return tag("header", tag("strong", "Volery"), class_="bar")
     views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in _VIEWS)
@@ -106,9 +110,11 @@ def _bar(view: View, who: Principal | None, federation: str) -> Markup:
     if who.known:
         leave = tag("button", "sign out", type="button", data_leave=SESSION)
         signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
+    word, kind = ("recorded", "recorded") if recorded else ("live", "soft")
     return tag(
         "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
-        tag("span", "live", id="pulse", class_="soft", role="status"), signed, class_="bar",
+        tag("span", word, id="pulse", class_=kind, role="status"),
+        signed, class_="bar",
     )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 SECOND_US: Final = 1_000_000
 MINUS: Final = "\N{MINUS SIGN}"
 NOTHING: Final = "\N{EN DASH}"
+RUNS_US: Final = 10 * 365 * 86_400 * SECOND_US
+"""Runs count from their beginning, and none takes ten years; no federation has run in the ten years after 1970."""
 SHOWN_MAX: Final = 400
 """Characters of a name or a reason that are shown; the API has the rest."""
 _VOID: Final = frozenset({"input", "link", "meta"})
@@ -104,9 +106,11 @@ def duration(us: int | None) -> str:
 
 
 def moment(us: int | None) -> Markup:
-    """A time of day, UTC, given in microseconds since 1970."""
+    """A time of day, UTC, given in microseconds since 1970; or, of a run, the time since it has begun."""
     if us is None:
         return escaped(NOTHING)
+    if 0 <= us < RUNS_US:
+        return tag("time", f"{us / SECOND_US:,.3f} s")
     try:
         told = time.gmtime(us // SECOND_US)
     except (OverflowError, OSError, ValueError):

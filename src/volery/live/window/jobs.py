@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final, get_args
 
 from starlette.requests import Request
 
 from volery.live.service.admission import choice, number, principal
-from volery.live.service.desk import Desk
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
-from volery.live.service.questions import Questions
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -33,6 +30,7 @@ from volery.live.window.html import (
 from volery.live.window.reasons import reasons
 from volery.live.window.tables import Column, pager, slice_of, table
 from volery.live.window.users import last_preemptions
+from volery.live.window.watched import Watched
 
 CELLS: Final = 500
 """Tasks that a page shows at once."""
@@ -61,7 +59,7 @@ COLUMNS: Final = (
 _PARTS: Final = ("finished", "running", "failed", "killed", "unsatisfiable")
 
 
-def jobs_view(desk: Questions, request: Request) -> View:
+def jobs_view(desk: Watched, request: Request) -> View:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -131,7 +129,7 @@ def progress(job: JobStatus) -> Markup:
     return joined((drawn, Markup(" "), share(job.finished, job.tasks)))
 
 
-async def job_view(desk: Desk, job: JobStatus, request: Request) -> View:
+async def job_view(desk: Watched, job: JobStatus, request: Request) -> View:
     """One job.
 
     Raises:
@@ -141,7 +139,7 @@ async def job_view(desk: Desk, job: JobStatus, request: Request) -> View:
     tasks = desk.tasks(job.id, first, CELLS)
     where = f"{frame.JOBS}/{job.id}"
     cancel = None
-    if not job.ended:
+    if desk.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
     known = facts(
@@ -164,7 +162,7 @@ async def job_view(desk: Desk, job: JobStatus, request: Request) -> View:
             section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why and why.waiting else None),
             section("Tasks", _choosing(job, where, first), grid(job, tasks)),
             section("Preemptions", last_preemptions(desk, request, job.id)),
-            section("Over time", timeline(tasks, time.time_ns() // 1000)),
+            section("Over time", timeline(tasks, desk.now_us)),
         )
     )
     return View(f"Job {job.id}", live, place=frame.JOBS)

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from volery.core.misses import amount_text
 from volery.live.cluster.machine import ATTRIBUTES, LABEL, Value
 from volery.live.service.admission import choice, principal
-from volery.live.service.questions import Questions
 from volery.live.status import NodeStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import (
+    NOTHING,
     Markup,
     Piece,
     facts,
@@ -29,6 +29,7 @@ from volery.live.window.html import (
 )
 from volery.live.window.jobs import state_of
 from volery.live.window.tables import Column, pager, slice_of, table
+from volery.live.window.watched import Watched
 
 RUNS_MAX: Final = 200
 LABELS_SHOWN: Final = 120
@@ -46,7 +47,7 @@ _NODES: Final = (
 _RUNS: Final = (Column("task", text=True), Column("state", text=True), Column("attempt"), Column("started (UTC)"))
 
 
-def nodes_view(desk: Questions, request: Request) -> View:
+def nodes_view(desk: Watched, request: Request) -> View:
     """All nodes, filtered, sorted, cut into pages.
 
     Raises:
@@ -90,6 +91,11 @@ def _filters(asked: dict[str, str | None]) -> Markup:
     )
 
 
+def _machine(node: NodeStatus) -> str:
+    """What it is; a recording does not know that."""
+    return f"{node.arch}, {node.os} {node.kernel}" if node.arch else NOTHING
+
+
 def _labels(node: NodeStatus) -> str:
     return ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
 
@@ -100,9 +106,9 @@ def _node(node: NodeStatus, *, may: bool) -> Sequence[Piece]:
         _drained(node),
         whole(node.running),
         whole(node.slots),
-        node.cores,
-        whole(node.memory_mb),
-        f"{node.arch}, {node.os} {node.kernel}",
+        node.cores or NOTHING,
+        whole(node.memory_mb) if node.memory_mb else NOTHING,
+        _machine(node),
         name_of(_labels(node), LABELS_SHOWN),
         _draining(node) if may else "",
     )
@@ -125,7 +131,7 @@ def _draining(node: NodeStatus) -> Markup:
 
 def _conditions(node: NodeStatus) -> Markup:
     """All that a job can ask for and have here, as it would write it."""
-    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES}
+    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES} if node.arch else {}
     attributes |= {LABEL + name: value for name, value in sorted(node.labels.items())}
     told = []
     for name, value in attributes.items():
@@ -134,7 +140,7 @@ def _conditions(node: NodeStatus) -> Markup:
     return tag("ul", *told, class_="conditions")
 
 
-def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
+def node_view(desk: Watched, node: NodeStatus, request: Request) -> View:
     """One node, and the tasks there that may be seen."""
     who = principal(request)
     runs = desk.runs_on(node.address, RUNS_MAX)
@@ -146,13 +152,13 @@ def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
     known = facts(
         ("state", _drained(node)),
         ("running", f"{whole(node.running)} of {whole(node.slots)} slots"),
-        ("cores", node.cores),
-        ("memory", f"{whole(node.memory_mb)} MB"),
+        ("cores", node.cores or NOTHING),
+        ("memory", f"{whole(node.memory_mb)} MB" if node.memory_mb else NOTHING),
         ("GPUs", f"{node.gpus} {node.gpu}" if node.gpus else "\N{EN DASH}"),
         ("disk", node.disk),
         ("offers", ", ".join(amount_text(name, amount) for name, amount in node.offers.items()) or "slots"),
         ("tasks are held", node.held or "\N{EN DASH}"),
-        ("machine", f"{node.arch}, {node.os} {node.kernel}"),
+        ("machine", _machine(node)),
         ("labels", name_of(_labels(node), 12_000) if node.labels else "\N{EN DASH}"),
     )
     cells = [
@@ -167,7 +173,7 @@ def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
     button = _draining(node) if desk.drains and who.may("operator") else None
     parts = (
         button, known, section("Tasks that run here", table(_RUNS, cells, empty="None that you may see.")),
-        section("Constraints that it meets", _conditions(node)),
+        section("Constraints that it meets", _conditions(node) if node.arch or node.labels else None),
     )  # fmt: skip
     live = joined(parts)
     return View(f"Node {node.address}", live, place=frame.NODES)

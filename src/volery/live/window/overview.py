@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.requests import Request
 
 from volery.core.model import Address
 from volery.live.hosts.explaining import PairStatus
 from volery.live.service.admission import principal
-from volery.live.service.desk import Desk
 from volery.live.status import NodeStatus
 from volery.live.window import cells, frame
 from volery.live.window.frame import View
 from volery.live.window.html import Markup, Piece, duration, facts, figures, joined, link, section, share, tag, whole
 from volery.live.window.tables import Column, table
+from volery.live.window.watched import Watched
 
 WAITS: Final = 1_000
 """Jobs whose waits are counted."""
@@ -32,6 +32,13 @@ _PARTITIONS: Final = (
     Column("running"),
     Column("utilisation", text=True),
 )
+
+
+class Pacing(Protocol):
+    """Tells how fast tasks end."""
+
+    def per_second(self, ended: int) -> float | None:
+        """Tasks per second over the last minute, given how many have ended so far; None: too soon to tell."""
 
 
 class Pace:
@@ -56,7 +63,7 @@ class Pace:
         return (ended - before) / (now_s - since_s) if now_s - since_s >= 1.0 else None
 
 
-def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
     """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
 
     Args:
@@ -86,11 +93,18 @@ def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Addres
     if who.sees is None:
         parts.append(section("Allocation time", waits(desk.waits_us(WAITS))))
         views = section("Views", heat(desk.views()))
-    live = joined((cells.told(nodes), known, tag("div", *parts, class_="columns"), views))
+    live = joined(
+        (
+            cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
+            known,
+            tag("div", *parts, class_="columns"),
+            views,
+        )
+    )
     return View("Federation", live, cells.drawn(), place=frame.HOME, every_s=5.0)
 
 
-def _speed(desk: Desk, pace: Pace) -> tuple[tuple[str, Piece], ...]:
+def _speed(desk: Watched, pace: Pacing) -> tuple[tuple[str, Piece], ...]:
     ended = sum(count for state, count in desk.told.items() if state not in ("running", "unknown"))
     speed = pace.per_second(ended)
     told = "being measured" if speed is None else f"{speed:,.1f}"

@@ -25,10 +25,11 @@ from volery.live.window.frame import View, page
 from volery.live.window.html import address, link, tag
 from volery.live.window.jobs import job_view, jobs_view
 from volery.live.window.operating import node_view, nodes_view
-from volery.live.window.overview import Pace, overview
+from volery.live.window.overview import Pace, Pacing, overview
 from volery.live.window.session import Sessions, is_foreign
 from volery.live.window.tasks import task_view
 from volery.live.window.users import preemptions_view, users_view
+from volery.live.window.watched import Watched
 from volery.look import base_style, field_script
 
 PULSE_S: Final = 1.0
@@ -55,24 +56,36 @@ def window_routes(desk: Desk, outputs: Path, sessions: Sessions) -> list[Route]:
         outputs: the folder of the folders of attempts, resolved.
         sessions: know who asks.
     """
-    views, access = _Views(desk, outputs), _Access(desk, sessions)
+    access = _Access(desk, sessions)
+    return [
+        *(Route(path, access.shown(show)) for path, show in pages(desk, outputs, Pace())),
+        Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
+        Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
+        Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style())),
+        Route(frame.SCRIPT, file_of("text/javascript; charset=utf-8", window_script())),
+    ]  # fmt: skip
+
+
+def pages(desk: Watched, outputs: Path | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
+    """Where each page is, and what it shows.
+
+    Args:
+        desk: answers their questions.
+        outputs: the folder of the folders of attempts, resolved; None: there is none.
+        pace: how fast tasks end.
+    """
+    views = _Views(desk, outputs, pace)
     one_job = f"{frame.JOBS}/{{id:number}}"
-    pages: tuple[tuple[str, Show], ...] = (
+    return (
         (frame.HOME, views.federation), (frame.JOBS, views.jobs), (one_job, views.job),
         (one_job + "/tasks/{index:number}", views.task), (frame.NODES, views.nodes),
         (frame.NODES + "/{role:str}/{node:number}", views.node), (frame.USERS, views.users),
         (frame.PREEMPTIONS, views.preemptions),
     )  # fmt: skip
-    return [
-        *(Route(path, access.shown(show)) for path, show in pages),
-        Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
-        Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
-        Route(frame.STYLE, _file("text/css; charset=utf-8", base_style() + _text("window.css"))),
-        Route(frame.SCRIPT, _file("text/javascript; charset=utf-8", _script())),
-    ]  # fmt: skip
 
 
-def _script() -> str:
+def window_script() -> str:
+    """What every page runs."""
     return "\n".join((_text("window.js"), field_script(), _text("cells.js")))
 
 
@@ -80,7 +93,14 @@ def _text(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _file(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
+def window_style() -> str:
+    """What every page looks like."""
+    return base_style() + _text("window.css")
+
+
+def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that answers with a text."""
+
     async def answer(_: Request) -> Response:
         return Response(text, media_type=kind, headers=frame.HEADERS)
 
@@ -90,10 +110,10 @@ def _file(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 class _Views:
     """What each page shows to whom."""
 
-    def __init__(self, desk: Desk, outputs: Path) -> None:
+    def __init__(self, desk: Watched, outputs: Path | None, pace: Pacing) -> None:
         self._desk = desk
         self._outputs = outputs
-        self._pace = Pace()
+        self._pace = pace
         self._in_charge: Mapping[Address, Sequence[Address]] | None = None
 
     async def federation(self, request: Request) -> View:
@@ -174,9 +194,9 @@ class _Access:
                 view = await show(request)
                 return page(paced(view, time.thread_time() - began_s), who)
             except InputError as error:
-                return page(_problem(error.place, error.problem), who, status=422)
+                return page(problem_view(error.place, error.problem), who, status=422)
             except NotThereError as error:
-                return page(_problem(error.place, error.problem), who, status=404)
+                return page(problem_view(error.place, error.problem), who, status=404)
 
         return answer
 
@@ -266,6 +286,7 @@ def _refused(request: Request) -> Response | None:
     return None
 
 
-def _problem(place: str, problem: str) -> View:
+def problem_view(place: str, problem: str) -> View:
+    """What is shown in place of what was asked for."""
     told = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
     return View("That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0)

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Final
 
 from volery.live.node.output import STREAMS, open_output
-from volery.live.service.desk import Desk
 from volery.live.status import TaskStatus, TaskUsage
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import Markup, Piece, duration, facts, joined, link, moment, name_of, section, tag, whole
 from volery.live.window.jobs import state_of
 from volery.live.window.reasons import reasons
+from volery.live.window.watched import Watched
 
 TAIL_BYTES: Final = 16 << 10
 
 
-async def task_view(desk: Desk, task: TaskStatus, outputs: Path) -> View:
+async def task_view(desk: Watched, task: TaskStatus, outputs: Path | None) -> View:
     """One task.
 
     Args:
         desk: knows why.
         task: which.
-        outputs: the folder of the folders of attempts.
+        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
     """
     why = await desk.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else "\N{EN DASH}"
@@ -37,7 +37,7 @@ async def task_view(desk: Desk, task: TaskStatus, outputs: Path) -> View:
         ("started", moment(task.started_us)), ("ended", moment(task.ended_us)), ("took", duration(took)),
         *_used(task.usage),
     )  # fmt: skip
-    logs = [section(stream, await _log(task, outputs, stream)) for stream in STREAMS]
+    logs = [] if outputs is None else [section(stream, await _log(task, outputs, stream)) for stream in STREAMS]
     live = joined((known, section("Why", reasons(why) if why else None), *logs))
     return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS)
 

@@ -9,7 +9,6 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from volery.live.service.admission import number, principal
-from volery.live.service.desk import Desk
 from volery.live.service.sharing import WHY
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 from volery.live.window import frame
@@ -29,6 +28,7 @@ from volery.live.window.html import (
     whole,
 )
 from volery.live.window.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
+from volery.live.window.watched import Watched
 
 LAST: Final = 10
 """Preemptions that are shown beside something else."""
@@ -65,7 +65,7 @@ _PREEMPTIONS: Final = (
 )
 
 
-def users_view(desk: Desk, request: Request) -> View:
+def users_view(desk: Watched, request: Request) -> View:
     """Users with something under way or a share; the tree of shares; the last preemptions.
 
     Raises:
@@ -122,7 +122,7 @@ def _use(running: int, slots: int, entitled: float | None) -> Markup:
     )  # fmt: skip
 
 
-def _tree(desk: Desk, request: Request) -> Markup:
+def _tree(desk: Watched, request: Request) -> Markup:
     """Who is due what; an administrator may change it."""
     who = principal(request)
     listed = desk.sharing.listed(who.sees)
@@ -168,7 +168,7 @@ def _changing(one: ShareStatus) -> Markup:
     return frame.setting("change", where, question, f"share-{one.name}", "weight", one.weight)
 
 
-def preemptions_view(desk: Desk, request: Request) -> View:
+def preemptions_view(desk: Watched, request: Request) -> View:
     """Who has lost what to whom.
 
     Raises:
@@ -195,7 +195,7 @@ def preemptions_view(desk: Desk, request: Request) -> View:
     return View("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
 
 
-def last_preemptions(desk: Desk, request: Request, job: int | None) -> Markup | None:
+def last_preemptions(desk: Watched, request: Request, job: int | None) -> Markup | None:
     """The last ones, of a job or of all; None where there are none."""
     found = desk.sharing.preemptions(None, job, None, LAST, principal(request).sees)
     if not found:

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.film import KILLED, Filmed
 from volery.metrics import busy_time_us
-from volery.metrics.filming import Filmed
 from volery.metrics.timeline import TASK_RUNS, laid_out
 from volery.report import gantt
 from volery.report.elements import figure, section, shown
@@ -109,7 +109,7 @@ def journal_page(title: str, subtitle: str, filmed: Filmed, slots: Sequence[int]
         InputError: no task has run.
     """
     ran = {name: np.array(column, dtype=np.int64) for name, column in filmed.attempts.items()}
-    ran["killed"] = ran["killed"].astype(np.bool_)
+    ran["killed"] = ran.pop("outcome") == KILLED
     laid = laid_out(ran, slots, filmed.begin_us)
     if not laid:
         raise InputError(title, "no task has run in it; there is nothing to play")
