@@ -26,9 +26,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import psutil
 from benchmarks.calibration import MEAN_BAR, NODES, P99_BAR, Lived, Times, allocation_us, p99, realtime
-from benchmarks.live import nats_server
+from benchmarks.live import nats_process
 
 from volery import metrics, sim
 from volery.cli.federation import choose
@@ -80,30 +79,21 @@ class Measured(NamedTuple):
     origin_us: dict[str, Time]
 
 
-class Server:
+class Server(NamedTuple):
     """The broker."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        port = int(url.rpartition(":")[2])
-        self._process = next(one for one in psutil.process_iter(["name"]) if one.info["name"] == "nats-server"
-                             and any(c.laddr.port == port for c in one.net_connections("tcp")))
+    url: str
+    pid: int
 
     def cpu_s(self) -> float:
         """What it has used of the processor so far."""
-        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
         return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
 def origin_us(host: Host) -> Time:
     """When a host's clock showed 0, by that of the machine."""
     return time.monotonic_ns() // 1000 - host.now()
-
-
-def machine_s() -> list[float]:
-    """Seconds of all processors that were idle, and that the hypervisor has given to others."""
-    times = psutil.cpu_times()
-    return [times.user + times.nice, times.system, times.idle, times.steal]
 
 
 class Hearing(Loader):
@@ -156,9 +146,7 @@ def run(architecture: str, server: Server, trace: Trace, make_host: type[Host] =
         config = Path(folder) / "federation.toml"
         config.write_text(_content(architecture, server.url))
         federation = read_federation(config, choose)
-        lines = {
-            name: stack.enter_context(process_of(hosted, config, name, make_host)) for name in HOSTS[architecture]
-        }
+        lines = {name: stack.enter_context(process_of(hosted, config, name, make_host)) for name in HOSTS[architecture]}
         found: list[Measured] = []
         run_loop(_loaded(federation, trace, lines, server, make_host, found))
         return federation, found[0]
@@ -177,15 +165,14 @@ async def _loaded(
 
     async with running(federation, API_HOST, front, make_host=make_host) as at_work, asyncio.timeout(LIMIT_S):
         await asyncio.sleep(REST_US / SECOND / 2)
-        used_s, stolen_s = server.cpu_s(), machine_s()
+        used_s = server.cpu_s()
         await loaders[0].complete.wait()
-        used_s, stolen_s = server.cpu_s() - used_s, [b - a for a, b in zip(stolen_s, machine_s())]
+        used_s = server.cpu_s() - used_s
         while min(records.finish_us) == NEVER:
             await asyncio.sleep(SETTLE_S)
         found_noted, clocks = {}, {API_HOST: origin_us(at_work.host)}
         if isinstance(at_work.host, FramingHost):
             found_noted[API_HOST] = noted(at_work.host)
-    print(json.dumps({"stolen_s": stolen_s}), flush=True)
     for name, line in lines.items():
         assert line.recv() == "ready"
         line.send("stop")
@@ -221,10 +208,10 @@ def main() -> None:
     parser.add_argument("architectures", nargs="*", default=["megha", "pigeon"], metavar="ARCH")
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
-    with realtime() as alone, nats_server() as url:
+    with realtime() as alone, nats_process() as (url, pid):
         print(json.dumps({"cpus": os.cpu_count(), "realtime": alone}), flush=True)
         for architecture in given.architectures:
-            measure(architecture, Server(url), given.rounds)
+            measure(architecture, Server(url, pid), given.rounds)
 
 
 def measure(architecture: str, server: Server, rounds: int) -> None:
@@ -244,8 +231,6 @@ def measure(architecture: str, server: Server, rounds: int) -> None:
             ahead_us = came.origin_us[API_HOST] - came.origin_us[BEATS[architecture]]
             lived[name].append(Lived(plan, took - arrived, by_clock(as_lived(came.records), ahead_us), used, rate))
     costs, frames = model_of([one.noted for one in shown], statistics.median(one.broker_us for one in shown))
-    import pickle
-    pickle.dump((costs, frames, shown, lived), open(f"/tmp/n/cal-{architecture}.pkl", "wb"))
     for name, found in lived.items():
         came_us = [one.allocation_us for one in found]
         lab_us = [predicted(one, costs, frames, seed) for seed, one in enumerate(found)]

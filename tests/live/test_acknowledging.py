@@ -1,4 +1,4 @@
-"""Ends of tasks are acknowledged when the disk of the API's machine has them: not before, and after a crash not again."""
+"""Ends of tasks are acknowledged when the disk of the API's machine has them, and not before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import signal
-import sys
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -75,9 +74,7 @@ def reports_then_dies(folder: Path, image: Path) -> None:
 def test_an_end_that_was_acknowledged_is_there_after_a_crash_at_that_moment(tmp_path: Path, lost: str) -> None:
     folder, image = tmp_path / "federation", tmp_path / "disk"
     folder.mkdir()
-    child = get_context("fork" if sys.platform == "linux" else "spawn").Process(
-        target=reports_then_dies, args=(folder, image)
-    )
+    child = get_context("spawn").Process(target=reports_then_dies, args=(folder, image))
     child.start()
     child.join(LIMIT_S)
     assert child.exitcode == -signal.SIGKILL, "it never acknowledged the end"

@@ -117,7 +117,7 @@ def entries_in(event: Any) -> int:
 
 
 def carried(messages: Iterable[Any]) -> int:
-    """What a frame carries, for `EventCost.task_us` of making and reading it: messages, each as often as it has tasks."""
+    """What a frame carries, as `task_us` of making and reading it counts: messages, each as often as it has tasks."""
     return sum(max(1, tasks_in(message)) for message in messages)
 
 

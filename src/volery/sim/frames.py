@@ -11,17 +11,16 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
-from volery.core.events import Event
-from volery.core.model import Address, Time
+from volery.core.model import Address, Message, Time
 
 if TYPE_CHECKING:
     from volery.sim.hosts import Entry, Host
     from volery.sim.kernel import Kernel
 
-Letter = tuple["Entry | None", Event | None, Address, int]
-"""Receiver, message, sender, path; without a receiver it is a report, of which only the cost counts."""
+Letter = Optional[tuple["Entry", Message, Address, int]]  # noqa: UP045 - evaluated where the first name is a string
+"""Receiver, message, sender, path; None is a report, of which only the cost counts."""
 Link = deque[tuple["Host", list[Letter], Time]]
 """What is on its way from one host to another: to whom, what, since when."""
 
@@ -87,5 +86,5 @@ class Wire:
 
     def _arrive(self, link: Link, _: None, now: Time) -> None:
         receiver, letters, left_us = link.popleft()
-        self.count += sum(1 for entry, *_ in letters if entry is not None)
+        self.count += sum(letter is not None for letter in letters)
         receiver.read(letters, now - left_us)

@@ -7,7 +7,7 @@ collects effects, as the live one does, and whatever is for them waits in their 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from volery.core.component import Component, role_of
@@ -237,17 +237,18 @@ class Host:
 
     def read(self, letters: list[Letter], hop_us: Time) -> None:
         """Take a frame in."""
-        self._read.append(carried(event for _, event, _, _ in letters))
-        for entry, event, source, path in letters:
-            if entry is not None:
-                self._inbox.append((entry, event, source, path + hop_us))
+        self._read.append(_load(letters))
+        for letter in letters:
+            if letter is not None:
+                entry, message, source, path = letter
+                self._inbox.append((entry, message, source, path + hop_us))
         self.wake()
 
     def report(self) -> None:
         """Tell the submitter's host of a start or an end, which nothing in the lab waits for."""
         peer = self.kernel.host_at(SUBMITTER) if self.costs.reports and self.wire is not None else None
         if peer is not None:
-            self.put(peer, (None, None, SUBMITTER, 0))
+            self.put(peer, None)
 
     def hold(self, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         """Keep an effect until the turn has ended."""
@@ -308,7 +309,7 @@ class Host:
         """Make the frames of the turn and write them; they leave together. Returns when."""
         going, self._going = self._going, {}
         for letters in going.values():
-            at += self._cost_us(MADE, self.costs.made, carried(event for _, event, _, _ in letters), now)
+            at += self._cost_us(MADE, self.costs.made, _load(letters), now)
         at += self._cost_us(WRITTEN, self.costs.written, len(going), now)
         for peer, letters in going.items():
             self.kernel.schedule(round(at), self._leave, (peer, letters), now)
@@ -318,7 +319,7 @@ class Host:
         assert self.wire is not None
         peer, letters = frame
         spent = (now - began) << PATH_SHIFT
-        self.wire.carry(self, peer, [(entry, event, source, path + spent) for entry, event, source, path in letters])
+        self.wire.carry(self, peer, [letter and (*letter[:3], letter[3] + spent) for letter in letters])
 
     def _cost_us(self, kind: Kind, cost: EventCost, tasks: int, now: Time) -> float:
         used_us = cost.event_us + cost.task_us * tasks
@@ -344,3 +345,8 @@ class Host:
         port, arguments, path = launch
         self.kernel.enter(path + ((now - began) << PATH_SHIFT))
         port.launch(*arguments)
+
+
+def _load(letters: Iterable[Letter]) -> int:
+    """What a frame carries; a report counts as one message."""
+    return carried(letter and letter[1] for letter in letters)

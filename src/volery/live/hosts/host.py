@@ -32,6 +32,7 @@ from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.watching import Beat, Watch, Watches
 from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
+from volery.live.node.reading import OutputTold
 from volery.live.node.records import Recorder
 from volery.live.wire.codec import Codec, CodecError, Parcel
 from volery.live.wire.delivery import Delivery, LaterLife
@@ -44,6 +45,7 @@ TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision:
 
 FIRST_MEETING_S: Final = 10.0
 """Hosts that have never lived before wait so long for each other."""
+
 
 class Superseded(RuntimeError):  # noqa: N818 - it names a state
     """Another process has begun to be this host."""
@@ -249,7 +251,7 @@ class Host:
             self._outbox.put(self._where[to], to, source, event)
         self.wake()
 
-    def report(self, report: TaskReport | Confined, source: Address = "") -> None:
+    def report(self, report: TaskReport | Confined | OutputTold, source: Address = "") -> None:
         """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
             self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))

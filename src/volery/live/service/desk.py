@@ -27,12 +27,14 @@ from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PreemptionTold, Why
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
+from volery.live.node.reading import OutputTold
 from volery.live.service.accepting import admit, planned, planned_jobs
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
+from volery.live.service.outputs import Asking
 from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News, OpenJob
@@ -67,14 +69,15 @@ class Desk(Questions, Component):
 
     Attributes:
         sharing: who is due what.
+        asking: reads the output of tasks on other hosts.
         told: what nodes have said of attempts, by state: how often.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     __slots__ = (
-        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held", "_in_charge",
-        "_late_s", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running", "_sent", "_sight",
-        "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "sharing", "told",
+        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
+        "_in_charge", "_late_s", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running", "_sent", "_sight",
+        "_store", "_thread", "_told", "_wake", "_writer", "_writes", "asking", "commit_s", "commits", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +96,7 @@ class Desk(Questions, Component):
         self._drained = store.drained()
         self._book = DecisionBook()
         self._confined: dict[Address, str] = {}
+        self.asking = Asking(self._order)
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
@@ -158,6 +162,10 @@ class Desk(Questions, Component):
         """Write down who has lost what to whom."""
         self.sharing.note(event)
 
+    def on_output(self, event: OutputTold, source: Address, now: Time) -> None:
+        """What the host of a node has read."""
+        self.asking.told(event, source)
+
     def on_seen(self, event: Seen, source: Address, now: Time) -> None:
         """What a scheduler sees."""
         if self._sight is not None:
@@ -181,6 +189,7 @@ class Desk(Questions, Component):
         Explained: on_explained,
         PreemptionTold: on_preempted,
         Seen: on_seen,
+        OutputTold: on_output,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,

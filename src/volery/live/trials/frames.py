@@ -20,7 +20,6 @@ import numpy as np
 
 from volery.core.costs import EventCost, Frames, HostCosts, carried
 from volery.core.model import Time
-from volery.live.hosts.host import Host
 from volery.live.trials.calibrate import PREEMPTED_NS, TimedHost, fitted, host_costs, turn_spans
 from volery.live.wire.broker import BrokerTransport
 from volery.live.wire.codec import Parcel
@@ -79,7 +78,7 @@ class FramingHost(TimedHost):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.socket = socket = Socket()
+        self.socket = Socket()
         transport = self._transport
         if isinstance(transport, BrokerTransport):
             transport.make_client = timed_client(self)
@@ -166,7 +165,7 @@ def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
     Args:
         hosts: of one federation and one machine.
     """
-    left = {}
+    left: dict[tuple[HostName, HostName, int], int] = {}
     for name, of in hosts.items():
         together = Counter(at for at, *_ in of.socket.left)
         left |= {(name, peer, number): at for at, peer, number in of.socket.left if together[at] == 1}

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -19,6 +18,7 @@ from volery.core.errors import InputError
 from volery.core.model import Address
 from volery.live.service.admission import FOREIGN, NotThereError, as_json, no_job, refusal
 from volery.live.service.desk import Desk
+from volery.live.service.outputs import Outputs
 from volery.live.status import JobStatus
 from volery.live.window import frame
 from volery.live.window.frame import View, page
@@ -48,12 +48,12 @@ class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-def window_routes(desk: Desk, outputs: Path, sessions: Sessions) -> list[Route]:
+def window_routes(desk: Desk, outputs: Outputs, sessions: Sessions) -> list[Route]:
     """All pages, what they are made of, and the way in and out.
 
     Args:
         desk: answers their questions.
-        outputs: the folder of the folders of attempts, resolved.
+        outputs: finds what tasks have said.
         sessions: know who asks.
     """
     access = _Access(desk, sessions)
@@ -66,12 +66,12 @@ def window_routes(desk: Desk, outputs: Path, sessions: Sessions) -> list[Route]:
     ]  # fmt: skip
 
 
-def pages(desk: Watched, outputs: Path | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
+def pages(desk: Watched, outputs: Outputs | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
     """Where each page is, and what it shows.
 
     Args:
         desk: answers their questions.
-        outputs: the folder of the folders of attempts, resolved; None: there is none.
+        outputs: finds what tasks have said; None: that is not known.
         pace: how fast tasks end.
     """
     views = _Views(desk, outputs, pace)
@@ -110,7 +110,7 @@ def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 class _Views:
     """What each page shows to whom."""
 
-    def __init__(self, desk: Watched, outputs: Path | None, pace: Pacing) -> None:
+    def __init__(self, desk: Watched, outputs: Outputs | None, pace: Pacing) -> None:
         self._desk = desk
         self._outputs = outputs
         self._pace = pace

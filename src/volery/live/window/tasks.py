@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-from pathlib import Path
 from typing import Final
 
-from volery.live.node.output import STREAMS, open_output
+from volery.live.node.output import STREAMS
+from volery.live.service.errors import AwayError
+from volery.live.service.outputs import Outputs
 from volery.live.status import TaskStatus, TaskUsage
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -19,13 +18,13 @@ from volery.live.window.watched import Watched
 TAIL_BYTES: Final = 16 << 10
 
 
-async def task_view(desk: Watched, task: TaskStatus, outputs: Path | None) -> View:
+async def task_view(desk: Watched, task: TaskStatus, outputs: Outputs | None) -> View:
     """One task.
 
     Args:
         desk: knows why.
         task: which.
-        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
+        outputs: finds what tasks have said; None: that is not known.
     """
     why = await desk.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else "\N{EN DASH}"
@@ -51,26 +50,21 @@ def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
     return [*known, ("held", usage.held)] if usage.held else known
 
 
-async def _log(task: TaskStatus, outputs: Path, stream: str) -> Markup:
+async def _log(task: TaskStatus, outputs: Outputs, stream: str) -> Markup:
     whole_log = link(f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", "all of it", id=f"log-{stream}")
     if not task.folder:
         return tag("p", "None yet.", class_="soft")
-    found = await asyncio.to_thread(_tail, outputs, task.folder, stream)
-    if found is None:
-        return tag("p", f"It is not on this host; the task ran on {task.node}, look there.", class_="soft")
-    text, size = found
+    try:
+        output = await outputs.open(task, stream)
+        if output is None:
+            problem = f"It is neither here nor on the host of {task.node}, where the task ran, or no longer."
+            return tag("p", problem, class_="soft")
+        size = output.there.size
+        content = [piece async for piece in output.content(max(output.there.kept, size - TAIL_BYTES), size)]
+    except AwayError as error:
+        return tag("p", f"{error.place}: {error.problem}.", class_="soft")
+    text = b"".join(content).decode("utf-8", "replace")
     if not size:
         return tag("p", "Empty.", class_="soft")
     said = f"The last {whole(TAIL_BYTES)} of {whole(size)} bytes; " if size > TAIL_BYTES else f"{whole(size)} bytes; "
     return joined((tag("p", said, whole_log, class_="soft"), tag("pre", text, tabindex=0)))
-
-
-def _tail(outputs: Path, folder: str, stream: str) -> tuple[str, int] | None:
-    """The end of an output and the size of all of it, in bytes."""
-    descriptor = open_output(outputs, folder, stream)
-    if descriptor is None:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - TAIL_BYTES))
-        return file.read(TAIL_BYTES).decode("utf-8", "replace"), size
