@@ -120,7 +120,7 @@ class Counter:
     def send(self, to: Address, message: Message) -> None:
         """Have the host send a message to a component in its next turn."""
         peer = self.host.kernel.host_at(to)
-        assert peer is not None, "all that a submitter on a host speaks to stands on hosts"
+        assert peer is not None, "who stands on no host is sent to without one"
         if peer is self.host:
             self.host.take_in(peer.entries[to], message, SUBMITTER, 0)
             return

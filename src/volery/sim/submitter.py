@@ -63,15 +63,15 @@ class Submitter:
 
     def send(self, job: JobId, messages: Sequence[Message]) -> None:
         """Send messages about a job to its entry, without delay."""
-        if self._counter is not None:
+        entry = self._entry_of(job)
+        self.message_count += len(messages)
+        if self._counter is not None and self._kernel.host_at(entry) is not None:
             for message in messages:
-                self._counter.send(self._entry_of(job), message)
-                self.message_count += 1
+                self._counter.send(entry, message)
             return
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry_of(job))
+        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(entry)
         for message in messages:
             lane.sent.append((receiver, handlers, message, SUBMITTER))
-            self.message_count += 1
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """Hear an answer."""
