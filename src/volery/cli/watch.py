@@ -88,7 +88,9 @@ def _filmed(folder: Path, one: KeptTimeline) -> Filmed:
     from volery.study.filming import film_run
 
     run = played(read_timeline(folder, one))
-    return film_run(folder, one.label, one.seed, int(run.begin_s * MICROSECONDS), round(run.end_s * MICROSECONDS))
+    return film_run(
+        folder, one.label, one.seed, int(run.begin_s * MICROSECONDS), round(run.end_s * MICROSECONDS)
+    ).filmed
 
 
 def _of_journals(paths: list[Path]) -> tuple[str, dict[str, object]]:

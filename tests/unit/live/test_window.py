@@ -14,10 +14,8 @@ from volery.live.hosts.explaining import PairStatus
 from volery.live.service.tokens import Gate, TokenFile
 from volery.live.status import NodeStatus
 from volery.live.window.cells import CELLS_MAX, Cell, cells_of
-from volery.live.window.frame import View
 from volery.live.window.html import Markup, duration, escaped, moment, name_of, tag
 from volery.live.window.overview import Pace, heat, waits
-from volery.live.window.serving import EVERY_MAX_S, paced
 from volery.live.window.session import SESSION_S, Sessions
 
 
@@ -89,14 +87,6 @@ def test_a_session_ends_after_half_a_day(tmp_path: Path) -> None:
     assert found.user == "ada"
     now_s[0] = SESSION_S
     assert sessions.who(request) is None
-
-
-def test_what_costs_more_is_asked_for_less_often() -> None:
-    cheap = View("cheap", Markup(""), every_s=2.0)
-    assert paced(cheap, 0.001).every_s == 2.0
-    assert paced(cheap, 0.02).every_s == pytest.approx(6.0)
-    assert paced(cheap, 5.0).every_s == EVERY_MAX_S
-    assert paced(View("never", Markup(""), every_s=0.0), 5.0).every_s == 0.0
 
 
 def test_a_field_has_a_cell_per_node_and_no_more_than_its_bound() -> None:

@@ -207,7 +207,7 @@ def test_messages_queues_and_beliefs_follow_the_film(browser: Browser, tmp_path:
     compare("megha", trace="syn:12x30", workers=40, folder=tmp_path)
     results = read_results(tmp_path)
     kept, run = results.timelines[0], played(read_timeline(tmp_path, results.timelines[0]))
-    filmed = film_run(tmp_path, kept.label, kept.seed, int(run.begin_s * 1e6), round(run.end_s * 1e6))
+    filmed = film_run(tmp_path, kept.label, kept.seed, int(run.begin_s * 1e6), round(run.end_s * 1e6)).filmed
     (tmp_path / "watch.html").write_text(watch_page(results, kept, filmed), encoding="utf-8")
     visit = Visit(browser, f"file://{tmp_path}/watch.html", 400, "dark")
     visit.page.get_by_role("slider").fill("1000")

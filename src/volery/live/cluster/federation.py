@@ -145,10 +145,12 @@ def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]])
     """Deal addresses to hosts; the first pattern that fits takes an address. Without hosts: one per role.
 
     Raises:
-        InputError: a name that no host may have, a pattern that nothing is left for, or an address that no pattern takes.
+        InputError: a name that no host may have, a pattern that nothing is left for, or an address without a pattern.
     """
     if RESULTS in hosts:
-        raise InputError(f"hosts.{RESULTS}", "`volery serve results` shows a results folder; give the host another name")
+        raise InputError(
+            f"hosts.{RESULTS}", "`volery serve results` shows a results folder; give the host another name"
+        )
     dealt: dict[HostName, list[Address]] = {host: [] for host in hosts}
     patterns = [(host, pattern) for host, listed in hosts.items() for pattern in listed]
     used: set[tuple[HostName, str]] = set()

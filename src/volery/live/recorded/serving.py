@@ -105,7 +105,7 @@ class Theatre:
             except NotThereError as error:
                 view, status = problem_view(error.place, error.problem), 404
             above = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""))
-            return page(view, VIEWER, self._recording.stage.title, status, above)
+            return page(view, VIEWER, self._recording.stage.title, status, film=above)
 
         return answer
 
@@ -113,7 +113,7 @@ class Theatre:
         assert isinstance(error, HTTPException)
         view = problem_view(request.url.path[:80], f"{error.detail}; there is no such page")
         above = bar(self._first, frame.HOME, "")
-        return page(view, VIEWER, self._recording.stage.title, error.status_code, above)
+        return page(view, VIEWER, self._recording.stage.title, error.status_code, film=above)
 
 
 def _script() -> str:

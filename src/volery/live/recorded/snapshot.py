@@ -190,6 +190,10 @@ class Snapshot:
         ranked = rows[np.lexsort((-jobs.id[rows], -keys if order.falling else keys))]
         return [self._status(row) for row in ranked[order.skip : order.skip + limit].tolist()]
 
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`: a recording serves one who looks at it."""
+        return self.jobs(query, limit, order)
+
     def _keys(self, by: str, rows: Longs) -> Longs:
         """What rows are sorted by, as numbers."""
         jobs = self.recording.jobs

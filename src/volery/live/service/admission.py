@@ -46,11 +46,16 @@ class Traffic:
     Attributes:
         answers: (method, path with the names of its parameters, status) -> how many.
         seconds: (method, path) -> how long these took together, without what is streamed.
+        pages_open: pages of browsers that listen for changes.
+        views_made, views_cpu_s: for them, and the CPU seconds that this took.
     """
 
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.seconds: dict[tuple[str, str], float] = {}
+        self.pages_open = 0
+        self.views_made = 0
+        self.views_cpu_s = 0.0
 
 
 class _Number(IntegerConvertor):

@@ -138,7 +138,7 @@ def make_app(
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
-    routes += [Route("/openapi.json", openapi), *window_routes(desk, found, sessions)]
+    routes += [Route("/openapi.json", openapi), *window_routes(desk, found, sessions, traffic)]
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},
@@ -180,7 +180,7 @@ class _JobEndpoints:
         state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
         before, since = number(request, "before", None), number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(self._desk.jobs(JobQuery(state, sees or user, before, reason, since), limit))
+        return as_json(await self._desk.search(JobQuery(state, sees or user, before, reason, since), limit))
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""

@@ -77,7 +77,8 @@ class Desk(Questions, Component):
     __slots__ = (
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
         "_in_charge", "_late_s", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running", "_sent", "_sight",
-        "_store", "_thread", "_told", "_wake", "_writer", "_writes", "asking", "commit_s", "commits", "sharing", "told",
+        "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking", "commit_s", "commits",
+        "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +114,7 @@ class Desk(Questions, Component):
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._news: list[News] = []
         self._ends = Acknowledgements(store.sync, self._acknowledge)
+        self._told_nodes: list[NodeStatus] = []
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None

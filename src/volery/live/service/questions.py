@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
@@ -24,7 +26,7 @@ LOOK_MAX: Final = 1_000
 
 
 class Questions:
-    """A mixin (without slots) of the desk, whose attributes it reads and never changes."""
+    """A mixin (without slots) of the desk, whose attributes it reads; of them it changes `_told_nodes` alone."""
 
     __slots__ = ()
     _book: DecisionBook
@@ -35,6 +37,7 @@ class Questions:
     _nodes: Mapping[Address, int]
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
+    _told_nodes: list[NodeStatus]
     sharing: Sharing
 
     def users(self, user: str | None) -> list[UserStatus]:
@@ -56,6 +59,10 @@ class Questions:
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs, the newest first unless another order is asked for."""
         return self._store.jobs(query, limit, order)
+
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`, in pieces where many are looked at, so that nobody waits for the answer but who asks."""
+        return await self._store.search(query, limit, order)
 
     def waits_us(self, limit: int) -> list[Time]:
         """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
@@ -181,6 +188,17 @@ class Questions:
         running: dict[Address, int] = {}
         for node in self._running.values():
             running[node] = running.get(node, 0) + 1
+        if len(self._told_nodes) != len(self._nodes):
+            self._told_nodes[:] = self._machines()
+        for place, told in enumerate(self._told_nodes):
+            address = told.address
+            now = running.get(address, 0), address in self._drained, self._confined.get(address, "")
+            if now != (told.running, told.drained, told.held):
+                self._told_nodes[place] = replace(told, running=now[0], drained=now[1], held=now[2])
+        return self._told_nodes[:]
+
+    def _machines(self) -> list[NodeStatus]:
+        """All nodes, as nothing runs there."""
         found, cluster = [], self._fleet.cluster
         capacities = cluster.capacities or [()] * len(cluster.slots)
         for address, number in sorted(self._nodes.items(), key=lambda item: (item[1], item[0])):
@@ -188,8 +206,7 @@ class Questions:
             words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
             found.append(
                 NodeStatus(
-                    address=address, slots=cluster.slots[number], running=running.get(address, 0),
-                    labels=dict(machine.labels), drained=address in self._drained, held=self._confined.get(address, ""),
+                    address=address, slots=cluster.slots[number], running=0, labels=dict(machine.labels),
                     offers=dict(zip(cluster.resources, capacities[number], strict=True)),
                     **words,
                 )

@@ -399,12 +399,15 @@ class JobStore:
 
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
-        row = self._read.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
-        return job_status(row) if row else None
+        return listing.job(self._read, number)
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs, the newest first unless another order is asked for."""
         return listing.jobs(self._read, query, limit, order)
+
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`, in pieces where many are looked at."""
+        return await listing.search(self._read, query, limit, order)
 
     def waits_us(self, limit: int) -> list[Time]:
         """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""

@@ -41,7 +41,7 @@ class View(msgspec.Struct, frozen=True):
         live: what is fetched again when something has changed.
         still: what stays above it meanwhile, such as a form that is being filled in.
         place: the address of the view that it belongs to.
-        every_s: it is fetched again at most once in so many seconds.
+        every_s: it is fetched again at most once in so many seconds; 0: never.
     """
 
     title: str
@@ -59,9 +59,41 @@ def policy(nonce: str) -> str:
     )
 
 
+class Again(msgspec.Struct, frozen=True):
+    """When a page is to fetch its live part again.
+
+    Args:
+        after_s: in so many seconds, if something changes; 0: never.
+        tag: stands for the live part that it has.
+        behind: something has changed already.
+    """
+
+    after_s: float = 0.0
+    tag: str = ""
+    behind: bool = False
+
+    def headers(self) -> dict[str, str]:
+        """As an answer tells it."""
+        told = {"etag": self.tag, "volery-again": f"{self.after_s:.3f}"}
+        return HEADERS | told | ({"volery-behind": "1"} if self.behind else {})
+
+
+NEVER: Final = Again()
+
+
+def live_part(view: View, again: Again) -> Response:
+    """What a page takes in place of the live part that it has."""
+    return HTMLResponse(str(_live(view, again)), headers=again.headers())
+
+
 def page(
-    view: View, who: Principal | None, federation: str = "", status: int = 200, film: Markup | None = None
-) -> Response:  # fmt: skip
+    view: View,
+    who: Principal | None,
+    federation: str = "",
+    status: int = 200,
+    again: Again = NEVER,
+    film: Markup | None = None,
+) -> Response:
     """A whole page.
 
     Args:
@@ -69,6 +101,7 @@ def page(
         who: for whom; None: nobody yet.
         federation: its name.
         status: of the answer.
+        again: when it is to be fetched again.
         film: what moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
@@ -86,7 +119,7 @@ def page(
         link("#live", "to the content", class_="skip"),
         _bar(view, who, federation, recorded=film is not None),
         film,
-        tag("main", tag("h1", view.title), view.still, _live(view, who if film is None else None)),
+        tag("main", tag("h1", view.title), view.still, _live(view, again)),
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
     )
@@ -97,9 +130,9 @@ def page(
     )
 
 
-def _live(view: View, who: Principal | None) -> Markup:
-    pulse = PULSE if who is not None and view.every_s else None
-    return tag("div", view.live, id="live", tabindex=-1, data_pulse=pulse, data_every=f"{view.every_s:g}")
+def _live(view: View, again: Again) -> Markup:
+    told = {"data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag} if again.tag else {}
+    return tag("div", view.live, id="live", tabindex=-1, **told)
 
 
 def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) -> Markup:

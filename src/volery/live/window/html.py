@@ -6,6 +6,7 @@ import html
 import re
 import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 from urllib.parse import urlencode
 
@@ -19,6 +20,8 @@ SHOWN_MAX: Final = 400
 _VOID: Final = frozenset({"input", "link", "meta"})
 _TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control characters, and what turns the direction of the text around it."""
+_SPECIAL: Final = re.compile(f"[&<>\"']|{_TURNING.pattern}")
+"""What cannot stand in a page as it is."""
 _STEPS: Final = (
     (1, "\N{MICRO SIGN}s"),
     (1_000, "ms"),
@@ -40,27 +43,29 @@ Piece = str | int | None
 
 def escaped(text: object) -> Markup:
     """Text as it may stand in a page, also between quotes."""
+    if type(text) is int or _SPECIAL.search(text := str(text)) is None:
+        return Markup(text)
     return Markup(html.escape(_TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
 
 
 def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
     """Pieces one after the other."""
     return Markup(
-        between.join(piece if isinstance(piece, Markup) else escaped(piece) for piece in pieces if piece is not None)
+        between.join([piece if type(piece) is Markup else escaped(piece) for piece in pieces if piece is not None])
     )
 
 
 def tag(name: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
     """An element; attributes that are None or False are left out; `_` in a name is a hyphen, and at its end nothing."""
-    told = []
+    told = f"<{name}"
     for key, value in attributes.items():
         if value is None or value is False:
             continue
-        told.append(f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escaped(value)}"')
-    opening = f"<{name}{''.join(told)}>"
-    return Markup(opening) if name in _VOID else Markup(f"{opening}{joined(children)}</{name}>")
+        told += f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escaped(value)}"'
+    return Markup(f"{told}>") if name in _VOID else Markup(f"{told}>{joined(children)}</{name}>")
 
 
+@cache
 def _attribute(key: str) -> str:
     if key == "viewbox":
         return "viewBox"

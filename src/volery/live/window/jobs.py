@@ -59,7 +59,7 @@ COLUMNS: Final = (
 _PARTS: Final = ("finished", "running", "failed", "killed", "unsatisfiable")
 
 
-def jobs_view(desk: Watched, request: Request) -> View:
+async def jobs_view(desk: Watched, request: Request) -> View:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -73,7 +73,7 @@ def jobs_view(desk: Watched, request: Request) -> View:
     found: list[JobStatus] = []
     if who.sees is None or asked["user"] in (None, who.sees):
         query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"])
-        found = desk.jobs(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+        found = await desk.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
     here = found[: shown.rows]
     listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.")
     pages = pager(shown, len(here), len(found) > len(here))

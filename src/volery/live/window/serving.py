@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -16,47 +15,50 @@ from starlette.routing import Route
 
 from volery.core.errors import InputError
 from volery.core.model import Address
-from volery.live.service.admission import FOREIGN, NotThereError, as_json, no_job, refusal
+from volery.live.service.admission import FOREIGN, NotThereError, Traffic, as_json, no_job, refusal
 from volery.live.service.desk import Desk
 from volery.live.service.outputs import Outputs
+from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
 from volery.live.window import frame
-from volery.live.window.frame import View, page
+from volery.live.window.frame import Again, View, live_part, page
 from volery.live.window.html import address, link, tag
 from volery.live.window.jobs import job_view, jobs_view
 from volery.live.window.operating import node_view, nodes_view
 from volery.live.window.overview import Pace, Pacing, overview
+from volery.live.window.pacing import Pacer
 from volery.live.window.session import Sessions, is_foreign
+from volery.live.window.shared import Renderings
 from volery.live.window.tasks import task_view
 from volery.live.window.users import preemptions_view, users_view
 from volery.live.window.watched import Watched
 from volery.look import base_style, field_script
 
 PULSE_S: Final = 1.0
-PAUSE: Final = 300
-"""A page that took one millisecond to make is not made again for so many."""
-EVERY_MAX_S: Final = 30.0
 KEEP_ALIVE_PULSES: Final = 15
+PART: Final = "volery-part"
+"""A header of requests for the live part alone."""
 BODY_BYTES_MAX: Final = 4096
 _THEN: Final = re.compile(r"/(?:window/[a-z0-9/-]*)?")
 """Where one may be sent after signing in: pages of ours alone."""
 
-Show = Callable[[Request], Awaitable[View]]
+Show = Callable[[Request], Coroutine[Any, Any, View]]
 
 
 class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-def window_routes(desk: Desk, outputs: Outputs, sessions: Sessions) -> list[Route]:
+def window_routes(desk: Desk, outputs: Outputs, sessions: Sessions, traffic: Traffic) -> list[Route]:
     """All pages, what they are made of, and the way in and out.
 
     Args:
         desk: answers their questions.
         outputs: finds what tasks have said.
         sessions: know who asks.
+        traffic: what is asked for.
     """
-    access = _Access(desk, sessions)
+    access = _Access(desk, sessions, traffic)
     return [
         *(Route(path, access.shown(show)) for path, show in pages(desk, outputs, Pace())),
         Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
@@ -122,7 +124,7 @@ class _Views:
         return overview(self._desk, request, self._pace, self._in_charge)
 
     async def jobs(self, request: Request) -> View:
-        return jobs_view(self._desk, request)
+        return await jobs_view(self._desk, request)
 
     async def job(self, request: Request) -> View:
         return await job_view(self._desk, self._job(request), request)
@@ -162,24 +164,14 @@ class _Views:
         return job
 
 
-def paced(view: View, took_s: float) -> View:
-    """A view that is fetched again the more seldom the more it costs, so that a page takes a small part of a core.
-
-    Args:
-        view: what was made.
-        took_s: CPU seconds that this took.
-    """
-    if not view.every_s:
-        return view
-    return msgspec.structs.replace(view, every_s=max(view.every_s, min(EVERY_MAX_S, took_s * PAUSE)))
-
-
 class _Access:
     """Who gets to see pages, and the way in and out."""
 
-    def __init__(self, desk: Desk, sessions: Sessions) -> None:
+    def __init__(self, desk: Desk, sessions: Sessions, traffic: Traffic) -> None:
         self._desk = desk
         self._sessions = sessions
+        self._traffic = traffic
+        self._renderings = Renderings(Pacer(), lambda: desk.revision, traffic)
 
     def shown(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         """A page for whoever has signed in; all others are led to where they can."""
@@ -189,16 +181,29 @@ class _Access:
             if who is None:
                 return RedirectResponse(address(frame.SIGN_IN, {"then": request.url.path}), 303, frame.HEADERS)
             request.state.principal = who
-            began_s = time.thread_time()
             try:
-                view = await show(request)
-                return page(paced(view, time.thread_time() - began_s), who)
+                return await self._rendered(request, who, lambda: show(request))
             except InputError as error:
                 return page(problem_view(error.place, error.problem), who, status=422)
             except NotThereError as error:
                 return page(problem_view(error.place, error.problem), who, status=404)
 
         return answer
+
+    async def _rendered(
+        self, request: Request, who: Principal, show: Callable[[], Coroutine[Any, Any, View]]
+    ) -> Response:
+        """A view as it is now, or, for a page that has it already, as it was not long ago."""
+        key, known = (who, f"{request.url.path}?{request.url.query}"), request.headers.get("if-none-match")
+        found = await (self._renderings.shared(key, show) if known else self._renderings.fresh(key, show))
+        if not found.view.every_s:
+            return page(found.view, who)
+        again = Again(self._renderings.again_s(found), found.tag, self._renderings.behind(found))
+        if known == found.tag:
+            return Response(status_code=304, headers=again.headers())
+        if PART in request.headers:
+            return live_part(found.view, again)
+        return page(found.view, who, again=again)
 
     async def form(self, request: Request) -> Response:
         """Where a token is asked for."""
@@ -264,6 +269,14 @@ class _Access:
         return StreamingResponse(self._beats(request), media_type="text/event-stream", headers=headers)
 
     async def _beats(self, request: Request) -> AsyncIterator[bytes]:
+        self._traffic.pages_open += 1
+        try:
+            async for beat in self._changes(request):
+                yield beat
+        finally:
+            self._traffic.pages_open -= 1
+
+    async def _changes(self, request: Request) -> AsyncIterator[bytes]:
         told, silent = self._desk.revision, 0
         yield b": volery\n\n"
         while not self._desk.closed:

@@ -83,7 +83,7 @@ class Watched(Protocol):
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
 
-    def jobs(self, query: JobQuery, limit: int, order: JobOrder) -> list[JobStatus]:
+    async def search(self, query: JobQuery, limit: int, order: JobOrder) -> list[JobStatus]:
         """Jobs, in the order that is asked for."""
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:

@@ -4,7 +4,7 @@ const problem = document.getElementById("problem");
 const dialog = document.querySelector("dialog");
 const field = document.getElementById("answer");
 const pulse = document.getElementById("pulse");
-let every = 1000 * Number(live.dataset.every), last = Date.now(), planned = 0, fetching = false;
+let every = 1000 * Number(live.dataset.again), tag = live.dataset.tag, last = Date.now(), planned = 0, fetching = false;
 
 function say(text) {
   problem.textContent = text;
@@ -24,27 +24,33 @@ function replaceLive(fresh) {
   }
 }
 
-async function refresh() {
+// Who tells what it has takes what others were told not long ago; after an order a page wants what holds now.
+async function refresh(known) {
   if (fetching || dialog.open) return;
   fetching = true;
+  let behind = false;
   try {
-    const answer = await fetch(location.href, { credentials: "same-origin" });
+    const headers = known ? { "volery-part": "live", "if-none-match": known } : { "volery-part": "live" };
+    const answer = await fetch(location.href, { credentials: "same-origin", headers });
     if (answer.redirected) { location.reload(); return; }
-    const read = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
-    if (read && !dialog.open) replaceLive(read);
-    if (read) every = 1000 * Number(read.dataset.every);  // what costs more is asked for less often
+    const read = answer.status === 304 ? null : new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+    if (read && !dialog.open) { replaceLive(read); tag = answer.headers.get("etag"); }
+    every = Math.max(100, 1000 * Number(answer.headers.get("volery-again")) || every);  // the server's word: what costs more is asked for less often
+    behind = answer.headers.has("volery-behind");
     last = Date.now();
+    pulse.title = `looked at again every ${Math.max(1, Math.round(every / 1000))} s, if something has changed`;
   } catch (error) {
     pulse.textContent = "not connected";
   } finally {
     fetching = false;
   }
+  if (behind) plan();
 }
 
 // At most once in the page's period, and not while nobody looks.
 function plan() {
   if (planned || document.hidden) return;
-  planned = setTimeout(() => { planned = 0; refresh(); }, Math.max(0, last + every - Date.now()));
+  planned = setTimeout(() => { planned = 0; refresh(tag); }, Math.max(0, last + every - Date.now()));
 }
 
 async function order(path, body, method = "POST") {
