@@ -11,18 +11,12 @@ ratio. See `calibration.py` for the measures, the bars and real time.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import json
-import multiprocessing
 import os
 import statistics
 import tempfile
-import time
 from array import array
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,16 +28,13 @@ from benchmarks.live import nats_process
 from volery import metrics, sim
 from volery.cli.federation import choose
 from volery.core.costs import Frames, HostCosts
-from volery.core.model import NEVER, SECOND, Address, Message, Time
-from volery.core.records import Records
+from volery.core.model import SECOND, Time
 from volery.core.trace import Trace
-from volery.live.cluster.federation import API_HOST, Federation, read_federation
+from volery.live.cluster.federation import API_HOST, FederationFile
 from volery.live.hosts.host import Host
-from volery.live.loop import run_loop
-from volery.live.node.executor import TaskReport
-from volery.live.running import Front, running
-from volery.live.trials.frames import FramingHost, Noted, model_of, noted
-from volery.live.trials.load import Loader, as_lived
+from volery.live.trials.apart import Measured, load_apart
+from volery.live.trials.frames import FramingHost, model_of
+from volery.live.trials.load import as_lived
 from volery.workload import load_trace
 
 LOADS = {
@@ -58,27 +49,10 @@ HOSTS = {
 }
 BEATS = {"megha": "lm", "pigeon": "master"}
 """The host whose timers are of periods: the lab has one clock, live each host has its own."""
-SIZES = {"megha": "gms = 2\nlms = 3", "pigeon": "distributors = 2\ngroups = 3\nreserved = 10"}
-REST_US = SECOND
-SETTLE_S = 0.5
-"""Reports come after answers."""
-LIMIT_S = 60
-
-
-class Measured(NamedTuple):
-    """What a run over NATS has shown.
-
-    Args:
-        records: starts and ends as nodes have told them.
-        noted: by host, what hosts that time themselves have noted.
-        broker_us: what the server has used of the processor per frame.
-        origin_us: by host, when its clock showed 0, by that of the machine.
-    """
-
-    records: Records
-    noted: dict[str, Noted]
-    broker_us: float
-    origin_us: dict[str, Time]
+SIZES: dict[str, dict[str, Any]] = {
+    "megha": {"gms": 2, "lms": 3},
+    "pigeon": {"distributors": 2, "groups": 3, "reserved": 10},
+}
 
 
 class Server(NamedTuple):
@@ -93,109 +67,20 @@ class Server(NamedTuple):
         return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
-def origin_us(host: Host) -> Time:
-    """When a host's clock showed 0, by that of the machine."""
-    return time.monotonic_ns() // 1000 - host.now()
-
-
-class Hearing(Loader):
-    """A loader that hears when tasks start and end, by their nodes' clocks."""
-
-    def start(self, now: Time) -> None:
-        """The first job arrives when all hosts have come to rest: what they do at their beginning is no load."""
-        self._offset = time.time_ns() // 1000 - now
-        super().start(now + REST_US)
-
-    def on_heard(self, message: Message, source: Address, now: Time) -> None:  # noqa: ARG002 - as any handler
-        """Note a start or an end."""
-        if isinstance(message, TaskReport):
-            column = self._records.start_us if message.state == "running" else self._records.finish_us
-            column[message.task] = message.at_unix_us - self._offset
-
-
-def hosted(config: Path, name: str, make_host: type[Host], orders: Connection) -> None:
-    """A process: one host, until it is told to stop; it says then what it has noted."""
-    federation = read_federation(config, choose)
-
-    async def work() -> None:
-        async with running(federation, name, make_host=make_host) as at_work:
-            gc.collect()
-            gc.freeze()
-            orders.send("ready")
-            await asyncio.to_thread(orders.recv)
-            host = at_work.host
-            orders.send((noted(host) if isinstance(host, FramingHost) else None, origin_us(host)))
-
-    run_loop(work())
-
-
-@contextmanager
-def process_of(target: Any, *arguments: Any) -> Iterator[Connection]:
-    """A process with a line to it."""
-    ours, theirs = multiprocessing.Pipe()
-    child = multiprocessing.get_context("spawn").Process(target=target, args=(*arguments, theirs))
-    child.start()
-    try:
-        yield ours
-    finally:
-        child.join(LIMIT_S)
-        child.kill()
-
-
-def run(architecture: str, server: Server, trace: Trace, make_host: type[Host] = Host) -> tuple[Federation, Measured]:
+def run(architecture: str, server: Server, trace: Trace, make_host: type[Host] = Host) -> Measured:
     """Load a federation over NATS."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        config = Path(folder) / "federation.toml"
-        config.write_text(_content(architecture, server.url))
-        federation = read_federation(config, choose)
-        lines = {name: stack.enter_context(process_of(hosted, config, name, make_host)) for name in HOSTS[architecture]}
-        found: list[Measured] = []
-        run_loop(_loaded(federation, trace, lines, server, make_host, found))
-        return federation, found[0]
-
-
-async def _loaded(
-    federation: Federation, trace: Trace, lines: dict[str, Connection], server: Server, make_host: type[Host],
-    found: list[Measured],
-) -> None:  # fmt: skip
-    records = Records(trace)
-    loaders: list[Hearing] = []
-
-    def front(_: Federation, deployment: Any, __: Any) -> Front:
-        loaders.append(Hearing(trace, records, deployment.entry_for, None))
-        return Front(loaders[0])
-
-    async with running(federation, API_HOST, front, make_host=make_host) as at_work, asyncio.timeout(LIMIT_S):
-        await asyncio.sleep(REST_US / SECOND / 2)
-        used_s = server.cpu_s()
-        await loaders[0].complete.wait()
-        used_s = server.cpu_s() - used_s
-        while min(records.finish_us) == NEVER:
-            await asyncio.sleep(SETTLE_S)
-        found_noted, clocks = {}, {API_HOST: origin_us(at_work.host)}
-        if isinstance(at_work.host, FramingHost):
-            found_noted[API_HOST] = noted(at_work.host)
-    for name, line in lines.items():
-        assert line.recv() == "ready"
-        line.send("stop")
-        told, clocks[name] = line.recv()
-        if told is not None:
-            found_noted[name] = told
-    frames = sum(one.published for one in found_noted.values())
-    found.append(Measured(records, found_noted, used_s * SECOND / max(1, frames), clocks))
+    file = FederationFile(
+        architecture=architecture, broker=server.url, api="127.0.0.1:0", executor="sleep",
+        parameters=SIZES[architecture], machines=[{"count": NODES}], hosts=HOSTS[architecture],
+    )  # fmt: skip
+    gc.collect()
+    with tempfile.TemporaryDirectory() as folder:
+        return load_apart(file, Path(folder), choose, trace, make_host, server.cpu_s)
 
 
 def by_clock(work: Trace, ahead_us: Time) -> Trace:
     """The work by the clock of a host that began so much earlier: where beats decide, their phase does."""
     return msgspec.structs.replace(work, arrival_us=array("q", [at + ahead_us for at in work.arrival_us]))
-
-
-def _content(architecture: str, url: str) -> str:
-    hosts = "\n".join(f"{name} = {json.dumps(patterns)}" for name, patterns in HOSTS[architecture].items())
-    return (
-        f'architecture = "{architecture}"\nbroker = "{url}"\napi = "127.0.0.1:0"\nexecutor = "sleep"\n'
-        f"[parameters]\n{SIZES[architecture]}\n[[machines]]\ncount = {NODES}\n[hosts]\n{hosts}\n"
-    )
 
 
 def predicted(lived: Lived, costs: dict[str, HostCosts], frames: Frames, seed: int) -> Times:
@@ -222,10 +107,10 @@ def measure(architecture: str, server: Server, rounds: int) -> None:
     lived: dict[str, list[Lived]] = {name: [] for name in LOADS}
     for number in range(rounds):
         for spec, (name, load) in zip(PACES, LOADS.items(), strict=True):
-            shown.append(run(architecture, server, load_trace(spec, seed=1 + number), FramingHost)[1])
+            shown.append(run(architecture, server, load_trace(spec, seed=1 + number), FramingHost))
             trace = load_trace(load, seed=100 + number)
-            federation, came = run(architecture, server, trace)
-            plan, took = federation.plan, np.array(came.records.start_us)
+            came = run(architecture, server, trace)
+            plan, took = came.federation.plan, np.array(came.records.start_us)
             arrived = np.repeat(np.array(came.records.trace.arrival_us), np.diff(np.array(trace.first)))
             span_us = max(came.records.answered_us) - came.records.trace.arrival_us[0]
             used = metrics.mean_utilisation(came.records, plan.cluster)

@@ -112,5 +112,24 @@ def test_the_command_writes_what_the_lab_takes(tmp_path: Path) -> None:
     volery(*compared, "--costs", tmp_path / "none.toml", status=2)
 
 
-def test_a_hop_is_measured_in_this_process_and_over_a_broker(broker: str) -> None:
-    assert 0 < hop_us(None) < hop_us(broker)
+def test_hosts_that_are_processes_are_measured_each_with_its_socket_and_the_frames_between_them(
+    broker: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "apart.toml"
+    words = ("calibrate", "-a", "megha", "-o", file, "--nodes", "20", "--broker", broker)
+    model = json.loads(volery(*words, "--trace", "syn:5x60,duration=0.02,interval=0.02", "--json"))
+    assert set(model["hosts"]) == {"gm", "lm", "node", "api"}
+    for name, host in model["hosts"].items():
+        for part in ("made", "written", "read"):
+            assert sum(host[part].values()) > 1, (name, part)
+        assert host["reports"] == (name == "node")
+    delays = model["frames"]["delays_us"]
+    assert delays == sorted(delays)
+    assert 5 < delays[len(delays) // 2] < 100_000
+    compared = ("compare", "megha", "--trace", "syn:5x10", "--workers", "60", "--json", "--costs", file)
+    lab = json.loads(volery(*compared))["runs"][0]["allocation_s"]
+    assert lab["total"]["mean"] > 3 * delays[0] / 1e6
+
+
+def test_a_hop_is_measured_in_this_process() -> None:
+    assert hop_us() > 0

@@ -178,7 +178,7 @@ def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
                 continue
             before = int(np.searchsorted(ends, at, side="right"))
             if before == 0 or ends[before - 1] <= began:
-                found.append((at - began) / 1000)
+                found.append(max(0, at - began) / 1000)  # it may be read before the call that wrote it returns
     return found
 
 
@@ -189,7 +189,8 @@ def model_of(runs: Sequence[Mapping[HostName, Noted]], broker_us: float) -> tupl
         runs: by host, what the hosts of a federation have noted; all on this machine.
         broker_us: what the broker has spent on a frame.
     """
-    costs = {name: framed_costs([run[name] for run in runs]) for name in runs[0]}
+    names = dict.fromkeys(name for run in runs for name in run)
+    costs = {name: framed_costs([run[name] for run in runs if name in run]) for name in names}
     delays = [delay for run in runs for delay in delays_us(run)]
     return costs, Frames(spread(delays), broker_us, os.cpu_count() or 1)
 
