@@ -9,8 +9,8 @@ A store of 100,000 jobs, one of them with a million tasks of which each has a ro
     core        the part of a core that the server takes while jobs come and end at a steady pace, without pages and
                 with ten real pages open, of all views, in turn; each is a window of its own that believes itself to be
                 seen
-    throughput  tasks per CPU second and per second of a server that is kept busy, without pages and with ten, in
-                turn, and how long submissions take: see benchmarks/saturated.py
+    throughput  tasks per CPU second and per second of a server that is kept busy, and how long submissions take,
+                without pages and with ten, in turn: see benchmarks/saturated.py
     memory      the memory of a server that is kept busy with ten pages open, each minute
 
 Times are those of a machine that nobody else uses; CPU time is of `volery up` alone, a process of its own.
@@ -49,6 +49,9 @@ NODES: Final = 1_000
 USERS: Final = 50
 PAGES: Final = 10
 WIDTHS: Final = (1200, 400)
+WATCHED_S: Final = 10.0
+BUSY_S: Final = 30.0
+"""A window is as long as pages leave costly views as they are, so that each costs what it costs on average."""
 CHUNK: Final = 50_000
 VIEWS: Final = {
     "federation": "/", "jobs": "/window/jobs", "jobs by name": "/window/jobs?sort=name", "large job": "/window/jobs/0",
@@ -188,7 +191,7 @@ def measure_work(browser: Browser, server: Server, given: argparse.Namespace) ->
     """Every view, wide and narrow."""
     with Client(server.url) as client:
         for width, (name, view) in product(WIDTHS, VIEWS.items()):
-            spent = work_ms(browser, server.url + view, width, client, given.seconds)
+            spent = work_ms(browser, server.url + view, width, client, given.seconds or WATCHED_S)
             yield {"view": name, "width": width, "main_thread_ms_per_s": round(spent, 1)}
 
 
@@ -202,7 +205,7 @@ def measure_core(browser: Browser, server: Server, given: argparse.Namespace) ->
                 contexts = [browser.new_context() for _ in range(pages)]
                 for context, view in zip(contexts, cycle(VIEWS.values()), strict=False):
                     context.new_page().goto(server.url + view)
-                found[pages].append(core_of(client, server, given.seconds))
+                found[pages].append(core_of(client, server, given.seconds or WATCHED_S))
                 for context in contexts:
                     context.close()
     more = statistics.mean(found[given.pages]) - statistics.mean(found[0])
@@ -213,9 +216,9 @@ def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; by default all but the last")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long each page, or window, is watched")
-    parser.add_argument("--rounds", type=int, default=3, help="core: without pages and with them; throughput: of ABBA")
-    parser.add_argument("--lives", type=int, default=3, help="of the server, in throughput")
+    parser.add_argument("--seconds", type=float, help="how long each page, or window, is watched: 10; throughput: 30")
+    parser.add_argument("--rounds", type=int, default=2, help="of windows: core: two; throughput: six")
+    parser.add_argument("--lives", type=int, default=2, help="of the server, in throughput")
     parser.add_argument("--pages", type=int, default=PAGES, help="that are open, of all views")
     parser.add_argument("--view", help="throughput: the address of a view that all pages show")
     parser.add_argument("--paints", type=int, default=5, help="of each page")
@@ -243,9 +246,16 @@ def main() -> None:
                     for told in alone[part](browser, server, given):
                         print(json.dumps({"part": part} | told), flush=True)
         views = tuple(islice(cycle([given.view] if given.view else VIEWS.values()), given.pages))
-        busy = Busy(filled, lambda folder: served(folder, given.source, "taskset", "-c", "0"), views, path, arguments)
+        busy = Busy(
+            filled,
+            lambda folder: served(folder, given.source, "taskset", "-c", "0"),
+            lambda folder: served(folder, given.source),
+            views,
+            path,
+            arguments,
+        )
         if "throughput" in parts:
-            told = throughput(busy, given.seconds, given.lives, given.rounds)
+            told = throughput(busy, given.seconds or BUSY_S, given.lives, given.rounds)
             print(json.dumps({"part": "throughput"} | told), flush=True)
         if "memory" in parts:
             memory(busy, given.minutes)

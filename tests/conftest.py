@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("suite", deadline=None)  # how long an example takes says more about the machine than about us
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,7 @@ from volery.metrics.queues import flat, naming
 KINDS_MAX: Final = 30
 """Kinds of messages of which the first is told."""
 _ARROW: Final = re.compile(r"^([^:>]{1,60})>[^:]{1,60}: ")
-_WAITS: Final = "{sender} finds no free machine for {tasks}: it waits until one comes free. Passed over: {passed}."
+_WAITS: Final = "{sender} finds no free machine for {tasks}: it waits. Passed over: {passed}."
 
 
 class Captions:
@@ -70,7 +70,7 @@ class Captions:
             if fact.chosen != "queued" or "queued" in self._known:
                 return False
             self._known.add("queued")
-            counts = [f"{one.count:,} {_REASONS.get(one.reason, one.reason)}" for one in fact.rejected]
+            counts = [f"{one.count:,} {_SCOPES[one.scope]} {_REASONS[one.reason]}" for one in fact.rejected]
             passed = ", ".join(counts) or "nothing"
             words = _WAITS.format(sender=address, tasks=self._in_words([fact.task]), passed=passed)
             self.said.append((now, words))
@@ -78,7 +78,8 @@ class Captions:
         if name in self._known or name not in self._declared:
             return False
         self._known.add(name)
-        self._say(now, self._declared[name], address, "", [], None)
+        if self._declared[name]:
+            self._say(now, self._declared[name], address, "", [], None)
         return True
 
     def once(self, now: Time, what: str, words: str) -> None:
@@ -111,9 +112,10 @@ _OF_ALL: Final[Mapping[type[Message], str]] = {
     Submit: "Job {job}{user} comes to {receiver}: {tasks_of_job}.",
     JobDone: "{sender} tells the submitter that job {job} is done.",
 }
+_SCOPES: Final = {"internal": "own", "external": "of others"}
 _REASONS: Final = {
-    "constraint": "that do not meet its constraints", "resource": "that are too small", "busy": "that are taken",
-    "share": "that others come first for", "inconsistency": "that turned out to be taken",
+    "constraint": "that do not suit it", "resource": "too small", "busy": "taken", "share": "due to others",
+    "inconsistency": "taken after all",
 }  # fmt: skip
 NAME_MAX: Final = 60
 TASKS_MAX: Final = 1_000

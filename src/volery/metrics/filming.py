@@ -183,7 +183,7 @@ class Camera:
         if address in self._gone:
             self._gone.discard(address)
             self._work.crashed.append((self._now, address, False))
-            self.happened(self._now, f"{address} is back, and knows nothing of what was before.")
+            self.happened(self._now, f"{address} is back, and knows nothing of before.")
 
     def _at(self, now: Time) -> int:
         return min(self._bins - 1, max(0, (now - self._begin_us) // self._step_us))
@@ -318,7 +318,7 @@ class Camera:
             if counts is None:
                 counts = self._facts[fact.name] = [0] * self._bins
                 if not said:
-                    self.happened(self._now, f"first of the {fact.name.replace('_', ' ')}, at {address}")
+                    self.happened(self._now, f"First of the {fact.name.replace('_', ' ')}, at {address}.")
             counts[self._bin] += fact.amount
 
     def happened(self, now: Time, what: str) -> None:
@@ -332,11 +332,10 @@ class Camera:
         for (task, attempt), (machine, start_us, job) in self._running.items():
             self._work.attempt(task, job, machine, start_us, self._now, attempt, RUNNING)
         roles = self._roles()
-        for role in roles:
-            most = max(role.waiting)
-            if most > 1:
-                at = self._begin_us + role.waiting.index(most) * self._step_us
-                self._captions.said.append((at, f"The longest queue of role {role.name}: {most:,} tasks wait."))
+        longest = max(roles, key=lambda role: max(role.waiting), default=None)
+        if longest is not None and (most := max(longest.waiting)) > 1:
+            at = self._begin_us + longest.waiting.index(most) * self._step_us
+            self._captions.said.append((at, f"The longest queue: {most:,} tasks wait at {longest.name}."))
         return Filmed(
             self._begin_us,
             self._step_us,

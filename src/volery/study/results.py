@@ -226,6 +226,21 @@ class ResultsFolder:
         except (OSError, ValueError, EOFError) as error:
             raise InputError(str(path), f"cannot be read: {error}") from None
 
+    def has(self, key: str, part: str) -> bool:
+        """Whether a finished run has kept a part; its columns are not read.
+
+        Raises:
+            InputError: when they are missing or damaged.
+        """
+        import zipfile
+
+        path = self._run_path(key).with_suffix(".npz")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return any(name.startswith(f"{part}_") for name in archive.namelist())
+        except (OSError, zipfile.BadZipFile) as error:
+            raise InputError(str(path), f"cannot be read: {error}") from None
+
     def forget_others(self, keys: set[str]) -> None:
         """Remove what was stored for runs that are no part of the finished study, and what a kill left half written."""
         for path in (self.path / RUNS).iterdir():

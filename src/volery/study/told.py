@@ -29,7 +29,7 @@ class Explanations:
 
     def __init__(self, path: Path) -> None:
         self._folder = ResultsFolder(path)
-        self._lines = [line for line in self._folder.manifest().runs if self._folder.columns(line.key, "why")]
+        self._lines = [line for line in self._folder.manifest().runs if self._folder.has(line.key, "why")]
         self._columns = functools.lru_cache(maxsize=2)(self._read)
 
     def longest(self, most: int = TASKS_MAX) -> list[ToldRun]:

@@ -156,11 +156,15 @@ def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tm
     folder = write_sample(tmp_path, sample_runs(1))
     asked: list[str] = []
 
-    def why(run: int, question: str) -> list[ToldTask]:
-        asked.append(question)
-        return WHY[run].tasks
+    class Told:
+        def longest(self) -> list[ToldRun]:
+            return WHY
 
-    server = open_server(site_of(folder, WHY, why), "127.0.0.1", 0)
+        def answer(self, run: int, question: str) -> list[ToldTask]:
+            asked.append(question)
+            return WHY[run].tasks
+
+    server = open_server(site_of(folder, Told()), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         visit = Visit(browser, url_of(server))

@@ -48,18 +48,19 @@ def seconds(time_us: Time) -> str:
     return text.rstrip("0").rstrip(".")
 
 
-def bar(snapshot: Snapshot, path: str, view: str) -> Markup:
+def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
     """The bar.
 
     Args:
         snapshot: what is shown.
         path: of the page.
         view: the scheduler whose view is compared with what is; empty: none.
+        lasts_s: so long it takes at first, one of `LASTS_S`.
     """
     recording = snapshot.recording
     begin, end, now = recording.begin_us, recording.end_us, snapshot.time_us
     moments = recording.moments[:MOMENTS_MAX]
-    speeds = [tag("option", words, value=value, selected=value == 60) for value, words in (*LASTS_S, *BY_CLOCK)]
+    speeds = [tag("option", words, value=value, selected=value == lasts_s) for value, words in (*LASTS_S, *BY_CLOCK)]
     step = max(1, (end - begin) // 1000)
     scrubber = tag(
         "input", type="range", id="scrub", name=AT, min=seconds(begin), max=seconds(end), step=seconds(step),

@@ -1,5 +1,5 @@
 // The clock of a recording: it plays, steps, jumps to moments and stops to read; the page shows what its address names.
-const FETCH_MS = 160, READ_MS = 1200, WORD_MS = 230, READ_MAX_MS = 9000;
+const FETCH_MS = 160, READ_MS = 500, WORD_MS = 210, READ_MAX_MS = 9000;
 
 const film = (() => {
   const bar = document.getElementById("film");

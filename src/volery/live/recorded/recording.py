@@ -132,8 +132,8 @@ class Recording:
         stage: where.
 
     Attributes:
-        moments: seconds, and what happened then, in the order of time.
-        machine_nodes: number of a machine -> address of its node.
+        moments: when, and all that happened in that instant, in the order of time.
+        node_on: number of a machine -> address of its node.
     """
 
     def __init__(self, filmed: Filmed, stage: Staged) -> None:
@@ -141,16 +141,15 @@ class Recording:
         self.jobs = Jobs(filmed)
         self.attempts = Attempts(filmed, self.jobs)
         self.node_on = {machine: address for address, machine in stage.nodes.items()}
-        self.moments = [(at_us, what) for at_us, what in filmed.moments if filmed.begin_us <= at_us <= filmed.end_us]
+        self.moments = _moments(filmed)
         decided = filmed.decided
         self.asked = tuple(
             np.frombuffer(column, dtype=np.int64) if column else np.zeros(0, dtype=np.int64)
             for column in (decided.time_us, decided.pair, decided.age_us)
         )
         self._misses: dict[tuple[int, Amounts], str] = {}
-        for at, job in enumerate(self.jobs.of):
+        for at in range(len(self.jobs.of)):
             self.jobs.unsatisfiable[at] = sum(count for _, count, miss in self.groups(at) if miss)
-            assert job.tasks >= 0
         self._kept: OrderedDict[tuple[Time, str], Any] = OrderedDict()
         self._lock = Lock()
 
@@ -208,6 +207,14 @@ class Recording:
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
             return made
+
+
+def _moments(filmed: Filmed) -> list[tuple[Time, str]]:
+    found: dict[Time, list[str]] = {}
+    for at_us, what in filmed.moments:
+        if filmed.begin_us <= at_us <= filmed.end_us:
+            found.setdefault(at_us, []).append(what)
+    return [(at_us, " ".join(what)) for at_us, what in sorted(found.items())]
 
 
 def _later(times: Longs) -> Longs:

@@ -49,9 +49,11 @@ class Theatre:
     Args:
         recording: which.
         design: makes the page of the design; None: there is none.
+        lasts_s: so long it takes at first, without its pauses.
     """
 
-    def __init__(self, recording: Recording, design: Callable[[], View] | None = None) -> None:
+    def __init__(self, recording: Recording, design: Callable[[], View] | None = None, lasts_s: int = 30) -> None:
+        self._lasts_s = lasts_s
         self._recording = recording
         self._stage = Stage(recording)
         self._design = None if design is None else functools.cache(design)
@@ -104,7 +106,7 @@ class Theatre:
                 view, status = problem_view(error.place, error.problem), 422
             except NotThereError as error:
                 view, status = problem_view(error.place, error.problem), 404
-            above = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""))
+            above = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""), self._lasts_s)
             return page(view, VIEWER, self._recording.stage.title, status, film=above)
 
         return answer
@@ -112,7 +114,7 @@ class Theatre:
     async def _missing(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         view = problem_view(request.url.path[:80], f"{error.detail}; there is no such page")
-        above = bar(self._first, frame.HOME, "")
+        above = bar(self._first, frame.HOME, "", self._lasts_s)
         return page(view, VIEWER, self._recording.stage.title, error.status_code, film=above)
 
 

@@ -250,7 +250,7 @@ class Snapshot:
             started_us=self._unix(int(attempts.start_us[at_row])), ended_us=self._unix(finish) if over else None,
         )  # fmt: skip
 
-    def waits_us(self, limit: int) -> list[Time]:
+    def allocations_us(self, limit: int) -> list[Time]:
         """Submission until the first start, of the jobs that were submitted last and have started."""
         jobs = self.recording.jobs
         rows = np.flatnonzero(self._count.states >= 0)[-limit:]

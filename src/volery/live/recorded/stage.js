@@ -33,7 +33,7 @@ function flyingMessages(mount) {
     ]));
     fly();
   }
-  function arrow([, , row, from, to_row, to, kind], part, name) {
+  function arrow([, , row, from, to_row, to, kind], part, name, order) {
     const [x1, y1, x2, y2] = [x(from), y(row), x(to), y(to_row)], level = row === to_row ? -26 : 0;
     const bend = (share) => [x1 + (x2 - x1) * share, y1 + (y2 - y1) * share + level * 4 * share * (1 - share)];
     const tail = part === null ? 0 : Math.max(0, part - 0.2), head = part === null ? 1 : part;
@@ -42,7 +42,7 @@ function flyingMessages(mount) {
       draw("path", { d: `M${points.join("L")}`, class: `flight kind${kind % 10}` }), draw("circle", { cx: hx.toFixed(1), cy: hy.toFixed(1), r: 4, class: `head kind${kind % 10}` }),
     ];
     if (name) {
-      const [nx, ny] = bend(0.5), last = nx > wide - 150;
+      const [nx, ny] = bend(0.3 + 0.14 * (order % 4)), last = nx > wide - 150;
       found.push(draw("text", { x: nx + (last ? -8 : 8), y: ny + 4, class: "named", "text-anchor": last ? "end" : "start" }, name));
     }
     return found;
@@ -56,7 +56,7 @@ function flyingMessages(mount) {
       if (moves ? part < 0 || part > 1 : sent > now + 1e-9 || Math.max(heard, sent + since) < now) continue;
       const name = !moves && names.size < NAMED_MAX && !names.has(staging.kinds[kind]) ? staging.kinds[kind] : "";
       names.add(staging.kinds[kind]);
-      found.push(...arrow(one, moves ? part : null, name));
+      found.push(...arrow(one, moves ? part : null, name, names.size));
     }
     layer.replaceChildren(...found);
     told.textContent = moves ? "A few messages of each kind are shown; counts are of all." : `Messages of the last ${film.shown(staging.step_s)}: ${[...names].join(", ") || "none"}.`;

@@ -12,7 +12,7 @@ from volery.core.film import Belief, Filmed
 from volery.core.model import Address, Time
 from volery.live.recorded.recording import Longs, Recording
 from volery.live.recorded.snapshot import Snapshot
-from volery.live.window.html import Markup, Piece, duration, joined, section, tag, whole
+from volery.live.window.html import Markup, Piece, duration, joined, name_of, section, tag, whole
 from volery.live.window.tables import Column, table
 
 AHEAD: Final = 8
@@ -63,6 +63,7 @@ class Stage:
         self._row = {role.name: row for row, role in enumerate(filmed.roles)}
         self._sums = np.cumsum(np.array(filmed.sent, dtype=np.int64), axis=1) if filmed.sent else None
         self._longest_us: Time = max((flight.heard_us - flight.sent_us for flight in filmed.flights), default=0)
+        self._twins = {address.partition("/")[0] for address in filmed.addresses if address.count("/") > 1}
         self._heard: dict[Address, tuple[int, float]] = {}
 
     def drawn(self) -> Markup:
@@ -110,7 +111,8 @@ class Stage:
             row = self._row.get(role, 0)
             count = max(1, self._filmed.roles[row].count)
             number, _, twin = rest.partition("/")
-            at = (int(number) if number.isdecimal() else 0) + (0.35 if twin else 0)
+            at = int(number) if number.isdecimal() else 0
+            at = 2 * at + bool(twin) if role in self._twins else at
             self._heard[address] = row, (at % count + 0.5) / count
         return self._heard[address]
 
@@ -119,7 +121,7 @@ class Stage:
         assert self._sums is not None
         return [
             (tag("span", tag("i", "", class_=f"kind kind{place % 10}"), kind), whole(filmed.sent[place][at]),
-             whole(int(self._sums[place][at])), filmed.told[place])
+             whole(int(self._sums[place][at])), name_of(filmed.told[place]))
             for place, kind in enumerate(filmed.kinds)
         ]  # fmt: skip
 

@@ -13,10 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
+from volery.core.model import JobId
 from volery.live.jobs import JobDescription, job_from_json
 from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
+from volery.live.status import JobStatus
 from volery.live.window.session import Sessions, is_foreign
 
 BODY_BYTES_MAX: Final = 64 << 20
@@ -186,6 +188,17 @@ def choice(request: Request, name: str, known: tuple[str, ...], default: str | N
     if text is not None and text not in known:
         raise InputError(f"query.{name}", f"expected {', '.join(known)}, not {text[:40]!r}")
     return default if text is None else text
+
+
+def seen_job(job: JobStatus | None, number: JobId, who: Principal) -> JobStatus:
+    """A job, if there is one and it may be seen.
+
+    Raises:
+        NotThereError: otherwise.
+    """
+    if job is None or who.sees not in (None, job.user):
+        no_job(number)
+    return job
 
 
 def no_job(job: int) -> NoReturn:

@@ -42,18 +42,23 @@ from volery.live.service.admission import (
     choice,
     described,
     guarded,
-    no_job,
     number,
     owned,
     principal,
     refusal,
+    seen_job,
 )
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller, foretelling
 from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
+<<<<<<< HEAD
 from volery.live.service.outputs import Outputs, output_answer
+=======
+from volery.live.service.outputs import output_answer
+from volery.live.service.summary import summarising
+>>>>>>> main
 from volery.live.service.tokens import Gate, Principal
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
 from volery.live.window.serving import window_routes
@@ -111,8 +116,9 @@ def operations(
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
+        summarising(desk),
         *operating(desk, traffic, foreteller),
-        *(foretelling(foreteller) if foreteller is not None else ()),
+        *(foretelling(foreteller, desk) if foreteller is not None else ()),
         Operation("GET", "/healthz", healthz, Health, role=None),
     )
 
@@ -138,7 +144,12 @@ def make_app(
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
+<<<<<<< HEAD
     routes += [Route("/openapi.json", openapi), *window_routes(desk, found, sessions, traffic)]
+=======
+    routes.append(Route("/openapi.json", openapi))
+    routes += window_routes(desk, outputs.resolve(), sessions, traffic, foreteller)
+>>>>>>> main
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},
@@ -240,7 +251,7 @@ class _TaskEndpoints:
         """Tasks of a job, in order."""
         job = _job(self._desk, request)
         first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
-        return as_json(self._desk.tasks(job.id, first, limit))
+        return as_json(await self._desk.all_tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
         """One task, as its last attempt left it."""
@@ -289,10 +300,7 @@ def _job(desk: Desk, request: Request) -> JobStatus:
 
 def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     """A job, if there is one and it may be seen."""
-    job = desk.job(number)
-    if job is None or who.sees not in (None, job.user):
-        no_job(number)
-    return job
+    return seen_job(desk.job(number), number, who)
 
 
 class _Protocol(HttpToolsProtocol):

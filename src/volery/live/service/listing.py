@@ -83,12 +83,12 @@ READ: Final = 500
 
 
 async def search(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-    """As `jobs`, in pieces where many are looked at: between them the event loop does what else there is to do.
+    """As `jobs`, in pieces where many are looked at or read: between them the event loop does what else there is to do.
 
     A job that changes meanwhile stands where it was when it was looked at, if the query still holds for it.
     """
     if is_indexed(query, order):
-        return jobs(sql, query, limit, order)
+        return await _newest(sql, query, limit) if order == NEWEST else jobs(sql, query, limit, order)
     asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
     where = " AND ".join(("id > ?", "id <= ?", *(words for words, _ in asked)))
     words = (
@@ -116,6 +116,17 @@ async def search(sql: sqlite3.Connection, query: JobQuery, limit: int, order: Jo
     return [one for one in found if one is not None]
 
 
+async def _newest(sql: sqlite3.Connection, query: JobQuery, limit: int) -> list[JobStatus]:
+    found = list[JobStatus]()
+    while piece := jobs(sql, query, min(READ, limit - len(found))):
+        found += piece
+        if len(piece) < READ:
+            break
+        query = query._replace(before=piece[-1].id)
+        await asyncio.sleep(0)
+    return found
+
+
 def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
     rows.sort(key=lambda row: row[0], reverse=True)
     rows.sort(key=lambda row: row[1], reverse=order.falling)
@@ -134,14 +145,20 @@ def job(sql: sqlite3.Connection, number: JobId) -> JobStatus | None:
     return job_status(row) if row else None
 
 
-def waits_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
-    """Submission until the first task starts, in microseconds, of the last jobs that have one; at most `limit`."""
+def allocations_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
+    """From a job's submission until the first attempt of a task starts, in microseconds; of the last jobs' tasks.
+
+    Args:
+        sql: the store.
+        limit: at most so many jobs are looked at, and at most so many of their tasks.
+    """
     rows = sql.execute(
-        "SELECT started_us - submitted_us FROM (SELECT started_us, submitted_us FROM jobs ORDER BY id DESC LIMIT ?) "
-        "WHERE started_us IS NOT NULL",
+        "SELECT tasks.started_us, submitted_us, attempt FROM "
+        "(SELECT id, submitted_us FROM jobs WHERE started_us IS NOT NULL ORDER BY id DESC LIMIT ?1) AS last "
+        "CROSS JOIN tasks ON tasks.job = last.id LIMIT ?1",
         (limit,),
     )
-    return [max(0, row[0]) for row in rows]
+    return [max(0, began - told) for began, told, attempt in rows if began is not None and attempt == 0]
 
 
 def places(sql: sqlite3.Connection, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -12,7 +13,7 @@ from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.jobs import Demand, JobDescription, demands, task_count
-from volery.live.service.listing import NEWEST, JobOrder, JobQuery
+from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
@@ -34,11 +35,13 @@ class Questions:
     _drained: set[Address]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
+    _lost: set[tuple[Address, Address]]
     _nodes: Mapping[Address, int]
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
     _told_nodes: list[NodeStatus]
     sharing: Sharing
+    told: dict[str, int]
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
@@ -64,9 +67,9 @@ class Questions:
         """As `jobs`, in pieces where many are looked at, so that nobody waits for the answer but who asks."""
         return await self._store.search(query, limit, order)
 
-    def waits_us(self, limit: int) -> list[Time]:
-        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
-        return self._store.waits_us(limit)
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
+        return self._store.allocations_us(limit)
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
@@ -83,9 +86,9 @@ class Questions:
         """Whether anything can be changed."""
         return True
 
-    def lost(self) -> tuple[Address, ...]:
-        """Nodes that are known to have crashed: a desk is not told of any."""
-        return ()
+    def lost(self) -> set[Address]:
+        """Nodes that somebody who watches them hears nothing of."""
+        return {peer for _, peer in self._lost if peer in self._nodes}
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - a recording knows
         """Where a scheduler's view is wrong: only who has seen everything can say."""
@@ -112,6 +115,14 @@ class Questions:
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, in order."""
         return self._store.tasks(number, first, limit)
+
+    async def all_tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """As `tasks`, in pieces where they are many, so that nobody waits for the answer but who asks."""
+        found = self.tasks(number, first, min(limit, READ))
+        while len(found) < limit and (piece := self.tasks(number, first + len(found), min(READ, limit - len(found)))):
+            found += piece
+            await asyncio.sleep(0)
+        return found
 
     def why(self, number: JobId, place: int | None) -> Why | None:
         """Why a task is where it is; without a place: the first of the job that waits, or its first."""
@@ -185,16 +196,16 @@ class Questions:
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their addresses' machines."""
-        running: dict[Address, int] = {}
+        running, lost = dict[Address, int](), self.lost()
         for node in self._running.values():
             running[node] = running.get(node, 0) + 1
         if len(self._told_nodes) != len(self._nodes):
             self._told_nodes[:] = self._machines()
         for place, told in enumerate(self._told_nodes):
             address = told.address
-            now = running.get(address, 0), address in self._drained, self._confined.get(address, "")
-            if now != (told.running, told.drained, told.held):
-                self._told_nodes[place] = replace(told, running=now[0], drained=now[1], held=now[2])
+            now = running.get(address, 0), address in self._drained, self._confined.get(address, ""), address in lost
+            if now != (told.running, told.drained, told.held, told.lost):
+                self._told_nodes[place] = replace(told, running=now[0], drained=now[1], held=now[2], lost=now[3])
         return self._told_nodes[:]
 
     def _machines(self) -> list[NodeStatus]:

@@ -409,9 +409,9 @@ class JobStore:
         """As `jobs`, in pieces where many are looked at."""
         return await listing.search(self._read, query, limit, order)
 
-    def waits_us(self, limit: int) -> list[Time]:
-        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
-        return listing.waits_us(self._read, limit)
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
+        return listing.allocations_us(self._read, limit)
 
     def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
         """The job of each task, and its place there; tasks of no job are left out."""

@@ -9,10 +9,10 @@ function movingCells(mount) {
 
   const share = ([, , slots, running]) => (slots ? Math.min(1, running / slots) : 0);
   function describe() {
-    if (over === null || !cells[over]) { told.textContent = "A cell fills as the slots of its nodes do; drained nodes have a frame, crashed ones a cross. Point at one, or move with the arrow keys."; return; }
+    if (over === null || !cells[over]) { told.textContent = "A cell fills as the slots of its nodes do; drained nodes have a frame, lost ones a cross. Point at one, or move with the arrow keys."; return; }
     const [first, nodes, slots, running, drained, lost, free, taken] = cells[over];
     const wrong = [free ? `${free} believed free that are taken` : "", taken ? `${taken} believed taken on which nothing runs yet` : ""].filter(Boolean).join(", ");
-    told.textContent = `${nodes > 1 ? `${nodes} nodes from ${first}` : first}: ${running} of ${slots} slots run a task${drained ? `, ${nodes > 1 ? `${drained} drained` : "drained"}` : ""}${lost ? `, ${nodes > 1 ? `${lost} crashed` : "crashed"}` : ""}${wrong ? `; ${wrong}` : ""}.`;
+    told.textContent = `${nodes > 1 ? `${nodes} nodes from ${first}` : first}: ${running} of ${slots} slots run a task${drained ? `, ${nodes > 1 ? `${drained} drained` : "drained"}` : ""}${lost ? `, ${nodes > 1 ? `${lost} lost` : "lost"}` : ""}${wrong ? `; ${wrong}` : ""}.`;
   }
   const drawn = cellField("how busy nodes are", {
     count: () => cells.length,

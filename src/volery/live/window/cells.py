@@ -35,7 +35,6 @@ class Cell(msgspec.Struct, frozen=True, array_like=True):
 
 Wrong = Mapping[Address, tuple[int, int]]
 """Node -> slots there, or in the group that it is the first of, that are believed free, and believed taken."""
-
 NONE: Final[Wrong] = MappingProxyType({})
 
 
@@ -45,15 +44,10 @@ def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong:
     for piece in split_evenly(len(nodes), min(len(nodes), CELLS_MAX)) if nodes else ():
         of = nodes[piece.start : piece.stop]
         counts = (sum(node.slots for node in of), sum(node.running for node in of), sum(node.drained for node in of))
-        found.append(
-            Cell(
-                of[0].address,
-                len(of),
-                *counts,
-                sum(node.address in lost for node in of) if lost else 0,
-                *(sum(wrong[node.address][k] for node in of if node.address in wrong) for k in (0, 1)),
-            )
-        )
+        there = [node.address for node in of] if lost or wrong else []
+        mistakes = [wrong[node] for node in there if node in wrong]
+        believed = sum(free for free, _ in mistakes), sum(taken for _, taken in mistakes)
+        found.append(Cell(of[0].address, len(of), *counts, sum(node in lost for node in there), *believed))
     return found
 
 

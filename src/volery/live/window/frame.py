@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ HOME: Final = "/"
 JOBS: Final = "/window/jobs"
 NODES: Final = "/window/nodes"
 USERS: Final = "/window/users"
+PLAN: Final = "/window/plan"
 PREEMPTIONS: Final = "/window/preemptions"
 SIGN_IN: Final = "/window/sign-in"
 SESSION: Final = "/window/session"
@@ -30,7 +32,11 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 WEIGHT_MAX: Final = 1 << 31
-_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"))
+_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"), (PLAN, "Plan"))
+_UNSCRIPTED: Final = (
+    "Without JavaScript this page does not follow what happens (load it again), and gives no orders (the command "
+    "volery does)."
+)
 
 
 class View(msgspec.Struct, frozen=True):
@@ -42,6 +48,7 @@ class View(msgspec.Struct, frozen=True):
         still: what stays above it meanwhile, such as a form that is being filled in.
         place: the address of the view that it belongs to.
         every_s: it is fetched again at most once in so many seconds; 0: never.
+        idle_s: and once in so many although nothing was heard to have changed: some figures do by themselves; 0: not.
     """
 
     title: str
@@ -49,6 +56,7 @@ class View(msgspec.Struct, frozen=True):
     still: Markup = Markup("")
     place: str = ""
     every_s: float = 2.0
+    idle_s: float = 30.0
 
 
 def policy(nonce: str) -> str:
@@ -119,6 +127,7 @@ def page(
         link("#live", "to the content", class_="skip"),
         _bar(view, who, federation, recorded=film is not None),
         film,
+        tag("noscript", tag("p", _UNSCRIPTED, class_="soft")) if who is not None and film is None else None,
         tag("main", tag("h1", view.title), view.still, _live(view, again)),
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
@@ -131,23 +140,29 @@ def page(
 
 
 def _live(view: View, again: Again) -> Markup:
-    told = {"data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag} if again.tag else {}
+    told: dict[str, str] = {}
+    if again.tag:
+        made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        told = {
+            "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
+            "data_idle": f"{view.idle_s:g}",
+        }  # fmt: skip
     return tag("div", view.live, id="live", tabindex=-1, **told)
 
 
 def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
     if who is None:
         return tag("header", tag("strong", "Volery"), class_="bar")
-    views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in _VIEWS)
+    there = _VIEWS if not recorded else _VIEWS[:-1]
+    views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in there)
     signed = None
     if who.known:
         leave = tag("button", "sign out", type="button", data_leave=SESSION)
         signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
-    word, kind = ("recorded", "recorded") if recorded else ("live", "soft")
+    word, kind = ("recorded", "recorded") if recorded else ("not followed", "soft")
     return tag(
         "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
-        tag("span", word, id="pulse", class_=kind, role="status"),
-        signed, class_="bar",
+        tag("span", word, id="pulse", class_=kind, role="status"), signed, class_="bar",
     )  # fmt: skip
 
 

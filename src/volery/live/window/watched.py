@@ -98,8 +98,8 @@ class Watched(Protocol):
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
 
-    def waits_us(self, limit: int) -> list[Time]:
-        """How long the jobs that were submitted last have waited for their first task, in microseconds."""
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
 
     def views(self) -> list[PairStatus]:
         """What schedulers have decided on their views of each other's parts."""
