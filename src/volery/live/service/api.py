@@ -53,12 +53,8 @@ from volery.live.service.foretelling import Foreteller, foretelling
 from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
-<<<<<<< HEAD
 from volery.live.service.outputs import Outputs, output_answer
-=======
-from volery.live.service.outputs import output_answer
 from volery.live.service.summary import summarising
->>>>>>> main
 from volery.live.service.tokens import Gate, Principal
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
 from volery.live.window.serving import window_routes
@@ -144,12 +140,8 @@ def make_app(
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
-<<<<<<< HEAD
-    routes += [Route("/openapi.json", openapi), *window_routes(desk, found, sessions, traffic)]
-=======
     routes.append(Route("/openapi.json", openapi))
-    routes += window_routes(desk, outputs.resolve(), sessions, traffic, foreteller)
->>>>>>> main
+    routes += window_routes(desk, found, sessions, traffic, foreteller)
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},

@@ -34,11 +34,8 @@ from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
-<<<<<<< HEAD
 from volery.live.service.outputs import Asking
-=======
 from volery.live.service.pace import Pace, ended_of
->>>>>>> main
 from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News, OpenJob
@@ -81,17 +78,10 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-<<<<<<< HEAD
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
-        "_in_charge", "_late_s", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running", "_sent", "_sight",
-        "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking", "commit_s", "commits",
-        "sharing", "told",
-=======
-        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge",
-        "_late_s", "_lost", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent",
-        "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "commit_s", "commits",
-        "pace", "sharing", "told",
->>>>>>> main
+        "_in_charge", "_late_s", "_lost", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running", "_sent",
+        "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking", "commit_s",
+        "commits", "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -128,11 +118,7 @@ class Desk(Questions, Component):
         self._news: list[News] = []
         self._ends = Acknowledgements(store.sync, self._acknowledge)
         self._told_nodes: list[NodeStatus] = []
-<<<<<<< HEAD
-=======
         self._lost: set[tuple[Address, Address]] = set()
-        self._received: dict[Address, list[tuple[TaskId, int]]] = {}
->>>>>>> main
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -184,15 +170,13 @@ class Desk(Questions, Component):
         """Write down who has lost what to whom."""
         self.sharing.note(event)
 
-<<<<<<< HEAD
     def on_output(self, event: OutputTold, source: Address, now: Time) -> None:
         """What the host of a node has read."""
         self.asking.told(event, source)
-=======
+
     def on_peer(self, event: PeerTold, source: Address, now: Time) -> None:
         """Remember who is lost to whom."""
         (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
->>>>>>> main
 
     def on_seen(self, event: Seen, source: Address, now: Time) -> None:
         """What a scheduler sees."""
@@ -469,15 +453,11 @@ class Desk(Questions, Component):
             self._told.set()
             self._told = asyncio.Event()
 
-<<<<<<< HEAD
     def _acknowledge(self, ends: Ends) -> None:
         for agent, attempts in ends.items():
             self._post(Outgoing(agent, (Received(tuple(attempts)),)))
 
-    async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
-=======
     async def _write_batch(self, news: list[News], writes: list[Write]) -> None:
->>>>>>> main
         began = time.perf_counter()
         self._store.begin(durable=bool(writes))
         for write in writes:

@@ -29,12 +29,9 @@ from volery.live.service.admission import (
     seen_job,
 )
 from volery.live.service.desk import Desk
-<<<<<<< HEAD
-from volery.live.service.outputs import Outputs
-=======
 from volery.live.service.foretelling import Foreteller
+from volery.live.service.outputs import Outputs
 from volery.live.service.summary import Pacing
->>>>>>> main
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus, TaskStatus
 from volery.live.window import frame
@@ -72,13 +69,9 @@ class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-<<<<<<< HEAD
-def window_routes(desk: Desk, outputs: Outputs, sessions: Sessions, traffic: Traffic) -> list[Route]:
-=======
 def window_routes(
-    desk: Desk, outputs: Path, sessions: Sessions, traffic: Traffic, foreteller: Foreteller | None = None
+    desk: Desk, outputs: Outputs, sessions: Sessions, traffic: Traffic, foreteller: Foreteller | None = None
 ) -> list[Route]:
->>>>>>> main
     """All pages, what they are made of, and the way in and out.
 
     Args:
@@ -123,7 +116,7 @@ def _pages(views: _Views) -> tuple[tuple[str, Show], ...]:
     )  # fmt: skip
 
 
-def _tail(views: _Views, outputs: Path) -> Callable[[Request], Awaitable[News]]:
+def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[News]]:
     async def tail(request: Request) -> News:
         since = {stream: number(request, stream, 0) for stream in STREAMS}
         return await news(views.one_task(request), outputs, number(request, "attempt", 0), since)
@@ -162,11 +155,7 @@ def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 class _Views:
     """What each page shows to whom."""
 
-<<<<<<< HEAD
-    def __init__(self, desk: Watched, outputs: Outputs | None, pace: Pacing) -> None:
-=======
-    def __init__(self, desk: Watched, outputs: Path | None, pace: Pacing, *, foretells: bool = False) -> None:
->>>>>>> main
+    def __init__(self, desk: Watched, outputs: Outputs | None, pace: Pacing, *, foretells: bool = False) -> None:
         self._desk = desk
         self._outputs = outputs
         self._pace = pace

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from typing import Final
-
-from volery.live.node.output import STREAMS
-from volery.live.service.errors import AwayError
 from volery.live.service.outputs import Outputs
-from volery.live.status import TaskStatus, TaskUsage
-=======
-from pathlib import Path
-
 from volery.live.status import ENDED_TASKS, TaskStatus, TaskUsage
->>>>>>> main
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import NOTHING, Piece, duration, facts, joined, link, moment, name_of, section, whole
@@ -54,26 +44,3 @@ def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
     peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
     known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
     return [*known, ("held", usage.held)] if usage.held else known
-<<<<<<< HEAD
-
-
-async def _log(task: TaskStatus, outputs: Outputs, stream: str) -> Markup:
-    whole_log = link(f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", "all of it", id=f"log-{stream}")
-    if not task.folder:
-        return tag("p", "None yet.", class_="soft")
-    try:
-        output = await outputs.open(task, stream)
-        if output is None:
-            problem = f"It is neither here nor on the host of {task.node}, where the task ran, or no longer."
-            return tag("p", problem, class_="soft")
-        size = output.there.size
-        content = [piece async for piece in output.content(max(output.there.kept, size - TAIL_BYTES), size)]
-    except AwayError as error:
-        return tag("p", f"{error.place}: {error.problem}.", class_="soft")
-    text = b"".join(content).decode("utf-8", "replace")
-    if not size:
-        return tag("p", "Empty.", class_="soft")
-    said = f"The last {whole(TAIL_BYTES)} of {whole(size)} bytes; " if size > TAIL_BYTES else f"{whole(size)} bytes; "
-    return joined((tag("p", said, whole_log, class_="soft"), tag("pre", text, tabindex=0)))
-=======
->>>>>>> main
