@@ -213,6 +213,13 @@ def _said(serving: subprocess.Popen[bytes]) -> dict[str, Any]:
 @contextmanager
 def nats_server() -> Iterator[str]:
     """The URL of a server on a free port."""
+    with nats_process() as (url, _):
+        yield url
+
+
+@contextmanager
+def nats_process() -> Iterator[tuple[str, int]]:
+    """The URL of a server on a free port, and the number of its process."""
     program = shutil.which("nats-server", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/bin")
     if program is None:
         sys.exit("nats-server is not installed (Debian package nats-server)")
@@ -222,7 +229,7 @@ def nats_server() -> Iterator[str]:
     with subprocess.Popen([program, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL) as server:
         try:
             time.sleep(0.5)
-            yield f"nats://127.0.0.1:{port}"
+            yield f"nats://127.0.0.1:{port}", server.pid
         finally:
             server.terminate()
 

@@ -20,7 +20,7 @@ from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Repo
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.pigeon.surviving import SurvivingMaster
-from volery.core.events import PeerLost
+from volery.core.events import PeerLost, Reweigh
 from volery.core.model import Address, Time
 from volery.policies.guarded import GuardedNode, Lease, Result, Run
 from volery.policies.leading import PairedMaster
@@ -134,6 +134,11 @@ def no_share_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FairGlobalMaster, "_can_lose", lambda self, user, tasks: True)
 
 
+def weights_unheard(patch: pytest.MonkeyPatch) -> None:
+    """A Global Master goes on with the weights of the beginning."""
+    patch.setitem(SurvivingFairMaster.receives, Reweigh, lambda self, event, source, now: None)
+
+
 def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for preemptions that a leader has taken with it."""
     begin = SurvivingVectorMaster._begin_epoch
@@ -185,6 +190,7 @@ PLANTED = [
     ("megha-2021", forgotten_amounts),
     ("megha-2021", forgotten_requests),
     ("megha-2021", no_share_kept),
+    ("megha-2021", weights_unheard),
     ("megha", never_retried),
     ("sparrow", never_retried),
     ("megha", no_lease),

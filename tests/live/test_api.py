@@ -113,7 +113,7 @@ def test_output_that_is_not_on_this_host_is_said_to_be_elsewhere(http: httpx2.Cl
     shutil.rmtree(tmp_path / "tasks")
     response = http.get(f"/jobs/{number}/tasks/0/logs")
     assert response.status_code == 404
-    assert "no longer; the task ran on node/0" in response.json()["error"]["problem"]
+    assert "neither here nor on the host of node/0" in response.json()["error"]["problem"]
 
 
 def test_events_are_resumed_where_they_stopped(http: httpx2.Client) -> None:

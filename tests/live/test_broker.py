@@ -12,7 +12,9 @@ from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
 from volery.core.errors import InputError
-from volery.live.wire.broker import Assembly, BrokerTransport, pieces
+from volery.live.hosts.host import Host, Superseded
+from volery.live.wire.broker import DOUBT_S, Assembly, BrokerTransport, pieces
+from volery.live.wire.codec import Codec, Frame
 
 LIMIT_S = 20
 
@@ -86,6 +88,46 @@ def test_a_name_is_used_once(broker: str) -> None:
                 await asyncio.gather(first.meet(["lm"]), second.meet(["lm"]))
         await first.close()
         await second.close()
+
+    asyncio.run(scenario())
+
+
+def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) -> None:
+    """Another host's frame that names one is refused; a process of the same name that has begun is believed."""
+    where = {"gm/0": "gm", "node/0": "node"}
+
+    def host(name: str, life: int) -> Host:
+        transport = BrokerTransport(broker, "lives", "same", lambda trouble: None)
+        return Host(name, {}, codec=Codec(()), transport=transport, where=where, incarnation=life)
+
+    async def scenario() -> None:
+        gm, node = host("gm", 1), host("node", 1)
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(gm.open(), node.open())
+            gm.start()
+            node.start()
+            liar = BrokerTransport(broker, "lives", "same", lambda trouble: None)
+            await liar.open("liar", lambda sender, frame: None)
+            liar.send("gm", Codec(()).encode(Frame(1, 1, [], to=9)))
+            while not gm.refused:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            assert gm.failed is None, "it believed another host"
+            again = BrokerTransport(broker, "lives", "same", lambda trouble: None)
+            await again.open("gm", lambda sender, frame: None)
+            again._life = 2  # it has said so while the first could not hear
+            await asyncio.sleep(DOUBT_S)
+            liar.send("gm", Codec(()).encode(Frame(1, 2, [], to=2)))
+            with pytest.raises(Superseded, match="life 2"):
+                await gm.run()
+            again.begun(2, lambda life: None)
+            again_node = BrokerTransport(broker, "lives", "same", lambda trouble: None)
+            await again_node.open("node", lambda sender, frame: None)
+            again_node.begun(3, lambda life: None)
+            with pytest.raises(Superseded, match="life 3"):
+                await node.run()
+        for one in (gm, node, liar, again, again_node):
+            await one.close()
 
     asyncio.run(scenario())
 

@@ -14,7 +14,7 @@ import pytest
 from tests.live.commands import volery
 
 from volery import sim
-from volery.cli.calibrate import hop_us, timed_load
+from volery.cli.calibrate import hop_us, measure_apart, timed_load
 from volery.cli.loading import federation_of, load_here
 from volery.core.events import MoreTasks
 from volery.core.records import Records
@@ -22,6 +22,8 @@ from volery.live.trials import calibrate
 from volery.live.trials.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
 from volery.live.trials.load import as_lived
 from volery.metrics.allocation import allocation_parts
+from volery.study import compare, read_costs, write_costs
+from volery.study.costs import settings
 from volery.workload import load_trace
 
 SPEC = "poisson:load=0.5,workers=60,fanout=geometric:8,mean=0.05,jobs=60"
@@ -112,5 +114,25 @@ def test_the_command_writes_what_the_lab_takes(tmp_path: Path) -> None:
     volery(*compared, "--costs", tmp_path / "none.toml", status=2)
 
 
-def test_a_hop_is_measured_in_this_process_and_over_a_broker(broker: str) -> None:
-    assert 0 < hop_us(None) < hop_us(broker)
+def test_hosts_that_are_processes_are_measured_each_with_its_socket_and_the_frames_between_them(
+    broker: str, tmp_path: Path
+) -> None:
+    work = load_trace("syn:5x60,duration=0.02,interval=0.02")
+    model = measure_apart(["megha"], [work], 20, broker)
+    assert set(model.hosts) == {"gm", "lm", "node", "api"}
+    for name, host in model.hosts.items():
+        for cost in (host.made, host.written, host.read):
+            assert cost.event_us + cost.task_us + cost.rested_us > 1, name
+        assert host.reports == (name == "node")
+    assert model.frames is not None
+    delays = model.frames.delays_us
+    assert delays == tuple(sorted(delays))
+    assert 5 < delays[len(delays) // 2] < 100_000
+    file = tmp_path / "apart.toml"
+    write_costs(model, file, "apart", force=False)
+    lab = compare("megha", trace="syn:5x10", workers=60, **settings(read_costs(file))).runs[0].allocation_s
+    assert lab.total.mean > 3 * delays[0] / 1e6
+
+
+def test_a_hop_is_measured_in_this_process() -> None:
+    assert hop_us() > 0

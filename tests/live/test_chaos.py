@@ -11,7 +11,7 @@ from volery.architectures import lookup
 from volery.core.model import SECOND
 from volery.storm import draw_schedule
 
-SECONDS = 25
+SECONDS = 90
 SEED = 29
 
 

@@ -11,7 +11,7 @@ import pytest
 from volery.core.events import JobDone
 from volery.live.hosts.host import Host
 from volery.live.wire.codec import Codec, Parcel
-from volery.live.wire.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, Superseded
+from volery.live.wire.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterLife
 from volery.live.wire.memory import Memory
 
 LIMIT_S = 20
@@ -104,7 +104,7 @@ def test_what_was_meant_for_an_earlier_life_is_void_and_the_new_one_is_met() -> 
         assert again.taken == [3]
         assert left.met == [("right", False), ("right", True)]
         stale = End(link, "right", life=1)
-        with pytest.raises(Superseded):
+        with pytest.raises(LaterLife):
             stale.delivery.arrived("left", _frame_for(2))
         for end in (left, again, stale):
             end.delivery.close()

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from volery.core.events import JobAccepted, JobDone
-from volery.core.model import Message
-from volery.live.hosts.outbox import PATIENCE_S, Outbox
+from volery.core.model import PATIENCE_US, SECOND, Message
+from volery.live.hosts.outbox import Outbox
 from volery.live.wire.codec import Parcel
 
 Frames = list[tuple[str, list[Message]]]
@@ -55,7 +55,7 @@ def test_without_company_they_leave_after_a_while_in_one_frame() -> None:
             outbox.release()
         assert not frames
 
-    assert play(scenario, 2 * PATIENCE_S) == [("a", [JobAccepted(0), JobAccepted(1), JobAccepted(2)])]
+    assert play(scenario, 2 * PATIENCE_US / SECOND) == [("a", [JobAccepted(0), JobAccepted(1), JobAccepted(2)])]
 
 
 @pytest.mark.parametrize("drop", [False, True], ids=["closed", "failed"])
@@ -69,7 +69,7 @@ def test_what_waits_leaves_when_a_host_closes_and_never_when_it_has_failed(drop:
         outbox.release()
         outbox.drop()
 
-    assert play(scenario, 2 * PATIENCE_S) == ([] if drop else [("a", [JobAccepted(1)])])
+    assert play(scenario, 2 * PATIENCE_US / SECOND) == ([] if drop else [("a", [JobAccepted(1)])])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -85,6 +85,6 @@ def test_the_order_of_every_link_holds(seed: int) -> None:
                 outbox.release()
         outbox.release()
 
-    frames = play(scenario, 2 * PATIENCE_S)
+    frames = play(scenario, 2 * PATIENCE_US / SECOND)
     for host, messages in said.items():
         assert [message for to, listed in frames if to == host for message in listed] == messages

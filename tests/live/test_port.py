@@ -21,7 +21,7 @@ from volery.live.hosts.journal import Entry, JournalReader, JournalWriter
 from volery.live.node.executor import OnEnd
 from volery.live.trials.replay import replay
 from volery.live.wire.codec import Codec, Frame
-from volery.live.wire.transport import HostName, OnFrame
+from volery.live.wire.transport import HostName, OnFrame, OnLater
 
 LIMIT_S = 20
 
@@ -197,6 +197,12 @@ class Spies:
 
     def kill(self, task: TaskId, attempt: int) -> None:
         self.done.append("kill")
+
+    def begun(self, life: int, on_later: OnLater) -> None:
+        pass
+
+    def doubt(self) -> None:
+        pass
 
     async def open(self, name: HostName, on_frame: OnFrame) -> None:
         self.on_frame = on_frame

@@ -57,7 +57,9 @@ class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "fifo"
     shares: Annotated[
         str,
-        msgspec.Meta(description="weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)"),
+        msgspec.Meta(
+            description="fixed weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)"
+        ),
     ] = ""
     patience_s: Annotated[
         float,

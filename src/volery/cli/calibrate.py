@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import platform
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from volery.cli.load import needs_live, watching
@@ -25,6 +27,8 @@ GMS = 2
 PACES = ((0.02, 1500), (0.1, 350), (0.5, 80))
 """Mean task duration in seconds and jobs of a short load each: costs depend on how long a host has rested."""
 FANOUT = "geometric:10"
+APART_PACES = ((0.2, 400), (0.1, 400))
+"""Over a broker, where frames between turns are most of the work."""
 FRAME = bytes(200)
 """About the size of a frame with a few messages."""
 
@@ -46,7 +50,11 @@ def calibrate(
     ] = None,
     broker: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Measure the hop between hosts over this NATS server.", show_default=False),
+        typer.Option(
+            metavar="URL",
+            help="Measure hosts that are processes of their own, over this NATS server.",
+            show_default=False,
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: AsJson = False,
@@ -62,19 +70,22 @@ def calibrate(
     if output.exists() and not force:
         raise InputError(str(output), "exists already; give --force to replace it, or another name")
     chosen = architecture or ["megha", "pigeon"]
-    works = [load_trace(spec, seed=1) for spec in trace or paces(nodes)]
-    model = CostModel(delay_us=hop_us(broker), hosts={HOST: measure(chosen, works, nodes, as_json)})
-    write_costs(model, output, _heading(chosen, nodes), force=force)
+    works = [load_trace(spec, seed=1) for spec in trace or paces(nodes, PACES if broker is None else APART_PACES)]
+    if broker is None:
+        model = CostModel(delay_us=hop_us(), hosts={HOST: measure(chosen, works, nodes, as_json)})
+    else:
+        model = measure_apart(chosen, works, nodes, broker)
+    write_costs(model, output, _heading(chosen, nodes, broker), force=force)
     if as_json:
         print_json(model)
     else:
         _print_model(model, output)
 
 
-def paces(nodes: int) -> list[str]:
+def paces(nodes: int, of: Sequence[tuple[float, int]] = PACES) -> list[str]:
     """Half load on these nodes, at several paces."""
     form = "poisson:load=0.5,workers={},fanout={},mean={},jobs={}"
-    return [form.format(nodes, FANOUT, mean, jobs) for mean, jobs in PACES]
+    return [form.format(nodes, FANOUT, mean, jobs) for mean, jobs in of]
 
 
 def measure(architectures: list[str], works: list[Trace], nodes: int, silent: bool) -> HostCosts:
@@ -88,26 +99,42 @@ def measure(architectures: list[str], works: list[Trace], nodes: int, silent: bo
     return host_costs([timed_load(name, work, nodes, silent) for name in architectures for work in works])
 
 
-def hop_us(broker: str | None) -> int:
-    """What a frame takes between two hosts, over a broker or in this process.
+def measure_apart(architectures: list[str], works: list[Trace], nodes: int, broker: str) -> CostModel:
+    """Run every architecture under every work, each role a process of its own, and fit the costs of each.
 
     Raises:
-        InputError: no broker answers.
+        InputError: an architecture does not exist, does not fit the nodes, or no broker answers.
     """
+    from volery.cli.federation import choose
+    from volery.cli.loading import federation_of
+    from volery.core.component import role_of
+    from volery.core.costs import CostModel
+    from volery.live.trials.apart import load_apart
+    from volery.live.trials.frames import FramingHost, model_of
+
+    shown = []
+    with tempfile.TemporaryDirectory(prefix="volery-") as name:
+        for architecture in architectures:
+            federation = federation_of(architecture, nodes, 1, CLUSTERS, GMS, Path(name), 0)
+            roles = dict.fromkeys(map(role_of, federation.plan.build().components))
+            file = msgspec.structs.replace(
+                federation.file, broker=broker, api="127.0.0.1:0", executor="sleep", reports=True, folder="federation",
+                hosts={role: [f"{role}/*"] for role in roles},
+            )  # fmt: skip
+            shown += [load_apart(file, Path(name), choose, work, FramingHost).noted for work in works]
+    costs, frames = model_of(shown, 0.0)
+    return CostModel(delay_us=sorted(frames.delays_us)[len(frames.delays_us) // 2], hosts=costs, frames=frames)
+
+
+def hop_us() -> int:
+    """What a frame takes between two hosts in this process."""
     import asyncio
 
     from volery.live.trials.calibrate import hop_us as measured_us
-    from volery.live.wire.broker import BrokerTransport
     from volery.live.wire.memory import Memory
 
-    async def hop() -> float:
-        if broker is not None:
-            first, second = (BrokerTransport(broker, "calibrate", "") for _ in range(2))
-            return await measured_us(first, second, FRAME)
-        medium = Memory()
-        return await measured_us(medium.transport(), medium.transport(), FRAME)
-
-    return round(asyncio.run(hop()))
+    medium = Memory()
+    return round(asyncio.run(measured_us(medium.transport(), medium.transport(), FRAME)))
 
 
 def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> TimedHost:
@@ -137,10 +164,11 @@ def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> Time
     return made[0]
 
 
-def _heading(architectures: list[str], nodes: int) -> str:
+def _heading(architectures: list[str], nodes: int, broker: str | None) -> str:
+    where = "in one live process" if broker is None else "each role a process"
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
-        f"Costs of {' and '.join(architectures)} with {nodes} nodes in one live process, by `volery calibrate`\n"
+        f"Costs of {' and '.join(architectures)} with {nodes} nodes, {where}, by `volery calibrate`\n"
         f"on {platform.machine()}, {python}. Microseconds; docs/reference/costs.md describes the model.\n"
         f"Use: volery compare {architectures[0]} --costs THIS_FILE ..."
     )
@@ -149,13 +177,23 @@ def _heading(architectures: list[str], nodes: int) -> str:
 def _print_model(model: CostModel, output: Path) -> None:
     from rich.table import Table
 
-    (host,) = model.hosts.values()
-    table = Table(title="Costs of one live process (us)", title_justify="left")
+    from volery.core.costs import EventCost
+
+    table = Table(title="Costs of live processes (us)", title_justify="left")
     for heading in ("role", "event", "each", "per task", "after a rest"):
         table.add_column(heading, justify="left" if heading in ("role", "event") else "right")
-    rows = [(role, event, cost) for role, events in host.roles.items() for event, cost in events.items()]
-    for role, event, cost in [*rows, ("", "turn", host.turn), ("", "launch", host.launch)]:
-        table.add_row(role, event, f"{cost.event_us:.1f}", f"{cost.task_us:.2f}", f"{cost.rested_us:.1f}")
+    for name, host in model.hosts.items():
+        rows = [(role, event, cost) for role, events in host.roles.items() for event, cost in events.items()]
+        parts = {
+            "turn": host.turn,
+            "launch": host.launch,
+            "made": host.made,
+            "written": host.written,
+            "read": host.read,
+        }
+        known = [(name, part, cost) for part, cost in parts.items() if cost != EventCost()]
+        for role, event, cost in [*rows, *known]:
+            table.add_row(role, event, f"{cost.event_us:.1f}", f"{cost.task_us:.2f}", f"{cost.rested_us:.1f}")
     terminal().print(table)
     typer.echo(f"a frame between two hosts: {model.delay_us} us")
     typer.echo(f"{output}: use it by `volery compare ... --costs {output}`")

@@ -54,6 +54,7 @@ _OPTIONS = {
     "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "estimates": "--estimates",
     "users": "--users",
     "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
+    "frames": "--costs",
     "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
     "racks": "--racks",
     "reference_mhz": "--reference-mhz", "history": "--history",

@@ -5,11 +5,16 @@ turns: a turn takes everything in that waits, and what it leads to on the same h
 other hosts leave when it ends. An event costs `event_us`, `task_us` per task that it carries, and `rested_us` more
 when the host has not handled one of its kind for long: caches forget. After a rest of `rest_half_us` it is half of it.
 
+Hosts that are processes of their own speak in **frames**: all that a turn says to another host is one. Making it,
+writing it to the socket and reading it there is work of these hosts, beside what it takes on the way; and where hosts
+share **cores**, one that has something to do waits for a core that is free.
+
 Costs of a host are fractions of microseconds; they are rounded once per turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -49,6 +54,10 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         launch: what each launch costs when the turn has ended; a task starts when those before it have been launched.
         rest_half_us: see above.
         each: every component of these roles has such a processor of its own.
+        made: what it costs to make a frame for another host; `task_us` is as `carried` counts.
+        written: what it costs to write what a turn has made, once; `task_us` is per frame.
+        read: what it costs to take in a frame; `task_us` is as `carried` counts.
+        reports: whether it tells the submitter of each start and end of a task, as hosts with nodes do.
     """
 
     roles: dict[str, dict[str, EventCost]]
@@ -57,11 +66,30 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rest_half_us: Annotated[float, msgspec.Meta(gt=0)] = 1000.0
     each: bool = False
     sends: dict[str, EventCost] = {}
+    made: EventCost = NOTHING
+    written: EventCost = NOTHING
+    read: EventCost = NOTHING
+    reports: bool = False
 
     def of(self, role: str, event: str) -> EventCost:
         """What an event costs."""
         costs = self.roles.get(role, {})
         return costs.get(event) or costs.get(OTHER, NOTHING)
+
+
+class Frames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What lies between hosts that are processes of their own.
+
+    Args:
+        delays_us: of frames, as measured, equally likely: each frame draws one. From its having been written to its
+            receiver's beginning to read it, where the receiver is at rest.
+        broker_us: how much of that the broker works.
+        cores: that the hosts and the broker share; 0: each has one of its own.
+    """
+
+    delays_us: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
+    broker_us: Microseconds = 0.0
+    cores: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class CostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,18 +100,25 @@ class CostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         links: "sender's role:receiver's role" -> delay, where it is another.
         costs: role -> whole microseconds per message, for roles with a processor to each component.
         hosts: name -> roles that share a processor.
+        frames: what lies between these hosts, where it was measured; then `delay_us` is for whoever stands on none.
     """
 
     delay_us: Annotated[int, msgspec.Meta(ge=0)] | None = None
     links: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     costs: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
     hosts: dict[str, HostCosts] = {}
+    frames: Frames | None = None
 
 
 def entries_in(event: Any) -> int:
     """Of how many machines an event tells the state: its `entries`."""
     entries: int = getattr(event, "entries", 0)
     return entries
+
+
+def carried(messages: Iterable[Any]) -> int:
+    """What a frame carries, as `task_us` of making and reading it counts: messages, each as often as it has tasks."""
+    return sum(max(1, tasks_in(message)) for message in messages)
 
 
 def tasks_in(event: Any) -> int:

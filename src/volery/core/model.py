@@ -37,6 +37,10 @@ SUBMITTER: Final = "submitter"
 """The address of whoever submits jobs: the driver in the lab, the API live."""
 
 
+PATIENCE_US: Final[Time] = 20_000
+"""How long a driver may keep a message that is `patient`."""
+
+
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     """What components send each other: immutable, tagged by class name, encoded as an array.
 
@@ -45,7 +49,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
 
     Attributes:
         patient: whether nobody waits for it, so that a driver may let it ride along with what is sent to the same place
-            a moment later; the order of a link holds.
+            a moment later, `PATIENCE_US` at most; the order of a link holds.
     """
 
     patient: ClassVar[bool] = False

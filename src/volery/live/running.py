@@ -51,11 +51,13 @@ class Front:
 
     Attributes:
         elsewhere: what stands on other hosts, of which each is told to `begun_anew` once it is heard of.
+        agents: of each node on another host, the reporter of that host.
     """
 
     def __init__(self, component: Component) -> None:
         self.component = component
         self.elsewhere: Collection[Address] = ()
+        self.agents: Mapping[Address, Address] = {}
         self.url = ""
         self.open_to_all = False
 
@@ -130,6 +132,7 @@ async def running(
     if SUBMITTER in layout[name]:
         made = (front or desk_and_api)(federation, deployment, lambda event: host.post(SUBMITTER, event, SUBMITTER))
         made.elsewhere = [address for host, listed in layout.items() if host != name for address in listed]
+        made.agents = _agents(layout, name, deployment.machines)
         hosted[SUBMITTER] = made.component
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
@@ -237,6 +240,14 @@ def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: 
     return where
 
 
+def _agents(
+    layout: Mapping[HostName, Collection[Address]], name: HostName, nodes: Collection[Address]
+) -> dict[Address, Address]:  # fmt: skip
+    """Of each node on another host than this one, the reporter of its host."""
+    others = ((host, listed) for host, listed in layout.items() if host != name)
+    return {address: reporter_of(host) for host, listed in others for address in listed if address in nodes}
+
+
 def _watches(
     federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
 ) -> Watches | None:  # fmt: skip
@@ -292,6 +303,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
         async def open(self) -> None:
+            self._desk.asking.agents = self.agents
             await self._desk.open(self.elsewhere)
             await self._server.start()
 

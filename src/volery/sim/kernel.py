@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
-from volery.core.costs import HostCosts
+from volery.core.costs import Frames, HostCosts
 from volery.core.events import Event, TaskFinished
 from volery.core.locality import Pace, check_locality
 from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, TaskId, Time
@@ -31,7 +31,8 @@ from volery.sim.copies import Copies
 from volery.sim.execution import Door, Handle, LabPort, Route, Routes
 from volery.sim.faults import FaultPlan, Gate, Unreliable
 from volery.sim.flows import Flow
-from volery.sim.hosts import Host
+from volery.sim.frames import Cores, Wire
+from volery.sim.hosts import Counter, Host
 from volery.sim.network import Faults, Lane, Network, Sent
 from volery.sim.orders import Drained, Orders, Reweighed
 from volery.sim.ports import Preferred, role_port_class
@@ -69,6 +70,7 @@ class Options(msgspec.Struct, frozen=True):
         faults: an unreliable network between components.
         plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
+        frames: what lies between these hosts; None: the network, message by message.
         graphs: the design takes workflows whole, see `Architecture.graphs`.
         drains: machines that are taken out of use.
         reweighs: changes of who has which share.
@@ -81,6 +83,7 @@ class Options(msgspec.Struct, frozen=True):
     faults: Faults = Faults()
     plan: FaultPlan | None = None
     hosts: Mapping[str, HostCosts] = {}
+    frames: Frames | None = None
     graphs: bool = False
     drains: tuple[Drained, ...] = ()
     reweighs: tuple[Reweighed, ...] = ()
@@ -137,8 +140,14 @@ class Kernel:
             self.unreliable = Unreliable(self, options.plan, deployment)
         self._doors[SUBMITTER] = Door.through(self.submitter.handle)
         self._host_costs = {role: costs for costs in options.hosts.values() for role in costs.roles}
-        shared = [(costs.roles, Host(self, costs)) for costs in options.hosts.values() if not costs.each]
-        self._host_of = {role: host for roles, host in shared for role in roles if role != SUBMITTER}
+        self._wire = self._wire_of(options.frames)
+        shared = [(costs.roles, Host(self, costs, self._wire)) for costs in options.hosts.values() if not costs.each]
+        self._host_of = {role: host for roles, host in shared for role in roles}
+        self._hosts: dict[Address, Host] = {}
+        counting = self._host_of.pop(SUBMITTER, None)
+        if self._wire is not None and counting is not None:
+            self._hosts[SUBMITTER] = counting
+            self.submitter.stand_on(Counter(counting, self.submitter.handle))
         for address, component in deployment.components.items():
             door, port = self.install(address, component)
             if self.unreliable is not None:
@@ -153,8 +162,9 @@ class Kernel:
             self._port_classes[role] = role_port_class(self, self.routes_of(role), self._cluster)
         host = self._host_of.get(role)
         if host is None and role in self._host_costs:
-            host = Host(self, self._host_costs[role])
+            host = Host(self, self._host_costs[role], self._wire)
         if host is not None:
+            self._hosts[address] = host
             door = Door.through(host.entry(address, door))
         port = self._port_classes[role](address, door)
         machine = self._deployment.machines.get(address)
@@ -170,6 +180,16 @@ class Kernel:
         else:
             host.bind(component, port)
         return door, port
+
+    def _wire_of(self, frames: Frames | None) -> Wire | None:
+        if frames is None:
+            return None
+        cores = Cores(frames.cores) if frames.cores else None
+        return Wire(self, frames.delays_us, frames.broker_us, cores, self._network_stream)
+
+    def host_at(self, address: Address) -> Host | None:
+        """The host on which a component stands, or the submitter; None where it stands on none."""
+        return self._hosts.get(address)
 
     def routes_of(self, role: str) -> Routes:
         """The routes of a role, shared by all its components."""
@@ -407,7 +427,7 @@ class Kernel:
         records = self.records
         records.counters["messages"] = (
             sum(lane.message_count for lane in [self._free, *self._delayed]) - self.submitter.message_count
-        )
+        ) + (self._wire.count if self._wire is not None else 0)
         unanswered = [job for job, at in enumerate(records.answered_us) if at == NEVER]
         if unanswered and self.options.faults == Faults():
             raise Stalled(

@@ -80,7 +80,8 @@ class Orders:
         weights: dict[str, int] = {}
         for number, change in enumerate(sorted(reweighs, key=lambda change: change.at_us), 1):
             if deployment.shares is None:
-                raise InputError("reweighs", "this design knows no shares; of those in the registry, Megha with shares")
+                problem = "this design has no weights that change while it runs; Megha has, with shares"
+                raise InputError("reweighs", problem)
             weights[change.name] = change.weight
             deployment.shares(weights)
             message = Reweigh(number, tuple(weights.items()))

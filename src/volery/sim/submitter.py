@@ -9,6 +9,7 @@ from volery.core.events import Event, JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 
 if TYPE_CHECKING:
+    from volery.sim.hosts import Counter
     from volery.sim.kernel import Kernel
 
 FAR: Time = 1 << 62
@@ -25,6 +26,11 @@ class Submitter:
         self.due_us = kernel.trace.arrival_us[0] if kernel.trace.job_count else FAR
         self.jobs_done = 0
         self.message_count = 0
+        self._counter: Counter | None = None
+
+    def stand_on(self, counter: Counter) -> None:
+        """Speak and hear through a host of its own."""
+        self._counter = counter
 
     def submit_due(self, now: Time) -> None:
         """Submit every job that arrives now, in the order of the trace."""
@@ -57,10 +63,15 @@ class Submitter:
 
     def send(self, job: JobId, messages: Sequence[Message]) -> None:
         """Send messages about a job to its entry, without delay."""
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(self._entry_of(job))
+        entry = self._entry_of(job)
+        self.message_count += len(messages)
+        if self._counter is not None and self._kernel.host_at(entry) is not None:
+            for message in messages:
+                self._counter.send(entry, message)
+            return
+        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(entry)
         for message in messages:
             lane.sent.append((receiver, handlers, message, SUBMITTER))
-            self.message_count += 1
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
         """Hear an answer."""

@@ -22,7 +22,7 @@ from volery.sim.kernel import Kernel, Options
 from volery.sim.network import Network
 from volery.storm.checks import Attempt, Breach, excesses, losses, overlaps
 from volery.storm.scenario import Scenario
-from volery.storm.sharing import losses_below_due
+from volery.storm.sharing import Dues, losses_below_due
 
 
 class Failure(AssertionError):  # noqa: N818 - it is a verdict
@@ -68,14 +68,18 @@ def weather(architecture: Architecture, scenario: Scenario) -> Outcome:
 def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     cluster, trace = scenario.cluster(), scenario.trace()
     deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
-    options = Options(check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan, graphs=architecture.graphs)
+    options = Options(
+        check=True, tie_shuffle=scenario.tie_shuffle, plan=scenario.plan, graphs=architecture.graphs,
+        reweighs=scenario.reweighs,
+    )  # fmt: skip
     network = Network(delay_us=scenario.delay_us, jitter_us=scenario.jitter_us)
     kernel = Kernel(deployment, trace, cluster, network, scenario.seed, options)
     records = kernel.run(None)
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario)
-    for problem in losses_below_due(records, scenario, deployment.due, attempts_of(records)) if deployment.due else ():
+    dues = Dues(deployment.due, deployment.shares, scenario.reweighs)
+    for problem in losses_below_due(records, scenario, dues, attempts_of(records)) if deployment.due else ():
         raise Failure("within its share", problem)
     assert kernel.unreliable is not None, "the run has a plan"
     kernel.unreliable.demand_rest(scenario.slots)

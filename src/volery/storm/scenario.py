@@ -6,6 +6,7 @@ A scenario is plain data: machines, jobs, delays, and a plan of faults that all 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
+from volery.sim.orders import Reweighed
 
 HEAL_US: Final[Time] = 15 * SECOND
 """Faults have ended by now: from here on progress is demanded."""
@@ -33,6 +35,10 @@ CONSTRAINTS: Final = 4
 CRASHES_MAX: Final = 6
 FLOWING: Final = (7, 2)
 """In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
+REWEIGHED: Final = (5, (1, 2, 4))
+"""In storms whose seeds leave one of these remainders weights change, where users have shares; none was kept before."""
+REWEIGHS_MAX: Final = 5
+WEIGHT_MAX: Final = 8
 RESOURCES: Final = ("cpu_milli", "memory_mb")
 LARGEST: Final[Amounts] = (8_000, 16_384)
 """Machines offer this, or a half or a quarter of it."""
@@ -73,6 +79,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         delay_us, jitter_us: of the network, faults apart.
         tie_shuffle: see `Options`.
         plan: what goes wrong.
+        reweighs: whose weight changes when.
     """
 
     architecture: str
@@ -86,6 +93,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tie_shuffle: int | None
     plan: FaultPlan
     capacities: tuple[Amounts, ...] = ()
+    reweighs: tuple[Reweighed, ...] = ()
 
     def cluster(self) -> Cluster:
         """The machines."""
@@ -161,8 +169,13 @@ def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **chosen})
     if architecture.vectors and stream.random() < 0.6:
         scenario = _with_amounts(stream, scenario)
-    due = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed)).due
-    return _with_users(stream, scenario, tuple(due)) if due else scenario
+    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed))
+    if not deployment.due:
+        return scenario
+    scenario = _with_users(stream, scenario, tuple(deployment.due))
+    if deployment.shares is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
+        return scenario
+    return _reweighed(scenario, [share.name for share in deployment.shares({})])
 
 
 def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
@@ -194,6 +207,16 @@ def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> S
         slots=scenario.slots[:machines],
         capacities=scenario.capacities[:machines],
     )
+
+
+def _reweighed(scenario: Scenario, names: Sequence[str]) -> Scenario:
+    """With other weights of users and organisations from time to time; a stream of its own leaves all else as it is."""
+    stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/reweighs")
+    changes = [
+        Reweighed(stream.choice(names), stream.randint(1, WEIGHT_MAX), int(stream.random() * HEAL_US))
+        for _ in range(stream.randint(1, REWEIGHS_MAX))
+    ]
+    return msgspec.structs.replace(scenario, reweighs=tuple(sorted(changes, key=lambda change: change.at_us)))
 
 
 def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

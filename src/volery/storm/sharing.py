@@ -8,12 +8,14 @@ loss may count as not known; the end of what was preempted before is known, for 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
 from volery.core.model import SECOND, Time
 from volery.core.records import Records
+from volery.core.shares import Share
+from volery.sim.orders import Reweighed
 from volery.storm.checks import Attempts
 from volery.storm.scenario import Scenario
 
@@ -23,15 +25,13 @@ AFTERMATH_US: Final[Time] = 300 * SECOND
 """So long after a fault leases may expire and messages be sent again: links that have backed off send few at a time."""
 
 
-def losses_below_due(
-    records: Records, scenario: Scenario, due: Mapping[str, Fraction], attempts: Attempts
-) -> Iterator[str]:
+def losses_below_due(records: Records, scenario: Scenario, dues: Dues, attempts: Attempts) -> Iterator[str]:
     """What is wrong with each preemption that left a user less than its due.
 
     Args:
         records: of the run.
         scenario: that was run.
-        due: per user, its dominant share.
+        dues: what users are due when.
         attempts: of all tasks.
     """
     trace = records.trace
@@ -42,7 +42,7 @@ def losses_below_due(
     unknown = _Unknown(scenario)
     for lost in records.preemptions:
         user = users[lost.task]
-        if user not in due:
+        if user not in dues:
             continue
         at_us = records.killed.get((lost.task, lost.attempt), lost.at_us)  # that the design says so may come late
         since, until = unknown.around(at_us)
@@ -54,12 +54,45 @@ def losses_below_due(
                     if start <= until and end > known_end:
                         had = [a + b for a, b in zip(had, scenario.request_of(trace, task), strict=True)]
                         break
+        due = dues.least(user, since, until)
         left = max(Fraction(amount, all_of_it) for amount, all_of_it in zip(had, whole, strict=True))
-        if left < due[user]:
+        if left < due:
             yield (
                 f"task {lost.task} was preempted at {at_us} us for task {lost.beneficiary}: {user!r} is due "
-                f"{float(due[user]):.3f} of the cluster and was left with {float(left):.3f}"
+                f"{float(due):.3f} of the cluster and was left with {float(left):.3f}"
             )
+
+
+class Dues:
+    """What users are due, by the weights of the beginning and those that came after.
+
+    Args:
+        due: per user, by the weights of the beginning.
+        shares: what everybody is due by other weights; needed where there are any.
+        reweighs: whose weight changed when.
+    """
+
+    def __init__(
+        self, due: Mapping[str, Fraction], shares: Callable[[Mapping[str, int]], Sequence[Share]] | None = None,
+        reweighs: Sequence[Reweighed] = (),
+    ) -> None:  # fmt: skip
+        self._from: list[Time] = [0]
+        self._due: list[Mapping[str, Fraction]] = [due]
+        weights: dict[str, int] = {}
+        for change in sorted(reweighs, key=lambda change: change.at_us):
+            assert shares is not None, "weights change where there are any"
+            weights[change.name] = change.weight
+            self._from.append(change.at_us)
+            self._due.append({share.name: share.due for share in shares(weights) if not share.members})
+
+    def __contains__(self, user: object) -> bool:
+        """Whether a user has a share."""
+        return user in self._due[0]
+
+    def least(self, user: str, since: Time, until: Time) -> Fraction:
+        """The least that a user was due at some moment between: weights may be known as late as ends are."""
+        first = max(0, bisect_right(self._from, since) - 1)
+        return min(due[user] for due in self._due[first : max(first + 1, bisect_right(self._from, until))])
 
 
 class _Unknown:

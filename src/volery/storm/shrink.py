@@ -50,6 +50,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         yield replace(scenario, plan=replace(plan, partitions=partitions))
     for crashes in _fewer(plan.crashes):
         yield replace(scenario, plan=replace(plan, crashes=crashes))
+    for reweighs in _fewer(scenario.reweighs):
+        yield replace(scenario, reweighs=reweighs)
     if scenario.jitter_us:
         yield replace(scenario, jitter_us=0)
     if scenario.tie_shuffle is not None:

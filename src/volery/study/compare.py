@@ -44,6 +44,7 @@ def compare(
     links: Mapping[str, int] | None = None,
     costs: Mapping[str, int] | None = None,
     hosts: Mapping[str, Any] | None = None,
+    frames: Mapping[str, Any] | None = None,
     requests: str = "none",
     capacity: str = "",
     slot_request: str = "",
@@ -61,7 +62,8 @@ def compare(
         architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
         seeds: how many (0, 1, ...), or which.
         trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, users,
-            delay_us, jitter_us, links, costs, hosts, requests, capacity, slot_request, reference_mhz, racks, history:
+            delay_us, jitter_us, links, costs, hosts, frames, requests, capacity, slot_request, reference_mhz, racks,
+            history:
             as in `volery.study.spec.Setting`.
         processes, folder, force, watcher: as in `volery.study.run_study`.
 
@@ -76,6 +78,7 @@ def compare(
             "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "durations": durations, "arrivals": arrivals,
             "users": users, "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}),
             "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
+            "frames": msgspec.to_builtins(frames),
             "requests": requests, "capacity": capacity, "slot_request": slot_request,
             "reference_mhz": reference_mhz, "racks": racks, "history": history,
         },

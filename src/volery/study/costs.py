@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,7 +92,9 @@ def _key(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
 
 
-def _number(value: float) -> str:
+def _number(value: float | Sequence[float]) -> str:
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(_number, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int) else f"{value:.3f}"

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from volery.core.costs import HostCosts
+from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.study.analysis import parse_analysis
 from volery.study.claims import Claim, Name, Side
@@ -88,13 +88,14 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """What messages and work cost in every run of an experiment.
 
     Args:
-        delay_us, links, costs, hosts: as in a study's file.
+        delay_us, links, costs, hosts, frames: as in a study's file.
     """
 
     delay_us: AtLeastZero = 500
     links: dict[str, AtLeastZero] = {}
     costs: dict[str, AtLeastZero] = {}
     hosts: dict[str, HostCosts] = {}
+    frames: Frames | None = None
 
 
 class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

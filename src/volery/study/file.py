@@ -24,7 +24,7 @@ from volery.study.spec import (
     parse_architecture,
 )
 
-_NETWORK: Final = ("delay_us", "jitter_us", "links", "costs", "hosts")
+_NETWORK: Final = ("delay_us", "jitter_us", "links", "costs", "hosts", "frames")
 TABLES: Final[dict[str, tuple[str, ...]]] = {
     "study": ("name",),
     "workload": tuple(name for name in SETTING_FIELDS if name not in _NETWORK),

@@ -105,6 +105,8 @@ def run_key(run: RunSpec) -> str:
     content |= {name: getattr(run, name) for name in ("seed", "cutoff_s", "delay_us", "jitter_us", "links", "costs")}
     if run.hosts:
         content["hosts"] = run.hosts
+    if run.frames is not None:
+        content["frames"] = run.frames
     if run.history:
         content["history"] = content_digest(run.history)
     return _digest(content)

@@ -28,7 +28,7 @@ from volery.metrics.why import explained
 from volery.study.earlier import learned
 from volery.study.plan import inputs_key
 from volery.study.settled import longest_wait_us
-from volery.study.spec import HOSTS, RunSpec
+from volery.study.spec import FRAMES, HOSTS, RunSpec
 
 CURVE_POINTS = 1000
 
@@ -180,7 +180,12 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
         inputs.cluster,
         network=sim.Network(run.delay_us, links, run.jitter_us),
         seed=run.seed,
-        options=sim.Options(costs=run.costs, hosts=msgspec.convert(run.hosts, HOSTS), graphs=graphs),
+        options=sim.Options(
+            costs=run.costs,
+            hosts=msgspec.convert(run.hosts, HOSTS),
+            frames=msgspec.convert(run.frames, FRAMES),
+            graphs=graphs,
+        ),
         progress=watch,
     )
     return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
-from volery.core.costs import HostCosts
+from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 
 Value = str | int | float | bool
@@ -47,6 +47,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         costs: role -> time that it takes to serve one message, in microseconds.
         hosts: name -> roles that share one processor, and what it costs them: a `HostCosts` as plain tables, as files
             and manifests hold it.
+        frames: what lies between these hosts, a `Frames` as a plain table; None: `delay_us` and the like.
         requests: the model of what tasks ask for, a name or a .toml file; "none": what the trace says.
         capacity: what each machine offers, as "cpu_milli=64000,memory_mb=16384"; empty: what the file of machines says,
             or else slots.
@@ -75,6 +76,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     links: dict[str, AtLeastZero] = {}
     costs: dict[str, AtLeastZero] = {}
     hosts: dict[str, dict[str, Any]] = {}
+    frames: dict[str, Any] | None = None
     requests: Annotated[str, msgspec.Meta(min_length=1)] = "none"
     capacity: str = ""
     slot_request: str = ""
@@ -145,7 +147,10 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 SETTING_FIELDS: Final = tuple(Setting.__struct_fields__)
 HOSTS: Final = dict[str, HostCosts]
-_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)} | {"hosts": HOSTS}
+FRAMES: Final = Frames | None
+_TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Setting)} | {
+    "hosts": HOSTS, "frames": FRAMES
+}  # fmt: skip
 _NO_DEFAULT: Final = object()
 _DEFAULTS: Final = {
     field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default

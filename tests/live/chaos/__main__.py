@@ -47,7 +47,10 @@ def main() -> None:
     else:
         lasts_us = round(60 * given.minutes * SECOND)
         schedule = draw_schedule(lookup(given.design), given.seed, lasts_us, amounts=given.amounts)
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="volery-chaos-"))
+    folder: Path | None = given.folder
+    if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        words.error(f"--folder: {folder} is there already, and not empty; give a new one, or remove it")
+    folder = folder or Path(tempfile.mkdtemp(prefix="volery-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and take everything down

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from volery.live.cluster.isolation import Output
-from volery.live.node.output import blocks, kept_from, piece_from, piece_in
+from volery.live.node.output import blocks, extent, kept_from, piece_from, piece_in
 from volery.live.node.rotation import BLOCK, DAY_S, bound, clean
 
 KEEP = 1 << 20
@@ -31,7 +31,7 @@ def served(path: Path, offset: int = 0) -> bytes:
 
     async def read() -> bytes:
         file = os.open(path, os.O_RDONLY)
-        piece = piece_from(file, offset)
+        piece = piece_from(extent(file), offset)
         return b"".join([block async for block in blocks(file, piece.start, piece.end)])
 
     return asyncio.run(read())
@@ -115,11 +115,11 @@ def test_the_output_of_another_user_is_left_alone(output: Path) -> None:
 def test_ranges_are_those_of_the_header(tmp_path: Path, wanted: str, piece: tuple[int, int] | None) -> None:
     (tmp_path / "stdout").write_bytes(bytes(range(100)))
     with (tmp_path / "stdout").open("rb") as file:
-        found = piece_in(file.fileno(), wanted)
+        found = piece_in(extent(file.fileno()), wanted)
         assert found == (None if piece is None else (*piece, 100))
         for wrong in ("bytes=-", "lines=1-2", "bytes=1-2,5-6", "bytes=a-b"):
             with pytest.raises(ValueError, match=wrong):
-                piece_in(file.fileno(), wrong)
+                piece_in(extent(file.fileno()), wrong)
 
 
 def attempt(root: Path, job: int, task: int, age_days: float, size: int = 0) -> Path:

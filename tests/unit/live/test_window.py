@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from starlette.responses import Response
 
 from volery.core.why import Chosen, Decision
 from volery.live.hosts.explaining import DecisionBook, Explained, PairStatus
+from volery.live.service.outputs import Asking, Outputs
 from volery.live.service.pace import Pace
 from volery.live.service.summary import AllocationTimes, allocation
 from volery.live.service.tokens import Gate, TokenFile
-from volery.live.status import NodeStatus
+from volery.live.status import NodeStatus, TaskStatus
 from volery.live.window.cells import CELLS_MAX, Cell, cells_of
 from volery.live.window.html import Markup, duration, escaped, moment, name_of, tag
-from volery.live.window.logs import TAIL_BYTES, dumped, is_text, legible, tail_of
+from volery.live.window.logs import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
 from volery.live.window.overview import ages, inconsistencies, waits
 from volery.live.window.session import SESSION_S, Sessions
 
@@ -133,18 +135,24 @@ def test_a_character_that_is_not_whole_yet_is_left_for_later(tmp_path: Path) -> 
     folder, bird = tmp_path / "0" / "0.0", "\U0001f426".encode()
     folder.mkdir(parents=True)
     (folder / "stdout").write_bytes(b"hi " + bird[:2])
-    first = tail_of(tmp_path, "0/0.0", "stdout", 0)
+    outputs = Outputs(tmp_path, Asking(lambda to, message: None))
+    task = TaskStatus(job=0, index=0, state="running", folder="0/0.0")
+
+    def tail_from(stream: str, since: int) -> Tail | None:
+        return asyncio.run(tail_of(outputs, task, stream, since))
+
+    first = tail_from("stdout", 0)
     assert first is not None
     assert (first.text, first.end, first.size) == ("hi ", 3, 5)
     (folder / "stdout").write_bytes(b"hi " + bird)
-    more = tail_of(tmp_path, "0/0.0", "stdout", first.end)
+    more = tail_from("stdout", first.end)
     assert more is not None
     assert (more.text, more.end, more.skipped) == ("\U0001f426", 7, 0)
     (folder / "stdout").write_bytes(b"x" * 100_000)
-    last = tail_of(tmp_path, "0/0.0", "stdout", more.end)
+    last = tail_from("stdout", more.end)
     assert last is not None
     assert (len(last.text), last.end, last.skipped) == (TAIL_BYTES, 100_000, 100_000 - TAIL_BYTES - 7)
-    assert tail_of(tmp_path, "0/0.0", "stderr") is None
+    assert tail_from("stderr", 0) is None
 
 
 def test_what_is_no_text_is_shown_in_hexadecimal() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from array import array
+from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,11 +14,16 @@ import pytest
 from volery.architectures import lookup
 from volery.core.events import Preemption
 from volery.core.records import LostAttempt, Records
+from volery.core.shares import Share
+from volery.core.streams import Streams
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
+from volery.sim.orders import Reweighed
 from volery.storm import Failure, Scenario, StormJob, draw, shrink, weather
 from volery.storm.judge import _demand_capacity, _demand_order, _demand_results, attempts_of
-from volery.storm.sharing import losses_below_due
+from volery.storm.sharing import Dues, losses_below_due
 from volery.storm.shrink import _fewer
+
+KEPT = Path(__file__).parents[2] / "faults" / "kept.toml"
 
 
 def scenario(jobs: int = 8, machines: int = 8) -> Scenario:
@@ -157,7 +165,7 @@ def shared(plan: FaultPlan) -> tuple[Scenario, Records]:
 
 def below(plan: FaultPlan, due: Fraction) -> list[str]:
     storm, records = shared(plan)
-    return list(losses_below_due(records, storm, {"a": due}, attempts_of(records)))
+    return list(losses_below_due(records, storm, Dues({"a": due}), attempts_of(records)))
 
 
 def test_the_judge_rejects_a_loss_that_leaves_a_user_less_than_its_due() -> None:
@@ -171,6 +179,43 @@ def test_the_judge_counts_what_had_ended_only_as_long_as_nobody_need_have_known(
     """The second task has ended ten hops before the loss; a fault at that time may have kept its GM from knowing."""
     assert not below(FaultPlan(partitions=(Partition(20, 50, ("lm/0",)),)), Fraction(1, 2))
     assert below(FaultPlan(partitions=(Partition(60, 90, ("lm/0",)),)), Fraction(1, 2))
+
+
+def test_the_judge_takes_what_was_due_when_it_was_decided() -> None:
+    """Half of the cluster until 10, nothing from then on, and half again from 60."""
+    storm, records = shared(FaultPlan())
+
+    def shares(weights: Mapping[str, int]) -> tuple[Share, ...]:
+        return (Share("a", (), weights["a"], Fraction(weights["a"], 10)), Share("all", (), 1, Fraction(1), 1))
+
+    def problems(*changes: Reweighed) -> list[str]:
+        dues = Dues({"a": Fraction(1, 2)}, shares, changes)
+        assert "all" not in dues
+        return list(losses_below_due(records, storm, dues, attempts_of(records)))
+
+    assert not problems(Reweighed("a", 0, 10), Reweighed("a", 5, 60))
+    assert problems(Reweighed("a", 0, 5), Reweighed("a", 5, 20)), "it was due again when it lost"
+    assert not problems(Reweighed("a", 0, 5), Reweighed("a", 5, 38)), "its Global Master may just have heard"
+
+
+def test_weights_change_in_storms_of_some_seeds_and_all_else_is_as_it_was() -> None:
+    design = lookup("megha-2021")
+    drawn = {seed: draw(design, seed) for seed in range(60)}
+    changing = {seed for seed, storm in drawn.items() if storm.reweighs}
+    assert changing
+    assert all(seed % 5 in (1, 2, 4) and drawn[seed].parameters["shares"] for seed in changing)
+    names = {change.name for seed in changing for change in drawn[seed].reweighs}
+    assert names <= {share.name for seed in changing for share in shares_of(drawn[seed])}
+    kept = [seed for entry in tomllib.loads(KEPT.read_text())["kept"] for seed in entry["seeds"]
+            if entry["architecture"] == design.name]  # fmt: skip
+    assert not any(draw(design, seed).reweighs for seed in kept)
+
+
+def shares_of(storm: Scenario) -> tuple[Share, ...]:
+    design = lookup(storm.architecture)
+    deployment = design.build(storm.cluster(), storm.config(design), Streams(storm.seed))
+    assert deployment.shares is not None
+    return deployment.shares({})
 
 
 def test_storms_of_designs_that_vary_have_amounts_and_users_and_settings() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from volery.core.costs import CostModel, EventCost, HostCosts
+from volery.core.costs import CostModel, EventCost, Frames, HostCosts
 from volery.core.errors import InputError
 from volery.study import compare, read_costs, read_study, run_study, verify, write_costs
 from volery.study.costs import settings
@@ -92,3 +92,18 @@ def test_a_role_has_one_processor() -> None:
         compare("megha", **SETTING, hosts={"a": HostCosts({"gm": {}})}, costs={"gm": 1})
     with pytest.raises(InputError, match=r"hosts.a: no architecture here has any of its roles, master"):
         compare("megha", **SETTING, hosts={"a": HostCosts({"master": {}})})
+
+
+def test_frames_are_written_read_and_played(tmp_path: Path) -> None:
+    hosts = {
+        name: HostCosts({name: {}}, made=EventCost(3), read=EventCost(40)) for name in ("gm", "lm", "node", "submitter")
+    }
+    model = CostModel(hosts=hosts, frames=Frames((90, 110, 400), 12.5, 2))
+    path = tmp_path / "apart.toml"
+    write_costs(model, path, "apart", force=False)
+    assert read_costs(path) == model
+    measured = settings(read_costs(path))
+    by_frames = compare("megha", **SETTING, **measured).runs[0]
+    again = compare("megha", **SETTING, **measured).runs[0]
+    assert by_frames.digest == again.digest != compare("megha", **SETTING, hosts=measured["hosts"]).runs[0].digest
+    assert 3 * 90e-6 < by_frames.allocation_s.total.mean < 2e-3

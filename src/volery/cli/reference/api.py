@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from volery.cli.reference.structs import cell
@@ -17,7 +16,7 @@ def api() -> Iterator[str]:
     from volery.live.service.desk import Desk
     from volery.live.service.openapi import describe
 
-    description = describe(operations(cast(Desk, None), Path(), Traffic()))  # nothing is asked of the desk here
+    description = describe(operations(cast(Desk, None), None, Traffic()))  # nothing is asked of the desk here
 
     yield from (
         "# The API over HTTP",

@@ -32,9 +32,10 @@ from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.watching import Beat, Watch, Watches
 from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
+from volery.live.node.reading import OutputTold
 from volery.live.node.records import Recorder
 from volery.live.wire.codec import Codec, CodecError, Parcel
-from volery.live.wire.delivery import Delivery, Superseded
+from volery.live.wire.delivery import Delivery, LaterLife
 from volery.live.wire.transport import HostName, Transport
 
 EVENTS_PER_TURN: Final = 4096
@@ -44,6 +45,11 @@ TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision:
 
 FIRST_MEETING_S: Final = 10.0
 """Hosts that have never lived before wait so long for each other."""
+
+
+class Superseded(RuntimeError):  # noqa: N818 - it names a state
+    """Another process has begun to be this host."""
+
 
 Clock = Callable[[], Time]
 
@@ -171,6 +177,8 @@ class Host:
         if self._delivery is not None:
             for peer in sorted({*self._where.values()} - {self.name}):
                 self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
+            assert self._transport is not None
+            self._transport.begun(self._incarnation, self._superseded)
         watches = self._watches
         if watches is not None and watches.pairs and self._delivery is not None:
             self._watch = Watch(watches, now, self._say_beat)
@@ -243,7 +251,7 @@ class Host:
             self._outbox.put(self._where[to], to, source, event)
         self.wake()
 
-    def report(self, report: TaskReport | Confined, source: Address = "") -> None:
+    def report(self, report: TaskReport | Confined | OutputTold, source: Address = "") -> None:
         """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
             self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
@@ -261,8 +269,14 @@ class Host:
             self._delivery.arrived(sender, encoded)
         except CodecError as error:
             self._doorkeeper.refuse(sender, error)
-        except Superseded as error:
-            self.stop(error)
+        except LaterLife as error:
+            self._doorkeeper.refuse(sender, error)
+            assert self._transport is not None
+            self._transport.doubt()
+
+    def _superseded(self, life: int) -> None:
+        if not self._stopped.is_set():
+            self.stop(Superseded(f"life {life} of this host has begun elsewhere; this one is its {self._incarnation}"))
 
     def _take(self, sender: HostName, parcels: Collection[Parcel]) -> None:
         self.inbox.extend(self._doorkeeper.admitted(sender, parcels))

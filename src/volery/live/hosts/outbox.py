@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
-from volery.core.model import Address, Message
+from volery.core.model import PATIENCE_US, SECOND, Address, Message
 from volery.live.wire.codec import Parcel
 from volery.live.wire.transport import HostName
-
-PATIENCE_S: Final = 0.02
 
 Send = Callable[[HostName, list[Parcel]], None]
 
@@ -50,7 +47,7 @@ class Outbox:
             for host, parcels in going.items():
                 self._send(host, parcels)
         if self._waiting and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE_S, self.release_all)
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_US / SECOND, self.release_all)
 
     def release_all(self) -> None:
         """What has been committed and waits for company leaves without it."""

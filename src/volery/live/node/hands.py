@@ -66,10 +66,11 @@ def hands_of(
     rules = NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources))
     if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
-        keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt), unreceived)
+        keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt), unreceived, folder / "tasks")
         agent = KeptAgent(folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost, file.run_as, rules)
         return Hands(agent, keeping, agent)
-    reporter = Reporter(name, tell) if name != ALL else None
+    outputs = folder / "tasks" if given is None and kind == "agent" else None
+    reporter = Reporter(name, tell, outputs=outputs) if name != ALL else None
     report: Report = reporter.report if reporter is not None else lambda told: tell(told, "")
     told = report if file.reports else None
     if given is not None:

@@ -33,7 +33,8 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
         folder: of the attempt, as its node has told.
         stream: one of `STREAMS`.
     """
-    assert stream in STREAMS
+    if stream not in STREAMS:
+        return None
     found = _FOLDER.fullmatch(folder.removeprefix(f"{root}/"))
     if found is None:
         return None
@@ -61,6 +62,18 @@ def kept_from(descriptor: int) -> int:
         return 0
 
 
+class Extent(NamedTuple):
+    """How large an output is, and the offset from which it is kept."""
+
+    size: int
+    kept: int
+
+
+def extent(descriptor: int) -> Extent:
+    """Of an output, now."""
+    return Extent(os.fstat(descriptor).st_size, kept_from(descriptor))
+
+
 class Piece(NamedTuple):
     """Of an output: from an offset up to another, of so many bytes that it has now."""
 
@@ -69,14 +82,14 @@ class Piece(NamedTuple):
     size: int
 
 
-def piece_from(descriptor: int, offset: int) -> Piece:
+def piece_from(there: Extent, offset: int) -> Piece:
     """What is there from an offset on; what is written meanwhile is left for the next request."""
-    size = os.fstat(descriptor).st_size
-    start = max(offset, kept_from(descriptor))
+    size, kept = there
+    start = max(offset, kept)
     return Piece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
 
 
-def piece_in(descriptor: int, wanted: str) -> Piece | None:
+def piece_in(there: Extent, wanted: str) -> Piece | None:
     """What the header Range asks for, without what was dropped (RFC 9110, 14.1.2); None: there is nothing of it.
 
     Raises:
@@ -85,10 +98,10 @@ def piece_in(descriptor: int, wanted: str) -> Piece | None:
     found = _RANGE.fullmatch(wanted.strip())
     if found is None or not (found[1] or found[2]):
         raise ValueError(wanted)
-    size = os.fstat(descriptor).st_size
+    size, kept = there
     first = int(found[1]) if found[1] else max(size - int(found[2]), 0)
     end = min(int(found[2]) + 1, size) if found[1] and found[2] else size
-    start = max(first, kept_from(descriptor))
+    start = max(first, kept)
     return Piece(start, min(end, start + OUTPUT_BYTES_MAX), size) if start < end else None
 
 

@@ -7,14 +7,17 @@ the address agent/HOST and is not journalled: what it knows is either written do
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from volery.core.component import Component
-from volery.core.model import Address, TaskId, Time
+from volery.core.model import SUBMITTER, Address, TaskId, Time
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
+from volery.live.node.reading import OutputAsked, OutputReader, OutputTold
 from volery.live.wire.transport import HostName
 
-Tell = Callable[[TaskReport | Confined, Address], None]
+Told = TaskReport | Confined | OutputTold
+Tell = Callable[[Told, Address], None]
 """Sends the submitter what an agent has to say, from an address."""
 Kept = dict[tuple[TaskId, int], TaskReport]
 """The end of each attempt that was not received yet."""
@@ -33,18 +36,21 @@ class Reporter(Component):
         tell: sends a report.
         forget: told of each attempt (task, attempt) of which the end was received.
         kept: ends that were not received in an earlier life of this process, and where further ones are kept.
+        outputs: the folder of the folders of attempts; None: tasks write none here.
     """
 
-    __slots__ = ("_address", "_confined", "_forget", "_kept", "_tell")
+    __slots__ = ("_address", "_confined", "_forget", "_kept", "_outputs", "_tell")
 
     def __init__(
-        self, host: HostName, tell: Tell, forget: Callable[[TaskId, int], None] | None = None, kept: Kept | None = None
+        self, host: HostName, tell: Tell, forget: Callable[[TaskId, int], None] | None = None, kept: Kept | None = None,
+        outputs: Path | None = None,
     ) -> None:  # fmt: skip
         self._address: Final = reporter_of(host)
         self._tell = tell
         self._forget = forget
         self._kept: Kept = {} if kept is None else kept
         self._confined: Confined | None = None
+        self._outputs = None if outputs is None else OutputReader(outputs, lambda told: tell(told, self._address))
 
     def introduce(self, confined: Confined) -> None:
         """Tell the submitter what holds tasks here, now and whenever it begins anew."""
@@ -65,9 +71,20 @@ class Reporter(Component):
             self._tell(report, self._address)
 
     def on_received(self, message: Received, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
-        """Nobody need keep these any more."""
+        """Nobody need keep these any more, if the submitter says so."""
+        if source != SUBMITTER:
+            return
         for task, attempt in message.attempts:
             if self._kept.pop((task, attempt), None) is not None and self._forget is not None:
                 self._forget(task, attempt)
 
-    receives = {Received: on_received}  # noqa: RUF012 - the base class reads the table once and replaces it
+    def on_output_asked(self, message: OutputAsked, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
+        """Read for the submitter, which knows who may see what; others are not answered."""
+        if source != SUBMITTER:
+            return
+        if self._outputs is not None:
+            self._outputs.asked(message)
+        else:
+            self._tell(OutputTold(message.number, "not here"), self._address)
+
+    receives = {Received: on_received, OutputAsked: on_output_asked}  # noqa: RUF012 - the base class reads the table once and replaces it

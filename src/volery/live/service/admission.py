@@ -15,7 +15,7 @@ from starlette.responses import Response
 from volery.core.errors import InputError
 from volery.core.model import JobId
 from volery.live.jobs import JobDescription, job_from_json
-from volery.live.service.errors import ConflictError, UnwrittenError
+from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
@@ -133,6 +133,8 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
             response = await answer(request)
         except ConflictError as error:
             response = refusal(error.place, error.problem, 409)
+        except AwayError as error:
+            response = refusal(error.place, error.problem, 504)
         except InputError as error:
             response = refusal(error.place, error.problem, 422)
         except UnwrittenError as error:

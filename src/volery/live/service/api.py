@@ -31,7 +31,7 @@ import volery
 from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription, jobs_from_json
-from volery.live.node.output import STREAMS, open_output
+from volery.live.node.output import STREAMS
 from volery.live.service.admission import (
     HEAD_BYTES_MAX,
     NotAllowedError,
@@ -53,7 +53,7 @@ from volery.live.service.foretelling import Foreteller, foretelling
 from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
-from volery.live.service.outputs import output_answer
+from volery.live.service.outputs import Outputs, output_answer
 from volery.live.service.summary import summarising
 from volery.live.service.tokens import Gate, Principal
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
@@ -81,7 +81,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def operations(
-    desk: Desk, outputs: Path, traffic: Traffic, foreteller: Foreteller | None = None
+    desk: Desk, outputs: Outputs | None, traffic: Traffic, foreteller: Foreteller | None = None
 ) -> tuple[Operation, ...]:
     """All that the API can do."""
     jobs, tasks = _JobEndpoints(desk), _TaskEndpoints(desk, outputs)
@@ -131,8 +131,8 @@ def make_app(
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
     """
-    traffic, sessions = Traffic(), Sessions(gate)
-    known = operations(desk, outputs.resolve(), traffic, foreteller)
+    traffic, sessions, found = Traffic(), Sessions(gate), Outputs(outputs, desk.asking)
+    known = operations(desk, found, traffic, foreteller)
     description = describe(known)
 
     async def openapi(_: Request) -> Response:
@@ -141,7 +141,7 @@ def make_app(
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
     routes.append(Route("/openapi.json", openapi))
-    routes += window_routes(desk, outputs.resolve(), sessions, traffic, foreteller)
+    routes += window_routes(desk, found, sessions, traffic, foreteller)
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},
@@ -235,7 +235,7 @@ async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> 
 
 
 class _TaskEndpoints:
-    def __init__(self, desk: Desk, outputs: Path) -> None:
+    def __init__(self, desk: Desk, outputs: Outputs | None) -> None:
         self._desk = desk
         self._outputs = outputs
 
@@ -271,12 +271,12 @@ class _TaskEndpoints:
         headers = {"volery-task-state": task.state}
         if not task.folder:
             return Response(b"", media_type="application/octet-stream", headers=headers)
-        file = await asyncio.to_thread(open_output, self._outputs, task.folder, stream)
-        if file is None:
+        output = await self._outputs.open(task, stream) if self._outputs is not None else None
+        if output is None:
             place = f"jobs/{task.job}/tasks/{task.index}"
-            problem = f"{stream} of {task.folder} is not on this host, or no longer; the task ran on {task.node}"
+            problem = f"{stream} is neither here nor on the host of {task.node}, where the task ran, or no longer"
             raise NotThereError(place, problem)
-        return output_answer(file, offset, request.headers.get("range"), headers)
+        return output_answer(output, offset, request.headers.get("range"), headers)
 
     def _task(self, request: Request) -> TaskStatus:
         job, place = _job(self._desk, request), request.path_params["index"]

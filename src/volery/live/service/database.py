@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +57,7 @@ class Database:
     """
 
     def __init__(self, path: Path) -> None:
+        self._log = path.with_name(path.name + "-wal")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Commands and their environment stand in it: nobody else may read them.
@@ -91,6 +93,21 @@ class Database:
         kind = "RESTART" if whole else "PASSIVE"
         pages: int = self._moving.execute(f"PRAGMA wal_checkpoint({kind})").fetchone()[1]
         return pages
+
+    def sync(self) -> None:
+        """Bring all that is committed to the disk; in any thread. A commit that is durable need not be followed by it.
+
+        Checkpoints bring what they move to the disk themselves, so that what is not there stands in the log.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        with suppress(FileNotFoundError):
+            log = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fdatasync(log)
+            finally:
+                os.close(log)
 
     def close(self) -> None:
         """Leave everything in one file; what is not committed is lost."""

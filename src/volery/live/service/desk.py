@@ -27,11 +27,14 @@ from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
+from volery.live.node.reading import OutputTold
 from volery.live.service.accepting import admit, planned, planned_jobs
+from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
+from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
 from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.sharing import Sharing
@@ -68,16 +71,17 @@ class Desk(Questions, Component):
 
     Attributes:
         sharing: who is due what.
+        asking: reads the output of tasks on other hosts.
         told: what nodes have said of attempts, by state: how often.
         pace: how fast tasks end.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     __slots__ = (
-        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge",
-        "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running",
-        "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "commit_s",
-        "commits", "pace", "sharing", "told",
+        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
+        "_in_charge", "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running",
+        "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking",
+        "commit_s", "commits", "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +100,7 @@ class Desk(Questions, Component):
         self._drained = store.drained()
         self._book = DecisionBook()
         self._confined: dict[Address, str] = {}
+        self.asking = Asking(self._order)
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
@@ -112,9 +117,9 @@ class Desk(Questions, Component):
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._latest: dict[TaskId, int] = {}
         self._news: list[News] = []
+        self._ends = Acknowledgements(store.sync, self._acknowledge)
         self._told_nodes: list[NodeStatus] = []
         self._lost: set[tuple[Address, Address]] = set()
-        self._received: dict[Address, list[tuple[TaskId, int]]] = {}
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -143,7 +148,7 @@ class Desk(Questions, Component):
             del self._latest[event.task]
         self._running.pop(key, None)
         if source != event.node and role_of(source) == AGENT:
-            self._received.setdefault(source, []).append(key)
+            self._ends.heard(source, key)
 
     def on_news(self, event: News, source: Address, now: Time) -> None:
         """Note what has become of a job."""
@@ -169,6 +174,10 @@ class Desk(Questions, Component):
     def on_preempted(self, event: PreemptionTold, source: Address, now: Time) -> None:
         """Write down who has lost what to whom."""
         self.sharing.note(event)
+
+    def on_output(self, event: OutputTold, source: Address, now: Time) -> None:
+        """What the host of a node has read."""
+        self.asking.told(event, source)
 
     def on_peer(self, event: PeerTold, source: Address, now: Time) -> None:
         """Remember who is lost to whom."""
@@ -198,6 +207,7 @@ class Desk(Questions, Component):
         PreemptionTold: on_preempted,
         PeerTold: on_peer,
         Seen: on_seen,
+        OutputTold: on_output,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,
@@ -246,6 +256,7 @@ class Desk(Questions, Component):
         if self._writer is not None:
             self._wake.set()
             await self._writer
+        await self._ends.close()
         self._thread.shutdown()
         self._checkpoints.close()
         self._store.close()
@@ -423,15 +434,14 @@ class Desk(Questions, Component):
             await self._wake.wait()
             self._wake.clear()
             (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
-            received, self._received = self._received, {}
+            ends = self._ends.batch()
             try:
                 await self._write_batch(news, writes)
             except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
                 log.error("the store of jobs could not be written, and is tried again: %s", error)
                 self._store.roll_back()
                 self._news[:0] = news
-                for agent, attempts in received.items():
-                    self._received.setdefault(agent, []).extend(attempts)
+                self._ends.failed(ends)
                 for write in writes:
                     write.fail(UnwrittenError(f"the store of jobs cannot be written: {error}"))
                 if self._closed:
@@ -444,10 +454,13 @@ class Desk(Questions, Component):
                 for write in (*writes, *self._writes):
                     write.fail(error)
             else:
-                for agent, attempts in received.items():
-                    self._post(Outgoing(agent, (Received(tuple(attempts)),)))
+                self._ends.committed(ends, durable=bool(writes))
             self._told.set()
             self._told = asyncio.Event()
+
+    def _acknowledge(self, ends: Ends) -> None:
+        for agent, attempts in ends.items():
+            self._post(Outgoing(agent, (Received(tuple(attempts)),)))
 
     async def _write_batch(self, news: list[News], writes: list[Write]) -> None:
         began = time.perf_counter()

@@ -9,5 +9,9 @@ class ConflictError(InputError):
     """A key stands for another job already."""
 
 
+class AwayError(InputError):
+    """A host that alone could answer does not."""
+
+
 class UnwrittenError(Exception):
     """The store could not be written just now; nothing has happened, and the same may be asked again."""

@@ -1,37 +1,198 @@
-"""Pieces of the output of tasks, as answers of the API."""
+"""The output of tasks: a file of this host, or one of the node's host that is asked for piece by piece; and answers."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
 
 from starlette.responses import Response, StreamingResponse
 
-from volery.live.node.output import blocks, piece_from, piece_in
-from volery.live.status import LOG_OFFSET
+from volery.core.model import Address, Message
+from volery.live.node.executor import AGENT
+from volery.live.node.output import Extent, blocks, extent, open_output, piece_from, piece_in
+from volery.live.node.reading import PIECE_BYTES_MAX, OutputAsked, OutputTold
+from volery.live.service.errors import AwayError
+from volery.live.status import LOG_OFFSET, TaskStatus
 
 MEDIA_TYPE = "application/octet-stream"
+ANSWER_S: Final = 5.0
+"""A host that is asked for a piece has so long."""
+ASKING_MAX: Final = 16
+"""Pieces that are asked for at a time, of all hosts; further requests wait for their turn."""
+AGAIN_S: Final = 0.1
+"""A host that reads for many others is asked again."""
 
 
-def output_answer(file: int, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
+class Output(Protocol):
+    """An output that is there.
+
+    Attributes:
+        there: how much of it.
+    """
+
+    there: Extent
+
+    def content(self, start: int, end: int) -> AsyncIterator[bytes]:
+        """What it holds from an offset up to another, in pieces; once, and then it is closed."""
+
+    def close(self) -> None:
+        """Nothing of it is wanted."""
+
+
+class FileOutput:
+    """A file of this host.
+
+    Args:
+        file: its descriptor.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self.there = extent(file)
+
+    def content(self, start: int, end: int) -> AsyncIterator[bytes]:
+        """See `Output`."""
+        return blocks(self._file, start, end)
+
+    def close(self) -> None:
+        """See `Output`."""
+        os.close(self._file)
+
+
+class Asking:
+    """Questions to the hosts of nodes.
+
+    Args:
+        send: hands a message to a component.
+
+    Attributes:
+        agents: node -> the reporter of its host, where that is another one.
+    """
+
+    def __init__(self, send: Callable[[Address, Message], None]) -> None:
+        self._send = send
+        self.agents: Mapping[Address, Address] = {}
+        self._number = 0
+        self._open: dict[int, tuple[Address, asyncio.Future[OutputTold]]] = {}
+        self._turns = asyncio.Semaphore(ASKING_MAX)
+
+    async def ask(self, node: Address, folder: str, stream: str, offset: int, limit: int) -> OutputTold:
+        """What the host of a node says.
+
+        Raises:
+            AwayError: it does not answer.
+        """
+        agent = self.agents[node]
+        try:
+            async with asyncio.timeout(ANSWER_S), self._turns:
+                while (told := await self._once(agent, folder, stream, offset, limit)).found == "busy":
+                    await asyncio.sleep(AGAIN_S)
+                return told
+        except TimeoutError:
+            host = agent.removeprefix(f"{AGENT}/")
+            problem = f"host {host}, which has the output, does not answer; the output is kept there, try again later"
+            raise AwayError(node, problem) from None
+
+    async def _once(self, agent: Address, folder: str, stream: str, offset: int, limit: int) -> OutputTold:
+        self._number += 1
+        number, answer = self._number, asyncio.get_running_loop().create_future()
+        self._open[number] = agent, answer
+        try:
+            self._send(agent, OutputAsked(number, folder, stream, offset, limit))
+            return await answer  # type: ignore[no-any-return] # it is what `told` has put there
+        finally:
+            del self._open[number]
+
+    def told(self, told: OutputTold, source: Address) -> None:
+        """An answer; it may come too late."""
+        agent, answer = self._open.get(told.number, ("", None))
+        if answer is not None and agent == source and not answer.done():
+            answer.set_result(told)
+
+
+class AskedOutput:
+    """A file of a node's host.
+
+    Args:
+        asking: asks.
+        task: whose.
+        stream: which.
+        there: how much there was.
+    """
+
+    def __init__(self, asking: Asking, task: TaskStatus, stream: str, there: Extent) -> None:
+        self._asking = asking
+        self._task = task
+        self._stream = stream
+        self.there = there
+
+    async def content(self, start: int, end: int) -> AsyncIterator[bytes]:
+        """See `Output`; a host that goes away meanwhile breaks the answer off."""
+        while start < end:
+            limit = min(PIECE_BYTES_MAX, end - start)
+            told = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
+            if not told.piece:
+                return
+            yield told.piece
+            start += len(told.piece)
+
+    def close(self) -> None:
+        """See `Output`."""
+
+
+class Outputs:
+    """Finds the outputs of tasks.
+
+    Args:
+        root: the folder of the folders of attempts on this host.
+        asking: asks other hosts.
+    """
+
+    def __init__(self, root: Path, asking: Asking) -> None:
+        self._root = root.resolve()
+        self._asking = asking
+
+    async def open(self, task: TaskStatus, stream: str) -> Output | None:
+        """The output of a task's last attempt; None: it is neither here nor on its node's host.
+
+        Raises:
+            AwayError: the node's host does not answer.
+        """
+        if Path(task.folder).parent.name != str(task.job):
+            return None  # a node may tell of folders of its own job only
+        file = await asyncio.to_thread(open_output, self._root, task.folder, stream)
+        if file is not None:
+            return FileOutput(file)
+        if task.node not in self._asking.agents:
+            return None
+        told = await self._asking.ask(task.node, task.folder, stream, 0, 0)
+        if told.found != "here":
+            return None
+        return AskedOutput(self._asking, task, stream, Extent(told.size, told.kept))
+
+
+def output_answer(output: Output, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
     """A piece of an output.
 
     Args:
-        file: its descriptor, which is closed when the answer has been sent.
+        output: it is closed when the answer has been sent.
         offset: where the piece begins, at the earliest; what was dropped is passed over.
         wanted: the header Range, which goes before the offset.
         headers: further ones of the answer.
     """
-    piece, status = piece_from(file, offset), 200
+    piece, status = piece_from(output.there, offset), 200
     if wanted is not None:
         # One that is no single range of bytes is as if it were not there (RFC 9110, 14.2).
         with suppress(ValueError):
-            found = piece_in(file, wanted)
+            found = piece_in(output.there, wanted)
             if found is None:
-                os.close(file)
+                output.close()
                 return Response(status_code=416, headers={**headers, "content-range": f"bytes */{piece.size}"})
             piece, status = found, 206
             headers = {**headers, "content-range": f"bytes {piece.start}-{piece.end - 1}/{piece.size}"}
     headers = {**headers, "accept-ranges": "bytes", LOG_OFFSET: str(piece.start)}
-    return StreamingResponse(blocks(file, piece.start, piece.end), status, headers, media_type=MEDIA_TYPE)
+    return StreamingResponse(output.content(piece.start, piece.end), status, headers, media_type=MEDIA_TYPE)

@@ -155,6 +155,10 @@ class JobStore:
         """See `Database.checkpoint`."""
         return self._database.checkpoint(whole)
 
+    def sync(self) -> None:
+        """See `Database.sync`."""
+        self._database.sync()
+
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
         row = self._read.execute("SELECT first_task, description FROM jobs WHERE id = ?", (number,)).fetchone()

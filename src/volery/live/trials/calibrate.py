@@ -12,8 +12,8 @@ import asyncio
 import itertools
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -40,8 +40,18 @@ Kind = tuple[str, str]
 TURN: Final[Kind] = ("", "turn")
 COMMIT: Final[Kind] = ("", "commit")
 LAUNCH: Final[Kind] = ("", "launch")
+SEND: Final[Kind] = ("", "send")
+NOTES: Final[Kind] = ("", "notes")
+"""What a host does only because it is being timed."""
 END: Final[Kind] = ("", "end")
 Matrix = npt.NDArray[np.float64]
+
+
+class Timed(Protocol):
+    """What a host has noted of its turns; see `TimedHost`."""
+
+    stamps: Stamps
+    preempted_ns: array[int]
 
 
 class Stamps:
@@ -54,7 +64,8 @@ class Stamps:
     def __init__(self) -> None:
         self.kinds: list[Kind] = []
         self.flat = array("q")
-        self.turn, self.commit, self.launch, self.end = map(self.number, (TURN, COMMIT, LAUNCH, END))
+        kinds = (TURN, COMMIT, LAUNCH, SEND, NOTES, END)
+        self.turn, self.commit, self.launch, self.send, self.notes, self.end = map(self.number, kinds)
 
     def number(self, kind: Kind) -> int:
         """The number of a kind; a new one each time it is asked for."""
@@ -95,6 +106,17 @@ class TimedHost(Host):
 
     def _note(self, number: int) -> None:
         self.stamps.flat.extend((number, 0, time.perf_counter_ns()))
+
+
+def turn_spans(stamps: Stamps) -> Iterator[tuple[int, int]]:
+    """Nanoseconds when each turn began and when it had ended."""
+    began = None
+    for kind, _, at in stamps.rows():
+        if kind == TURN:
+            began = at
+        elif kind == END and began is not None:
+            yield began, at
+            began = None
 
 
 def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Callable[..., None]:
@@ -153,7 +175,7 @@ class Piece(msgspec.Struct):
     end_us: float = 0.0
 
 
-def turns_of(host: TimedHost) -> Iterator[list[Piece]]:
+def turns_of(host: Timed) -> Iterator[list[Piece]]:
     """The turns that nobody interrupted; start and answers to the submitter are left out."""
     turn: list[Piece] = []
     number = -1
@@ -193,13 +215,23 @@ class _Fit:
         """Costs per kind, and how badly they explain the pieces."""
         error, found = 0.0, {}
         for kind, rows in self.rows.items():
-            took, tasks, rest = np.array(rows, dtype=np.float64).T
-            share = np.where(np.isinf(rest), 1.0, rest / (np.where(np.isinf(rest), 0.0, rest) + half_us))
-            columns = np.stack([np.ones_like(took), tasks, share], axis=1)
-            solution = non_negative(columns, took) if took.size >= PIECES_MIN else np.array([took.mean(), 0.0, 0.0])
-            error += float(((columns @ solution - took) ** 2).sum())
-            found[kind] = EventCost(*(float(value) for value in solution))
+            found[kind], wrong = fitted(rows, half_us)
+            error += wrong
         return error, found
+
+
+def fitted(rows: Sequence[tuple[float, float, float]], half_us: float) -> tuple[EventCost, float]:
+    """The cost that explains best what pieces of one kind took, and the sum of the squares of what it does not explain.
+
+    Args:
+        rows: what it took, what it carried, how long the last one was ago (0: in the same turn).
+        half_us: after so long a rest it costs half of what a rest costs at most.
+    """
+    took, tasks, rest = np.array(rows, dtype=np.float64).T
+    share = np.where(np.isinf(rest), 1.0, rest / (np.where(np.isinf(rest), 0.0, rest) + half_us))
+    columns = np.stack([np.ones_like(took), tasks, share], axis=1)
+    solution = non_negative(columns, took) if took.size >= PIECES_MIN else np.array([took.mean(), 0.0, 0.0])
+    return EventCost(*(float(value) for value in solution)), float(((columns @ solution - took) ** 2).sum())
 
 
 def non_negative(columns: Matrix, values: Matrix) -> Matrix:
@@ -215,7 +247,7 @@ def non_negative(columns: Matrix, values: Matrix) -> Matrix:
     return solution
 
 
-def host_costs(hosts: Iterable[TimedHost]) -> HostCosts:
+def host_costs(hosts: Iterable[Timed]) -> HostCosts:
     """The costs that explain best what hosts on this machine have noted.
 
     Args:
@@ -235,14 +267,14 @@ def host_costs(hosts: Iterable[TimedHost]) -> HostCosts:
     roles: dict[str, dict[str, EventCost]] = {}
     for (role, name), cost in sorted(costs.items()):
         if role == SUBMITTER:
-            if name == TimerFired.__name__:
-                roles[role] = {Submit.__name__: cost}
+            roles.setdefault(role, {})[Submit.__name__ if name == TimerFired.__name__ else name] = cost
         elif role:
             roles.setdefault(role, {})[name] = cost
     for role, known in roles.items():
         if role != SUBMITTER:
             known[OTHER] = _mean_of(known, {name: len(fit.rows[role, name]) for name in known})
-    return HostCosts(roles, _sum_of(costs, TURN, COMMIT), costs.get(LAUNCH, EventCost()), half_us)
+    made = costs.get(SEND, EventCost())
+    return HostCosts(roles, _sum_of(costs, TURN, COMMIT), costs.get(LAUNCH, EventCost()), half_us, made=made)
 
 
 def _mean_of(costs: Mapping[str, EventCost], counts: Mapping[str, int]) -> EventCost:

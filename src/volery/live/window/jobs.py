@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, get_args
 
 from starlette.requests import Request
 
 from volery.live.service.admission import choice, number, principal
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
+from volery.live.service.outputs import Outputs
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -141,7 +141,7 @@ def progress(job: JobStatus) -> Markup:
 
 
 async def job_view(
-    desk: Watched, job: JobStatus, request: Request, outputs: Path | None, *, foretells: bool = False
+    desk: Watched, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
 ) -> View:
     """One job.
 
@@ -149,7 +149,7 @@ async def job_view(
         desk: knows.
         job: which.
         request: who asks, and from which task on.
-        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
+        outputs: finds what tasks have said; None: that is not known.
         foretells: whether forecasts are made here.
 
     Raises:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS, kept_from, open_output
+from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
+from volery.live.service.errors import AwayError
+from volery.live.service.outputs import Outputs
 from volery.live.status import ENDED_TASKS, TaskStatus
 from volery.live.window import frame
 from volery.live.window.html import TURNING, Markup, joined, link, section, tag, whole
@@ -94,23 +94,24 @@ def dumped(content: bytes, offset: int) -> str:
     return "\n".join(lines)
 
 
-def tail_of(outputs: Path, folder: str, stream: str, since: int | None = None) -> Tail | None:
-    """The end of an output, at most what was written since an offset; None: it is not here.
+async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | None = None) -> Tail | None:
+    """The end of an output, at most what was written since an offset; None: it is nowhere.
 
     Args:
-        outputs: the folder of the folders of attempts.
-        folder: of the attempt.
+        outputs: finds it.
+        task: whose.
         stream: one of `STREAMS`.
         since: the offset; None: whatever is at its end.
+
+    Raises:
+        AwayError: the host that has it does not answer.
     """
-    descriptor = open_output(outputs, folder, stream)
-    if descriptor is None:
+    output = await outputs.open(task, stream)
+    if output is None:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        size, gone = os.fstat(descriptor).st_size, kept_from(descriptor)
-        start = max(gone, size - TAIL_BYTES, 0 if since is None else min(since, size))
-        file.seek(start)
-        content = file.read(min(TAIL_BYTES, max(0, size - start)))
+    size, gone = output.there
+    start = max(gone, size - TAIL_BYTES, 0 if since is None else min(since, size))
+    content = b"".join([piece async for piece in output.content(start, min(start + TAIL_BYTES, max(start, size)))])
     strange = not is_text(content)
     if strange:
         shown = content[-DUMP_BYTES:]
@@ -132,32 +133,35 @@ def _told(size: int, gone: int, shown: int, *, strange: bool) -> str:
     return f"The last {whole(shown)} of {words}" if shown and shown < size - gone else words
 
 
-async def news(task: TaskStatus, outputs: Path, attempt: int, since: dict[str, int]) -> News:
+async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str, int]) -> News:
     """What a task has written since.
 
     Args:
         task: as it is now.
-        outputs: the folder of the folders of attempts.
+        outputs: finds what it has said.
         attempt: that the page shows.
         since: stream -> offset that it knows.
     """
     if task.attempt != attempt or not task.folder:
         return News(over=True)
-    found = {stream: await asyncio.to_thread(tail_of, outputs, task.folder, stream, since[stream]) for stream in since}
+    try:
+        found = {stream: await tail_of(outputs, task, stream, since[stream]) for stream in since}
+    except AwayError:  # the page goes on with what it has
+        found = {}
     return News(over=task.state in ENDED_TASKS, **found)
 
 
-async def logs(task: TaskStatus, outputs: Path, title: str = "") -> Markup:
+async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:
     """The ends of both outputs; while the task runs, a script goes on with them.
 
     Args:
         task: whose.
-        outputs: the folder of the folders of attempts.
+        outputs: finds what it has said.
         title: what stands before the names of the outputs.
     """
     if not task.folder:
         return section(f"{title}Output", tag("p", "None yet.", class_="soft"))
-    parts = [await _log(task, outputs, stream, title) for stream in STREAMS]
+    parts = await asyncio.gather(*(_log(task, outputs, stream, title) for stream in STREAMS))
     where = f"{frame.JOBS}/{task.job}/tasks/{task.index}"
     if task.state in ENDED_TASKS:
         return tag("div", *parts)
@@ -165,11 +169,14 @@ async def logs(task: TaskStatus, outputs: Path, title: str = "") -> Markup:
     return tag("div", *parts, data_keep=key, data_tail=f"{where}/tail", data_attempt=task.attempt)
 
 
-async def _log(task: TaskStatus, outputs: Path, stream: str, title: str) -> Markup:
-    found = await asyncio.to_thread(tail_of, outputs, task.folder, stream)
+async def _log(task: TaskStatus, outputs: Outputs, stream: str, title: str) -> Markup:
     heading = f"{title}{stream}"
+    try:
+        found = await tail_of(outputs, task, stream)
+    except AwayError as error:
+        return section(heading, tag("p", f"{error.place}: {error.problem}.", class_="soft"))
     if found is None:
-        gone = f"It is not here: the task ran on {task.node}, whose host has it, unless it was too old to be kept."
+        gone = f"It is neither here nor on the host of {task.node}, where the task ran, or no longer."
         return section(heading, tag("p", gone, class_="soft"))
     where, running = f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", task.state not in ENDED_TASKS
     whole_log: Markup | None = link(where, "download", id=f"log-{stream}")

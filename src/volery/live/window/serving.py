@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -31,6 +30,7 @@ from volery.live.service.admission import (
 )
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
+from volery.live.service.outputs import Outputs
 from volery.live.service.summary import Pacing
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus, TaskStatus
@@ -70,13 +70,13 @@ class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def window_routes(
-    desk: Desk, outputs: Path, sessions: Sessions, traffic: Traffic, foreteller: Foreteller | None = None
+    desk: Desk, outputs: Outputs, sessions: Sessions, traffic: Traffic, foreteller: Foreteller | None = None
 ) -> list[Route]:
     """All pages, what they are made of, and the way in and out.
 
     Args:
         desk: answers their questions.
-        outputs: the folder of the folders of attempts, resolved.
+        outputs: finds what tasks have said.
         sessions: know who asks.
         traffic: what is asked for.
         foreteller: makes forecasts; None: there are none.
@@ -95,12 +95,12 @@ def window_routes(
     ]  # fmt: skip
 
 
-def pages(desk: Watched, outputs: Path | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
+def pages(desk: Watched, outputs: Outputs | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
     """Where each page is, and what it shows.
 
     Args:
         desk: answers their questions.
-        outputs: the folder of the folders of attempts, resolved; None: there is none.
+        outputs: finds what tasks have said; None: that is not known.
         pace: how fast tasks end.
     """
     return _pages(_Views(desk, outputs, pace))
@@ -116,7 +116,7 @@ def _pages(views: _Views) -> tuple[tuple[str, Show], ...]:
     )  # fmt: skip
 
 
-def _tail(views: _Views, outputs: Path) -> Callable[[Request], Awaitable[News]]:
+def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[News]]:
     async def tail(request: Request) -> News:
         since = {stream: number(request, stream, 0) for stream in STREAMS}
         return await news(views.one_task(request), outputs, number(request, "attempt", 0), since)
@@ -155,7 +155,7 @@ def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 class _Views:
     """What each page shows to whom."""
 
-    def __init__(self, desk: Watched, outputs: Path | None, pace: Pacing, *, foretells: bool = False) -> None:
+    def __init__(self, desk: Watched, outputs: Outputs | None, pace: Pacing, *, foretells: bool = False) -> None:
         self._desk = desk
         self._outputs = outputs
         self._pace = pace

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from volery.live.service.outputs import Outputs
 from volery.live.status import ENDED_TASKS, TaskStatus, TaskUsage
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -14,13 +13,13 @@ from volery.live.window.reasons import reasons
 from volery.live.window.watched import Watched
 
 
-async def task_view(desk: Watched, task: TaskStatus, outputs: Path | None) -> View:
+async def task_view(desk: Watched, task: TaskStatus, outputs: Outputs | None) -> View:
     """One task.
 
     Args:
         desk: knows why.
         task: which.
-        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
+        outputs: finds what tasks have said; None: that is not known.
     """
     why = await desk.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING

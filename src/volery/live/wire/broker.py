@@ -20,7 +20,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.live.wire.nats import NatsClient, NatsError
 from volery.live.wire.tls import BrokerAccess
-from volery.live.wire.transport import HostName, OnFrame
+from volery.live.wire.transport import HostName, OnFrame, OnLater
 
 FIRST: Final = 1
 LAST: Final = 2
@@ -28,6 +28,7 @@ WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
 """A host that waits for others says so this often: who came too late to hear it answers then."""
 OPEN_S: Final = 6.0
+DOUBT_S: Final = 1.0
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
 """What a sender begins and never ends must not fill the memory."""
@@ -42,11 +43,13 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
         configuration: only hosts that agree on it belong together.
         wants_answer: others are to say hello, too.
         nonce: tells two processes apart that use one name.
+        life: of the sender, once it has begun; 0 before.
     """
 
     configuration: str
     wants_answer: bool
     nonce: bytes
+    life: int = 0
 
 
 def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
@@ -93,6 +96,9 @@ class BrokerTransport:
         configuration: hosts that were started with another one are refused.
         on_trouble: told in words when the connection is lost or another host does not fit.
 
+    Attributes:
+        make_client: makes the connection; whoever measures it makes one that measures itself.
+
     Raises:
         InputError: a federation's name that cannot be part of a subject.
     """
@@ -107,9 +113,13 @@ class BrokerTransport:
         self._federation = federation
         self._configuration = configuration
         self._on_trouble = on_trouble or log.error
+        self.make_client: type[NatsClient] = NatsClient
         self._nonce = os.urandom(8)
         self._client: NatsClient | None = None
         self._name = ""
+        self._life = 0
+        self._on_later: OnLater | None = None
+        self._doubted_at = -DOUBT_S
         self._met: set[HostName] = set()
         self._misfit = ""
         self._changed = asyncio.Event()
@@ -126,7 +136,7 @@ class BrokerTransport:
         self._name = name
         self._on_frame = on_frame
         try:
-            client = NatsClient(
+            client = self.make_client(
                 self._url, f"volery {self._federation} {name}", self._trouble, **self._access.options(name)
             )
             client.subscribe(self._subject("to", name, "*"), self._heard)
@@ -168,6 +178,18 @@ class BrokerTransport:
             for payload in pieces(frame, client.payload_max):
                 client.publish(subject, payload)
 
+    def begun(self, life: int, on_later: OnLater) -> None:
+        """Say that this life has begun, for an earlier one that still hears: the broker lets nobody else say so."""
+        self._life, self._on_later = life, on_later
+        self._greet(wants_answer=False)
+
+    def doubt(self) -> None:
+        """Ask, once in a while."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._doubted_at + DOUBT_S:
+            self._doubted_at = now
+            self._greet(wants_answer=True)
+
     async def close(self) -> None:
         """Publish what is queued, and disconnect."""
         if self._client is not None:
@@ -178,7 +200,7 @@ class BrokerTransport:
         return ".".join(("volery", self._federation, *parts))
 
     def _greet(self, wants_answer: bool) -> None:
-        hello = _Hello(self._configuration, wants_answer, self._nonce)
+        hello = _Hello(self._configuration, wants_answer, self._nonce, self._life)
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
@@ -199,7 +221,7 @@ class BrokerTransport:
             self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
             return
         if sender == self._name:
-            self._refuse(f"another process uses the name {sender}; every host runs once")
+            self._heard_oneself(hello)
         elif hello.configuration != self._configuration:
             self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
         else:
@@ -207,6 +229,14 @@ class BrokerTransport:
         self._changed.set()
         if hello.wants_answer:
             self._greet(wants_answer=False)
+
+    def _heard_oneself(self, hello: _Hello) -> None:
+        """Another process has this host's name: an earlier life, a later one, or one that was started by mistake."""
+        if self._life and hello.life > self._life:
+            assert self._on_later is not None
+            self._on_later(hello.life)
+        elif not self._life > hello.life > 0:  # else it was replaced, and hears so from the answer
+            self._refuse(f"another process uses the name {self._name}; every host runs once")
 
     def _refuse(self, misfit: str) -> None:
         self._misfit = misfit

@@ -18,6 +18,7 @@ from volery.core.model import Address, Message
 from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.hosts.watching import Beat
 from volery.live.node.executor import Confined, Received, TaskReport
+from volery.live.node.reading import OutputAsked, OutputTold
 
 VERSION: Final = 2
 _VERSION_BYTE: Final = bytes([VERSION])
@@ -61,7 +62,9 @@ class Codec:
     """
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
-        said = (TaskReport, Received, Confined, Beat, Explained, PeerTold, PreemptionTold)
+        said = (
+            TaskReport, Received, Confined, Beat, Explained, PeerTold, PreemptionTold, OutputAsked, OutputTold,
+        )  # fmt: skip
         known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
         self._names = [kind.__name__ for kind in known]
         carried = union(known)

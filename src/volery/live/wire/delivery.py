@@ -32,8 +32,8 @@ KEPT_BYTES_MAX: Final = 256 << 20
 log = logging.getLogger(__name__)
 
 
-class Superseded(RuntimeError):  # noqa: N818 - it names a state
-    """Another process has begun to be this host."""
+class LaterLife(ValueError):  # noqa: N818 - it names a claim
+    """A frame is for a later life of this host than its present one, says its sender."""
 
 
 class _Line:
@@ -140,6 +140,11 @@ class Delivery:
             self._give_up_oldest(line, to)
         self._send(to, encoded)
 
+    def numbers(self, peer: HostName) -> tuple[int, int]:
+        """Of the last frame that was sent to a peer, and of the last up to which all of its frames have come."""
+        line = self._line(peer)
+        return line.number, line.heard
+
     def aside(self, to: HostName, parcels: list[Parcel]) -> None:
         """Say something that is not worth saying twice."""
         line = self._line(to)
@@ -151,16 +156,14 @@ class Delivery:
 
         Raises:
             CodecError: it cannot be understood.
-            Superseded: the sender knows of a later life of this host.
+            LaterLife: the sender has heard of a later life of this host; the frame is not for this one.
         """
         frame = self._codec.decode(encoded)
         line = self._line(sender)
         if frame.incarnation < line.life:
             return
         if frame.to > self._incarnation:
-            raise Superseded(
-                f"host {sender} has heard of life {frame.to} of this host, which is in its {self._incarnation}"
-            )
+            raise LaterLife(f"it has heard of life {frame.to} of this host, which is in its {self._incarnation}")
         if frame.incarnation > line.life:
             known = line.life > 0
             line.begin_anew(frame.incarnation)

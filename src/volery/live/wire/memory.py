@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from volery.live.wire.transport import HostName, OnFrame
+from volery.live.wire.transport import HostName, OnFrame, OnLater
 
 
 class Memory:
@@ -49,6 +49,12 @@ class MemoryTransport:
         door = self._medium.doors.get(to)
         if door is not None:
             door(self._name, frame)
+
+    def begun(self, life: int, on_later: OnLater) -> None:
+        """A name is taken once here: there is no other life."""
+
+    def doubt(self) -> None:
+        """There is nobody to ask."""
 
     async def close(self) -> None:
         """Leave."""

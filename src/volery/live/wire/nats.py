@@ -78,6 +78,10 @@ class _Wire(asyncio.Protocol):
 
     def data_received(self, said: bytes) -> None:
         self.quiet = False
+        self._client.read(self, said)
+
+    def take(self, said: bytes) -> None:
+        """Hand over what is whole of what has come, and keep the rest."""
         if self._rest:
             said = self._rest + said
         at = 0
@@ -256,6 +260,10 @@ class NatsClient:
         self._hears[sid] = (subject, on_message)
         if self._wire is not None:
             self._wire.write(b"SUB %s %s\r\n" % (subject.encode(), sid))
+
+    def read(self, wire: _Wire, said: bytes) -> None:
+        """Take what has come in."""
+        wire.take(said)
 
     def heard(self, subject: bytes, sid: bytes, payload: bytes) -> None:
         """Hand a message over."""

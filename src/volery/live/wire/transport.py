@@ -14,6 +14,10 @@ OnFrame = Callable[[HostName, bytes], None]
 """Takes a frame and the name of the host that it comes from, on the event loop's thread; it only notes it down."""
 
 
+OnLater = Callable[[int], None]
+"""Takes the number of a later life."""
+
+
 class Transport(Protocol):
     """The connection of one host to all others; frames from one host arrive in the order in which they were sent."""
 
@@ -29,6 +33,17 @@ class Transport(Protocol):
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Send a frame; never waits. Order is kept per receiver."""
+
+    def begun(self, life: int, on_later: OnLater) -> None:
+        """Say under this host's own name that it lives now.
+
+        Args:
+            life: of this host, from 1.
+            on_later: told when the host itself says that it has begun a later life, in another process.
+        """
+
+    def doubt(self) -> None:
+        """Ask under this host's own name whether a later life of it has begun; another host's word is no proof."""
 
     async def close(self) -> None:
         """Hand over what has been sent so far, and disconnect."""

@@ -161,7 +161,7 @@ class Bands(Policy, frozen=True):
 class PoorestUser(Policy, frozen=True):
     """The user with the smallest dominant share over weight (DRF; Ghodsi et al., NSDI 2011)."""
 
-    shares: Annotated[str, msgspec.Meta(description="weights of users, as ann:2+bob:1; others have 1")] = ""
+    shares: Annotated[str, msgspec.Meta(description="fixed weights of users, as ann:2+bob:1; others have 1")] = ""
 
     def __post_init__(self) -> None:
         """Refuse what are no weights, or a tree of them.
@@ -195,7 +195,7 @@ class PoorestUser(Policy, frozen=True):
 class PoorestBranch(Policy, frozen=True):
     """Hierarchical DRF: from the root down to the poorest branch (Bhattacharya et al., SoCC 2013)."""
 
-    shares: Annotated[str, msgspec.Meta(description="a tree of weights, as web:1+dev:2(ann:2+bob:1)")] = ""
+    shares: Annotated[str, msgspec.Meta(description="a tree of fixed weights, as web:1+dev:2(ann:2+bob:1)")] = ""
 
     def __post_init__(self) -> None:
         """Refuse what is no tree.

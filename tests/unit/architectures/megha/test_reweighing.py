@@ -129,5 +129,5 @@ def test_what_cannot_be_weighed_is_told() -> None:
         played(built(), (Reweighed("a", 0),))
     with pytest.raises(InputError, match="is the name of several organisations"):
         played(built(shares="x:1(d:1(a:1))+y:1(d:1(b:1))"), (Reweighed("d", 2),))
-    with pytest.raises(InputError, match="this design knows no shares"):
+    with pytest.raises(InputError, match="no weights that change while it runs"):
         played(built(shares=""), (Reweighed("a", 2),))
