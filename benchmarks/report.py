@@ -1,0 +1,60 @@
+"""How large a results folder's report is, and how long a browser takes to open it: `python benchmarks/report.py DIR`.
+
+Needs chromium and the extra [dev] (playwright). Prints JSON; times are wall times of one opening each, in seconds: until
+the page has loaded with every view of its scripts in place, and until the browser has painted something of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, sync_playwright
+
+TIMES = """() => {
+  const [opened] = performance.getEntriesByType("navigation"), painted = performance.getEntriesByName("first-contentful-paint")[0];
+  return [opened.loadEventEnd / 1000, painted ? painted.startTime / 1000 : null];
+}"""
+
+
+def opened(browser: Browser, report: Path) -> dict[str, Any]:
+    """One opening, in a page of its own."""
+    page = browser.new_context(viewport={"width": 1200, "height": 900}).new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(report.resolve().as_uri())
+    page.wait_for_function("performance.getEntriesByType('navigation')[0].loadEventEnd > 0")
+    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+    ready_s, painted_s = page.evaluate(TIMES)
+    views = page.locator("[data-view].explore").count()
+    page.context.close()
+    return {"ready_s": round(ready_s, 3), "painted_s": round(painted_s, 3), "views": views, "complaints": complaints}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--times", type=int, default=3)
+    given = parser.parse_args()
+    report = given.folder / "report.html"
+    if not report.exists():
+        parser.error(f"{report} is missing; volery report {given.folder} writes it")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        parser.error("no chromium is installed")
+    with sync_playwright() as started:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []  # chromium refuses to start otherwise
+        browser = started.chromium.launch(executable_path=program, args=arguments)
+        found = [opened(browser, report) for _ in range(given.times)]
+        browser.close()
+    print(json.dumps({"bytes": report.stat().st_size, "openings": found}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
