@@ -1,4 +1,4 @@
-"""How large a results folder's report is, and how long a browser takes to open it: `python benchmarks/report.py DIR`.
+"""How large a folder's report is, and how long a browser takes to open it: `python benchmarks/report.py DIR`.
 
 Needs chromium and the extra [dev] (playwright). Prints JSON; times are wall times of one opening each, in seconds: until
 the page has loaded with every view of its scripts in place, and until the browser has painted something of it.
@@ -16,7 +16,8 @@ from typing import Any
 from playwright.sync_api import Browser, sync_playwright
 
 TIMES = """() => {
-  const [opened] = performance.getEntriesByType("navigation"), painted = performance.getEntriesByName("first-contentful-paint")[0];
+  const [opened] = performance.getEntriesByType("navigation");
+  const [painted] = performance.getEntriesByName("first-contentful-paint");
   return [opened.loadEventEnd / 1000, painted ? painted.startTime / 1000 : null];
 }"""
 
