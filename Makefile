@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test lint types imports unit conformance bench bench-serving bench-calibration bench-calibration-nats bench-live bench-pipeline storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo test lint types imports unit conformance bench bench-serving bench-window bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -34,8 +34,8 @@ imports: $(VENV)/.tools
 unit: $(VENV)/.tools
 	$(BIN)/python -m pytest -n $(JOBS)
 
-conformance: $(VENV)/.tools  ## every check on every design and variant: half an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance
+conformance: $(VENV)/.tools  ## every check on every design and variant, and every output that the documentation shows: half an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/test_snippets.py
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py
@@ -48,6 +48,9 @@ bench-calibration-nats: $(VENV)/.tools  ## likewise over NATS, each host a proce
 
 bench-serving: $(VENV)/.tools  ## speed, latency and memory of a federation in one process, as JSON
 	$(BIN)/python benchmarks/serving.py
+
+bench-window: $(VENV)/.tools  ## what open pages cost a federation and a browser, as JSON; needs chromium; twenty minutes
+	$(BIN)/python -m benchmarks.window
 
 # Ray stands in an environment of its own, beside the tree; where it cannot be had, its line says so.
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/volery/peers
@@ -65,6 +68,9 @@ bench-live: $(VENV)/.tools  ## the federation over NATS with TLS, real processes
 
 bench-pipeline: $(VENV)/.installed  ## speed of schedulers assembled from stages, as JSON, in CPU seconds
 	$(BIN)/python benchmarks/pipeline.py
+
+bench-browse: $(VENV)/.tools  ## what a results folder of 10,000,000 jobs costs to look at, as JSON; needs chromium and 2 GB of disk
+	$(BIN)/python benchmarks/browse.py
 
 storm: $(VENV)/.installed  ## 2,000 fault storms per family of designs
 	$(BIN)/volery storm -a megha -a megha-2021 -a pigeon --seeds 2000 -p $(JOBS)

@@ -1,7 +1,7 @@
 """How large a folder's report is, and how long a browser takes to open it: `python benchmarks/report.py DIR`.
 
-Needs chromium and the extra [dev] (playwright). Prints JSON; times are wall times of one opening each, in seconds: until
-the page has loaded with every view of its scripts in place, and until the browser has painted something of it.
+Needs chromium and the extra [dev] (playwright). Prints JSON; times are wall times of one opening each, in seconds,
+until the page and every view of its scripts stood, and until the browser had painted something of it.
 """
 
 from __future__ import annotations

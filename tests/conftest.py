@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("volery", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("volery")
+"""How long an example takes says how busy the machine is; a failure prints what reproduces it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

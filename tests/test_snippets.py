@@ -52,7 +52,7 @@ def commands(page: Path) -> Iterator[list[str]]:
     for language, text in blocks(page):
         for line in text.replace("\\\n", " ").splitlines():
             found = re.match(r"(?:\$ )?(?:\.venv/bin/)?volery (.*?)(?:\s&\s*.*|\s+#.*|)$", line.strip())
-            if found and language in ("", "sh") and not GRAMMAR.search(found[1]):
+            if found and language in ("", "sh", "console") and not GRAMMAR.search(found[1]):
                 yield shlex.split(found[1])
 
 
@@ -79,6 +79,55 @@ def test_every_command_shown_is_one() -> None:
             parse(words)
         except UsageError as error:
             pytest.fail(f"{page.relative_to(ROOT)}: volery {shlex.join(words)}: {error}")
+
+
+def sessions(page: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Words and output of every `$ volery ...` that is shown with what it prints."""
+    for _, text in blocks(page):
+        for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+            command, *printed = part.replace("\\\n", " ").rstrip().splitlines()
+            words = shlex.split(command)
+            if words[0] == "volery" and printed:
+                yield words[1:], printed
+
+
+SESSIONS = [(page, words, printed) for page in PAGES for words, printed in sessions(page)]
+SLOW = {"compare", "run"}
+
+
+def mismatch(printed: list[str], output: str) -> str:
+    """The first shown line that did not come, in order; lines of three dots stand for any."""
+    lines = iter(line.strip() for line in output.splitlines())
+    for line in printed:
+        if line.strip() not in ("...", "") and line.strip() not in lines:
+            return line
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "printed"),
+    [
+        pytest.param(
+            page, words, printed, marks=[pytest.mark.whole] if words[0] in SLOW else [], id=f"{page.stem} {words[0]}"
+        )
+        for page, words, printed in SESSIONS
+    ],
+)
+def test_what_is_shown_to_be_printed_is(
+    page: Path, words: list[str], printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 0, answer.output
+    assert mismatch(printed, answer.output) == "", f"{page.relative_to(ROOT)}: {answer.output}"
+
+
+def test_outputs_are_shown_and_a_wrong_one_is_found() -> None:
+    assert {words[0] for _, words, _ in SESSIONS} >= {"trace", "compare", "strl"}
+    assert mismatch(["a", "...", "c"], "a\nb\nc\n") == ""
+    assert mismatch(["c", "a"], "a\nb\nc\n") == "a"
+    assert mismatch(["jobs 300"], "jobs 301\n") == "jobs 300"
 
 
 def test_every_comparison_shown_makes_a_study(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.nodes import Completed, Launch
+from volery.policies.nodes import Completed, Kill, Launch
 
 
 class Changeable(Message, frozen=True):
@@ -167,6 +167,14 @@ class Boastful(Node):
 @mutant("check_flow_is_declared")
 def build_says_what_nobody_takes(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Scheduler(cluster), Boastful, {})
+
+
+@mutant("check_flow_is_declared", messages=ORACLE.messages - {Kill})
+def build_keeps_what_it_seldom_says_from_the_wire(
+    cluster: Cluster, config: OracleConfig, streams: Streams
+) -> Deployment:
+    """Only a job that is cancelled makes it say so."""
+    return oracle.build(cluster, config, streams)
 
 
 class Unsaid(Message, frozen=True):

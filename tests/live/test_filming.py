@@ -14,12 +14,13 @@ from volery.architectures import lookup
 from volery.cli.main import app
 from volery.core.component import Component
 from volery.core.errors import InputError
+from volery.core.film import FINISHED, Filmed
 from volery.core.model import Address, Time
 from volery.live.hosts.journal import Header
 from volery.live.trials.period import read_period
 from volery.live.trials.replay import journals
 from volery.live.trials.together import Together
-from volery.metrics.filming import Camera, Filmed
+from volery.metrics.filming import Camera
 
 
 def filmed(folder: Path) -> Filmed:
@@ -42,10 +43,10 @@ def test_every_task_that_ran_is_played(split: bool, tmp_path: Path) -> None:
     trace = read_period(journals(tmp_path), "period", lookup).trace
     finished = [
         end - start
-        for start, end, killed in zip(
-            found.attempts["start_us"], found.attempts["finish_us"], found.attempts["killed"], strict=True
+        for start, end, outcome in zip(
+            found.attempts["start_us"], found.attempts["finish_us"], found.attempts["outcome"], strict=True
         )
-        if not killed
+        if outcome == FINISHED
     ]
     assert sorted(finished) == sorted(trace.duration_us)
     assert {role.name for role in found.roles} >= {"gm", "lm", "node"}

@@ -1,4 +1,4 @@
-"""`volery up`, `serve` and `replay`: a federation in one process, one host of many, and what a journal proves."""
+"""`volery up` and `replay`: a federation in one process, and what a journal proves."""
 
 from __future__ import annotations
 
@@ -73,21 +73,7 @@ def up(
             run_as=run_as,
         )  # fmt: skip
         federation = resolve(file, Path(), choose)
-    _serve(federation, ALL, as_json, log_json)
-
-
-def serve(
-    role: Annotated[str, typer.Argument(help="The host: a role, api, or a name from the file.", show_default=False)],
-    config: Annotated[
-        Path, typer.Option("-c", "--config", metavar="FEDERATION.toml", help="The federation.", show_default=False)
-    ],
-    log_json: LogJson = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run one host of a federation in this process, connected to the others by NATS, until Ctrl-C."""
-    from volery.live.cluster.federation import read_federation
-
-    _serve(read_federation(config, choose), role, as_json, log_json)
+    run_host(federation, ALL, as_json, log_json)
 
 
 def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:
@@ -101,7 +87,12 @@ def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str
     return sizes
 
 
-def _serve(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
+def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
+    """Run one host of a federation in this process until Ctrl-C.
+
+    Raises:
+        InputError: there is no such host, or what it needs is not there.
+    """
     try:
         from volery.live.loop import run_loop
         from volery.live.running import serve

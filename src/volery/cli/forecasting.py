@@ -34,17 +34,17 @@ def answer(question: Question) -> Answer:
 
     from volery.architectures import lookup
     from volery.core.errors import InputError
-    from volery.live.service.standing import Answer, TooMuchError, standing
+    from volery.live.service.standing import Answer, UnaskableError, standing
     from volery.study.forks import foretell
 
     fleet, architecture = question.fleet(), lookup(question.architecture)
     config = msgspec.convert(question.parameters, type(architecture.defaults))
     try:
         found = standing(Path(question.store), fleet, question.nodes, question.job)
-    except (InputError, TooMuchError, sqlite3.Error) as error:
+    except (InputError, UnaskableError, sqlite3.Error) as error:
         return Answer(0, 0, None, str(error))
     outlook = foretell(architecture, config, fleet.cluster, found, question.budget_s)
-    return Answer(found.at_us, found.planned.number, outlook)
+    return Answer(found.at_us, found.questioned.number, outlook)
 
 
 if __name__ == "__main__":

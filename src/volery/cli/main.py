@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -16,18 +16,19 @@ from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.discover import discover
-from volery.cli.federation import replay, serve, up
+from volery.cli.federation import replay, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
 from volery.cli.operating import drain, nodes, undrain
-from volery.cli.output import print_error
+from volery.cli.output import INTERRUPTED, print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.planning import plan
 from volery.cli.policy import policy_app
 from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
 from volery.cli.run import run
+from volery.cli.serve import serve_app
 from volery.cli.show import report, show
 from volery.cli.stages import show_stages
 from volery.cli.storm import storm
@@ -68,7 +69,7 @@ app.command("theory", rich_help_panel=LAB)(show_theory)
 app.command("strl", rich_help_panel=LAB)(strl)
 app.command("demo", rich_help_panel=LAB)(demo)
 app.command("up", rich_help_panel=FEDERATION)(up)
-app.command("serve", rich_help_panel=FEDERATION)(serve)
+app.add_typer(serve_app, name="serve", rich_help_panel=FEDERATION)
 app.command("discover", rich_help_panel=FEDERATION)(discover)
 app.command("submit", rich_help_panel=FEDERATION)(submit)
 app.command("plan", rich_help_panel=FEDERATION)(plan)
@@ -88,6 +89,17 @@ app.command("verify", rich_help_panel=TRUST)(verify)
 app.command("replay", rich_help_panel=TRUST)(replay)
 app.command("reproduce", rich_help_panel=TRUST)(reproduce)
 app.command("storm", rich_help_panel=TRUST)(storm)
+
+
+PIPE_CLOSED: Final = 141
+STATUSES: Final = {
+    0: "all went well",
+    1: "the answer is no: digests differ, a claim was not reproduced, a check failed, a job failed, a run was lost",
+    2: "what was given is wrong; the message names the place and the fix",
+    INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",
+    PIPE_CLOSED: "whoever read the output has stopped",
+}
+"""With which commands end."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -123,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         # Whoever read our output has stopped; there is nothing to tell, and nothing more to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(PIPE_CLOSED)
     sys.exit(0)
 
 

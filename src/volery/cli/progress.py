@@ -111,3 +111,32 @@ class LiveProgress:
     def _draw_all(self) -> None:
         done = self._finished + sum(self._shares.values())
         self._display.update(self._all, completed=done, state=f"{self._finished}/{self._expected} runs")
+
+
+class OneLine:
+    """Progress of one thing on standard error; silent where there is no terminal or when told so."""
+
+    def __init__(self, silent: bool) -> None:
+        self._display = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), _Remaining(),
+            TimeElapsedColumn(), console=Console(stderr=True), transient=True, refresh_per_second=REDRAWS_PER_S,
+            disable=silent or not sys.stderr.isatty(),
+        )  # fmt: skip
+        self._line: TaskID | None = None
+
+    def __enter__(self) -> OneLine:
+        """Begin to draw."""
+        self._display.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop drawing."""
+        self._display.stop()
+
+    def moved(self, what: str, part: float, total: float, state: str = "") -> None:
+        """So far it is."""
+        if self._line is None:
+            self._line = self._display.add_task(what, total=total, state=state)
+        self._display.update(self._line, completed=part, total=total, state=state)

@@ -99,9 +99,12 @@ def api() -> Iterator[str]:
     from volery.live.service.admission import Traffic
     from volery.live.service.api import operations
     from volery.live.service.desk import Desk
+    from volery.live.service.foretelling import Foreteller, foretelling
     from volery.live.service.openapi import describe
 
-    description = describe(operations(cast(Desk, None), Path(), Traffic()))  # nothing is asked of the desk here
+    desk = cast(Desk, None)  # nothing is asked of it here
+    known = operations(desk, Path(), Traffic())
+    description = describe((*known, *foretelling(cast(Foreteller, None), desk)))
 
     yield from (
         "# The API over HTTP",

@@ -1,4 +1,4 @@
-"""`volery watch`: a kept run, or what a federation has lived through, as a page that plays it."""
+"""`volery watch`: a kept run, or what a federation has lived through, on the live page or as a page of its own."""
 
 from __future__ import annotations
 
@@ -9,55 +9,66 @@ import typer
 
 from volery.cli.options import AsJson
 from volery.cli.output import print_json
-from volery.cli.timeline import RunName, RunSeed, kept_runs
+from volery.cli.timeline import RunName, RunSeed
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from volery.core.component import Component
-    from volery.core.model import Address, Time
-    from volery.live.hosts.journal import Header
-    from volery.metrics.filming import Filmed
-    from volery.report.folder import KeptTimeline
+    from volery.cli.filming import Reel
 
 NAME = "watch.html"
-SUFFIX = ".journal"
-MICROSECONDS = 1e6
+ANY_PORT = 0
 
 
 def watch(
     place: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="PLACE", help="A results folder, a journal, or a folder of journals.", show_default=False
+            metavar="[PLACE]", help="A results folder, a journal, or a folder of journals.", show_default=False
         ),
-    ],
+    ] = None,
     run: RunName = None,
     seed: RunSeed = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show it on the live page, at any moment of it, until Ctrl-C.")
+    ] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Show a small Megha at work: what it does, in a minute.")
+    ] = False,
+    begin_s: Annotated[
+        float | None,
+        typer.Option("--from", metavar="SECONDS", help="Begin there; what was before counts.", show_default=False),
+    ] = None,
+    end_s: Annotated[
+        float | None, typer.Option("--to", metavar="SECONDS", help="End there.", show_default=False)
+    ] = None,
     messages: Annotated[
         bool,
         typer.Option("--messages", help="Run it again and look on: messages, queues of all roles, views."),
     ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where --serve listens; 0: any free port.")] = ANY_PORT,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.html", help=f"The page; PLACE/{NAME}.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page that plays a run, or what a federation has journalled, at any speed, and print its path."""
+    """Play a run, or what a federation has journalled, at any speed: write a page and print its path, or serve it."""
+    from volery.cli.filming import Choice, part_of
     from volery.report.page import write_page
 
-    found = _journals(place)
-    path = output if output is not None else (place.parent if place.is_file() else place) / NAME
+    if demo == (place is not None):
+        raise InputError("PLACE", "give a results folder or journals; or --demo, without them")
+    chosen = Choice(place, run, seed, part_of(begin_s, end_s), messages=messages, silent=as_json)
+    chosen.check()
+    if serve and output is not None:
+        raise InputError("--output", "is for a page on disk; leave it out, or leave --serve out")
+    if serve or (demo and output is None):
+        _serve(chosen.reel(), port, as_json)
+        return
+    path = output if output is not None else chosen.folder / NAME
     if path.suffix != ".html":
         raise InputError(str(path), "a page's name must end in .html")
-    if found:
-        if run is not None or seed is not None or messages:
-            raise InputError("--run", "journals are of one federation; --run, --seed and --messages are for results")
-        text, told = _of_journals(found)
-    else:
-        text, told = _of_results(place, run, seed, messages=messages)
+    text, told = chosen.page()
     write_page(path, text)
     if as_json:
         print_json({"page": str(path)} | told)
@@ -65,49 +76,16 @@ def watch(
         typer.echo(str(path))
 
 
-def _journals(place: Path) -> list[Path]:
-    """The journals there; none where it is a results folder."""
-    if place.is_file():
-        return [place]
-    folder = place / "journal" if (place / "journal").is_dir() else place
-    return sorted(folder.glob(f"*{SUFFIX}"))
-
-
-def _of_results(folder: Path, run: str | None, seed: int | None, *, messages: bool) -> tuple[str, dict[str, object]]:
-    from volery.report.explore.watch import watch_page
-
-    results, chosen = kept_runs(folder, run, seed)
-    one = chosen[0]
-    filmed = _filmed(folder, one) if messages else None
-    return watch_page(results, one, filmed), {"label": one.label, "seed": one.seed}
-
-
-def _filmed(folder: Path, one: KeptTimeline) -> Filmed:
-    from volery.report.explore.watch import played
-    from volery.report.folder import read_timeline
-    from volery.study.filming import film_run
-
-    run = played(read_timeline(folder, one))
-    return film_run(folder, one.label, one.seed, int(run.begin_s * MICROSECONDS), round(run.end_s * MICROSECONDS))
-
-
-def _of_journals(paths: list[Path]) -> tuple[str, dict[str, object]]:
-    from volery.architectures import lookup
-    from volery.live.trials.together import Together
-    from volery.metrics.filming import Camera
-    from volery.report.explore.watch import journal_page
-
-    together = Together(paths, lookup)
-    span = together.span()
-    camera = Camera(span.first_us, span.end_us, span.cluster.slots, span.machines)
-
-    def watch(header: Header, components: Mapping[Address, Component], offset_us: Time) -> None:
-        if header.incarnation > 1:
-            camera.happened(offset_us, f"{header.host} begins anew")
-        camera.watch(components, offset_us)
-
-    events = together.play(watch)
-    title, hosts = f"{span.federation}, {span.architecture}", len(span.hosts)
-    subtitle = f"{len(span.cluster.slots):,} machines, journals of {hosts} host{'s' if hosts > 1 else ''}"
-    text = journal_page(title, subtitle, camera.filmed(), span.cluster.slots)
-    return text, {"federation": span.federation, "hosts": list(span.hosts), "events": events}
+def _serve(reel: Reel, port: int, as_json: bool) -> None:
+    """Show it until Ctrl-C."""
+    try:
+        from volery.live.recorded.serving import Showing
+    except ImportError as error:
+        problem = f"{error.name} is not installed; install 'volery[live]', or write a page: leave --serve out"
+        raise InputError("volery", problem) from None
+    showing = Showing(reel.app(), port)
+    if as_json:
+        print_json({"url": showing.url} | reel.told)
+    else:
+        typer.echo(f"{reel.title} is at {showing.url}; Ctrl-C ends it")
+    showing.run()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
-import pickle
 import statistics
-import subprocess
-import sys
 
 from volery.conformance.cases import MACHINES, Case, mixed_cases, trace_of
+from volery.conformance.elsewhere import digests_under
 from volery.conformance.verdict import check, demand, run
 from volery.conformance.watching import Interruption, Silenced
 from volery.core.component import Architecture
@@ -37,18 +34,9 @@ def check_same_seed_same_digest(architecture: Architecture) -> None:
     """
     here = digests(architecture)
     demand(digests(architecture) == here, "a second run in the same process has another digest")
-    module = "volery.conformance.elsewhere"
     for hash_seed in HASH_SEEDS:
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        answer = subprocess.run(  # noqa: S603 - our own interpreter runs our own module
-            [sys.executable, "-m", module],
-            input=pickle.dumps(architecture),
-            env=environment,
-            capture_output=True,
-            check=False,
-        )
-        demand(answer.returncode == 0, f"python -m {module} failed: {answer.stderr.decode()[-500:]}")
-        there = answer.stdout.decode().split()
+        there = digests_under(hash_seed, architecture)
+        demand(isinstance(there, list), f"under PYTHONHASHSEED={hash_seed} another process failed: {there}")
         demand(there == here, f"under PYTHONHASHSEED={hash_seed} in another process the digests differ")
 
 

@@ -84,6 +84,10 @@ def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]
     told |= orders_to(deployment)
     for role, sends in says.items():
         for kind, to in sends:
+            carried = kind in messages or kind in SUBMITTER_MESSAGES
+            demand(
+                carried, f"{role} sends {kind.__name__}, which is not among the design's `messages`: no wire takes it"
+            )
             taken = to not in takes or kind in takes[to]
             demand(taken, f"{role} sends {kind.__name__} to {to}, which does not take it")
     for role, kinds in takes.items():

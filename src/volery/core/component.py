@@ -196,6 +196,9 @@ class Architecture(msgspec.Struct, frozen=True):
             design heeds constraints: one that says nothing has not declared any.
         named: the policies that a configuration names, by stage, where a design is assembled from such.
         learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
+        captions: what a film says of the first message of a kind, or the first counted fact, by its name, in words
+            for who does not know the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are told by
+            their documentation.
     """
 
     name: str
@@ -215,6 +218,7 @@ class Architecture(msgspec.Struct, frozen=True):
     heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None
     learning: Learning | None = None
+    captions: Mapping[str, str] = {}
 
 
 def role_of(address: Address) -> str:

@@ -88,21 +88,38 @@ class Standing(msgspec.Struct, frozen=True):
     Args:
         at_us: when, microseconds since 1970.
         jobs: in the order in which they were submitted.
-        planned: the job in question, which comes after them.
+        planned: the job in question, which comes after them; None: the question is about one of them.
         lifetimes: the kinds of tasks.
         drained: machines on which nothing is placed.
         weights: of users and organisations, where they have changed since the beginning.
+        asked: number of the job in question, where none is planned.
     """
 
     at_us: Time
     jobs: tuple[StandingJob, ...]
-    planned: StandingJob
+    planned: StandingJob | None
     lifetimes: tuple[Lifetime, ...]
     drained: tuple[int, ...] = ()
     weights: tuple[tuple[str, int], ...] = ()
+    asked: JobId | None = None
+
+    @property
+    def all(self) -> tuple[StandingJob, ...]:
+        """All jobs, in the order of submission."""
+        return self.jobs if self.planned is None else (*self.jobs, self.planned)
+
+    @property
+    def questioned(self) -> StandingJob:
+        """The job in question."""
+        if self.planned is not None:
+            return self.planned
+        return next(job for job in self.jobs if job.number == self.asked)
 
 
-Microseconds = Annotated[int | None, Meta(description="microseconds after the submission; null: not known")]
+Microseconds = Annotated[
+    int | None,
+    Meta(description="microseconds after the submission, or after the forecast of a job under way; null: not known"),
+]
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -114,9 +131,9 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """The moments of a job that are foretold."""
+    """The moments of a job that are foretold; of one under way, those that are still to come."""
 
-    first_start: Annotated[Interval, Meta(description="its first task starts")]
+    first_start: Annotated[Interval, Meta(description="its first task starts, of those that wait")]
     first_end: Annotated[Interval, Meta(description="the first of its tasks ends")]
     last_start: Annotated[Interval, Meta(description="the last of its tasks to start does so")]
     last_end: Annotated[Interval, Meta(description="all of its tasks have ended")]

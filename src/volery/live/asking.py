@@ -231,6 +231,11 @@ def forecast(job: JobLike, named: bool = False) -> Asked[Forecast]:
     return Asked("POST", "/forecast", _forecast, body=description_of(job, named))
 
 
+def forecast_of(number: int) -> Asked[Forecast]:
+    """When what is left of a job starts and ends."""
+    return Asked("GET", f"/jobs/{number}/forecast", _forecast)
+
+
 def forecasts() -> Asked[ForecastRecord]:
     """How good forecasts were."""
     return Asked("GET", "/forecasts", _forecasts)

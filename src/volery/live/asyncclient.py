@@ -108,6 +108,10 @@ class AsyncClient:
         """When a job would start and end if it were submitted now, and whom it would preempt: takes some seconds."""
         return await self._ask(asking.forecast(job, self._named))
 
+    async def forecast_of(self, number: int) -> Forecast:
+        """When what is left of a job that is under way would start and end: takes some seconds."""
+        return await self._ask(asking.forecast_of(number))
+
     async def forecasts(self) -> ForecastRecord:
         """How good forecasts were."""
         return await self._ask(asking.forecasts())

@@ -203,6 +203,10 @@ class Client:
         """
         return self._ask(asking.forecast(job, self._named))
 
+    def forecast_of(self, number: int) -> Forecast:
+        """When what is left of a job that is under way would start and end: takes some seconds."""
+        return self._ask(asking.forecast_of(number))
+
     def forecasts(self) -> ForecastRecord:
         """How good forecasts were."""
         return self._ask(asking.forecasts())

@@ -84,6 +84,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     running: int
     drained: Annotated[bool, Meta(description="nothing more is placed there")] = False
+    lost: Annotated[bool, Meta(description="who is in charge of it hears nothing of it")] = False
     arch: str
     os: str
     kernel: str

@@ -11,5 +11,5 @@ def base_style() -> str:
 
 
 def field_script() -> str:
-    """The script of the field of cells: `cellField`, `fillCell`, `frameCell`."""
+    """The script of the field of cells: `cellField`, `fillCell`, `frameCell` and so on."""
     return resources.files(__package__).joinpath("field.js").read_text(encoding="utf-8")

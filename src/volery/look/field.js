@@ -25,6 +25,31 @@ function frameCell(pen, box, colour, wide) {
   pen.strokeRect(box.left + wide / 2, box.top + wide / 2, box.side - wide, box.side - wide);
 }
 
+// A triangle in the upper right corner, or in the lower left one.
+function cornerCell(pen, box, colour, above, shade) {
+  const half = Math.max(3, box.side * 0.6), { left, top, side } = box;
+  const points = above ? [[left + side - half, top], [left + side, top], [left + side, top + half]] : [[left, top + side - half], [left + half, top + side], [left, top + side]];
+  pen.beginPath();
+  points.forEach(([x, y]) => pen.lineTo(x, y));
+  pen.closePath();
+  pen.fillStyle = colour;
+  pen.fill();
+  pen.strokeStyle = shade.ink;
+  pen.lineWidth = 0.8;
+  pen.stroke();
+}
+
+function crossCell(pen, box, colour, wide) {
+  pen.strokeStyle = colour;
+  pen.lineWidth = wide;
+  pen.beginPath();
+  pen.moveTo(box.left + wide, box.top + wide);
+  pen.lineTo(box.left + box.side - wide, box.top + box.side - wide);
+  pen.moveTo(box.left + box.side - wide, box.top + wide);
+  pen.lineTo(box.left + wide, box.top + box.side - wide);
+  pen.stroke();
+}
+
 // Cells from left to right and top to bottom; `paint(pen, cell, box, shade)` draws one, `over(cell)` hears which is
 // pointed at (or null), `chosen(cell)` which is clicked.
 function cellField(name, { count, paint, over, chosen }) {

@@ -13,6 +13,13 @@ class Distribution(msgspec.Struct, frozen=True):
     """Count, mean, percentiles (linearly interpolated) and maximum, in the unit that the owner's name states.
 
     With a count of zero all other numbers are zero and mean nothing.
+
+    Args:
+        count: how many values.
+        mean: their sum / count.
+        p50, p90, p95, p99: percentiles: of the n sorted values, the one at place p (n - 1) / 100 from 0, between two
+            places in proportion.
+        max: the largest.
     """
 
     count: int
@@ -29,6 +36,9 @@ class Slowdown(msgspec.Struct, frozen=True):
 
     The percentiles are taken separately: it is a ratio of percentiles, not a percentile of ratios. A number is None
     where the percentile of the ideal JRT is zero.
+
+    Args:
+        p50, p90, p95, p99: percentile of the JRT / the same percentile of the ideal JRT (no unit).
     """
 
     p50: float | None

@@ -13,14 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 
-from volery.core.component import Component, role_of
+from volery.core.component import Component, Deployment, role_of
 from volery.core.events import Adopted, Counted, Fact, JobDone, PeerBack, PeerLost, TaskFinished
+from volery.core.film import FAILED, FINISHED, KILLED, RUNNING, Filmed, Flight, Role
 from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, Time
-from volery.metrics.columns import Longs
+from volery.metrics.beliefs import Beliefs
+from volery.metrics.captions import Captions
 from volery.metrics.queues import Queues
 from volery.metrics.timeline import HEAT_ROWS_MAX, LANES_MAX, group_starts
+from volery.metrics.worklog import WorkLog
 
 BINS: Final = 400
 FLIGHTS_PER_KIND: Final = 3
@@ -29,82 +31,6 @@ BELIEFS_MAX: Final = 40_000_000
 """Comparisons of a scheduler's belief about a machine with the truth, at most: fewer moments where there are more."""
 OVERTAKEN_MAX: Final = 64
 """How far behind the first message of a link that is on its way a message may be that is handled."""
-ATTEMPT_COLUMNS: Final = ("task", "job", "machine", "start_us", "finish_us", "attempt", "killed")
-
-
-class Flight(msgspec.Struct, frozen=True, array_like=True):
-    """A message on its way; microseconds since the film begins, and numbers into the film's lists."""
-
-    sent_us: Time
-    heard_us: Time
-    sender: int
-    receiver: int
-    kind: int
-
-
-class Role(msgspec.Struct, frozen=True):
-    """A role over time, a number per interval.
-
-    Args:
-        count: of its components.
-        waiting: tasks that wait there, the most in the interval; a task waits at who was last told of it.
-        busiest: the same of the component at which most wait.
-        received: messages.
-    """
-
-    name: str
-    count: int
-    waiting: list[int]
-    busiest: list[int]
-    received: list[int]
-
-
-class Belief(msgspec.Struct, frozen=True):
-    """What a scheduler believes against what is, at the end of each interval.
-
-    Args:
-        of: whom it hears of machines from.
-        age_us: per each of these, the time since it was heard; -1: never.
-        free: slots believed free on which something runs.
-        taken: slots believed taken on which nothing runs (yet: what is on its way counts).
-        wrong: per interval, the groups of machines (`Camera.cells`) about which it is wrong, as the first machine,
-            slots believed free, slots believed taken.
-    """
-
-    by: Address
-    of: list[Address]
-    age_us: list[list[Time]]
-    free: list[int]
-    taken: list[int]
-    wrong: list[list[tuple[int, int, int]]]
-
-
-class Filmed(msgspec.Struct, frozen=True):
-    """All that a camera has seen; intervals are of equal length.
-
-    Args:
-        begin_us, step_us: of the intervals.
-        addresses, kinds: that flights name.
-        told: per kind of message, what it says, from its documentation.
-        sent: per kind of message, how many were sent in each interval.
-        flights: a sample.
-        facts: per name, how many in each interval, of those that a design counts as inconsistencies or conflicts.
-        moments: time, and what happened.
-        attempts: columns, see `ATTEMPT_COLUMNS`, of those that have ended or run at the end.
-    """
-
-    begin_us: Time
-    step_us: Time
-    addresses: list[Address]
-    kinds: list[str]
-    told: list[str]
-    sent: list[list[int]]
-    flights: list[Flight]
-    roles: list[Role]
-    beliefs: list[Belief]
-    facts: dict[str, list[int]]
-    moments: list[tuple[Time, str]]
-    attempts: dict[str, list[int]]
 
 
 class _Lens:
@@ -140,22 +66,28 @@ class Camera:
     """Films components from `watch` on.
 
     Args:
-        begin_us, end_us: of the film; what is later belongs to its last interval.
+        begin_us, end_us: of the film. What is earlier is followed and not shown; what is later belongs to its end.
         slots: per machine.
         machines: per node address, the machine that it stands on.
+        captions: what to say of messages and facts, see `Architecture.captions`.
+        crashes: when which component crashes, where that is known beforehand.
+        part: whether the film ends before all is over: what is later is not followed then.
 
     Attributes:
         cells: per machine, the first of its group: the groups of a heat map, one machine each where there are few.
     """
 
-    def __init__(self, begin_us: Time, end_us: Time, slots: Sequence[int], machines: Mapping[Address, int]) -> None:
-        self._begin_us = begin_us
+    def __init__(
+        self, begin_us: Time, end_us: Time, slots: Sequence[int], machines: Mapping[Address, int],
+        captions: Mapping[str, str] = {}, crashes: Sequence[tuple[Time, Address]] = (), part: bool = False,
+    ) -> None:  # fmt: skip
+        self._begin_us, self._end_us = begin_us, end_us
         self._step_us = max(1, -(-(end_us - begin_us) // BINS))
         self._bins = max(1, -(-(end_us - begin_us) // self._step_us))
         self._slots, self._machines = slots, machines
         self._free = list(slots)
         self.cells = group_starts(len(slots), len(slots) if sum(slots) <= LANES_MAX else HEAT_ROWS_MAX)
-        self._now, self._bin = begin_us, 0
+        self._now, self._bin = 0, 0
         self._components: dict[Address, Component] = {}
         self._addresses: dict[Address, int] = {}
         self._kinds: dict[str, list[int]] = {}
@@ -167,10 +99,14 @@ class Camera:
         self._queues = Queues(self._bins)
         self._received: dict[str, list[int]] = {}
         self._facts: dict[str, list[int]] = {}
-        self._moments: list[tuple[Time, str]] = []
+        self._work = WorkLog()
+        self._captions = Captions(captions, self._work.where)
+        self._crashes = sorted(crashes, reverse=True)
+        self._gone: set[Address] = set()
+        self._part = part
+        self._shows, self._over = begin_us <= 0, False
         self._running: dict[tuple[TaskId, int], tuple[int, Time, JobId]] = {}
-        self._attempts: list[tuple[int, ...]] = []
-        self._beliefs: dict[Address, _Beliefs] = {}
+        self._beliefs: dict[Address, Beliefs] = {}
         self._stride = 1
 
     def watch(self, components: Mapping[Address, Component], offset_us: Time = 0) -> None:
@@ -185,22 +121,69 @@ class Camera:
             while (within := getattr(inner, "inner", None)) is not None:
                 inner = within
             inner.__class__ = _filmed(type(inner), self, address, offset_us)
-            if address in self._components and address in self._machines:
+            if address in self._components and address in self._machines and address not in self._gone:
                 self._fall(self._machines[address])
             self._components[address] = inner
         believers = sum(one.believed_free() is not None for one in self._components.values())
         self._stride = max(1, -(-believers * len(self._slots) * self._bins // BELIEFS_MAX))
 
+    def on(self, deployment: Deployment) -> Deployment:
+        """A deployment whose components are filmed, in all their lives."""
+        self.watch(deployment.components)
+        rebuild = deployment.rebuild
+        if rebuild is None:
+            return deployment
+
+        def again(address: Address, incarnation: int) -> Component:
+            component = rebuild(address, incarnation)
+            self.watch({address: component})
+            return component
+
+        return msgspec.structs.replace(deployment, rebuild=again)
+
     def turn(self, now: Time) -> None:
         """The film's clock moves on; intervals that are over are closed."""
         if now <= self._now:
             return
+        while self._crashes and self._crashes[-1][0] <= now:
+            at, address = self._crashes.pop()
+            self._advance(at)
+            self._crash(address)
+        self._advance(now)
+
+    def _advance(self, now: Time) -> None:
+        if self._over:
+            return
+        if self._part and now > self._end_us:
+            self._over, self._shows, now = True, False, self._end_us
+        elif now >= self._begin_us and not self._shows:
+            self._shows = True
+            self._queues.begin(0)
         self._now = now
         at = self._at(now)
         while self._bin < at:
             self._close()
             self._bin += 1
             self._queues.begin(self._bin)
+
+    def _crash(self, address: Address) -> None:
+        if self._over:
+            return
+        running = 0
+        if address in self._machines:
+            running = sum(machine == self._machines[address] for machine, *_ in self._running.values())
+            self._fall(self._machines[address])
+        self._gone.add(address)
+        self._work.crashed.append((self._now, address, True))
+        lost = f", and {running:,} task{'s' if running != 1 else ''} that ran there with it" if running else ""
+        self.happened(self._now, f"{address} crashes{lost}.")
+
+    def begins(self, address: Address) -> None:
+        """A component is about to start."""
+        if address in self._gone:
+            self._gone.discard(address)
+            self._work.crashed.append((self._now, address, False))
+            self.happened(self._now, f"{address} is back, and knows nothing of before.")
 
     def _at(self, now: Time) -> int:
         return min(self._bins - 1, max(0, (now - self._begin_us) // self._step_us))
@@ -214,11 +197,19 @@ class Camera:
             if found is not None:
                 kept = self._beliefs.get(address)
                 if kept is None:
-                    kept = self._beliefs[address] = _Beliefs()
+                    kept = self._beliefs[address] = Beliefs()
                 kept.note(self._bin, end_us, found, self._free, self.cells)
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
         """A message goes out."""
+        if self._over:
+            return
+        if receiver == SUBMITTER and isinstance(message, JobDone):
+            self._queues.forget(message.job)
+            self._work.answered(message, self._now)
+        if not self._shows:
+            return
+        self._captions.sent(self._now, sender, receiver, message)
         name = type(message).__name__
         counts = self._kinds.get(name)
         if counts is None:
@@ -227,8 +218,6 @@ class Camera:
             self._told.append((inspect.getdoc(type(message)) or "").partition("\n")[0])
         counts[self._bin] += 1
         if receiver == SUBMITTER:
-            if isinstance(message, JobDone):
-                self._queues.forget(message.job)
             return
         shown = self._shown[self._bin, name] < FLIGHTS_PER_KIND
         self._shown[self._bin, name] += shown
@@ -236,14 +225,21 @@ class Camera:
 
     def handled(self, address: Address, source: Address, event: Any) -> None:
         """A component is about to handle an event."""
+        if self._over:
+            return
         if isinstance(event, Message):
-            received = self._received.get(role := role_of(address))
-            if received is None:
-                received = self._received[role] = [0] * self._bins
-            received[self._bin] += 1
-            self._land(source, address, event)
+            if role_of(source) == SUBMITTER:
+                self._work.told(event, self._now)
+                if self._shows:
+                    self._captions.sent(self._now, source, address, event)
+            if self._shows:
+                received = self._received.get(role := role_of(address))
+                if received is None:
+                    received = self._received[role] = [0] * self._bins
+                received[self._bin] += 1
+                self._land(source, address, event)
             self._queues.told(address, event)
-            beliefs = self._beliefs.setdefault(address, _Beliefs()) if role_of(source) != SUBMITTER else None
+            beliefs = self._beliefs.setdefault(address, Beliefs()) if role_of(source) != SUBMITTER else None
             if beliefs is not None:
                 beliefs.heard_us[source] = self._now
         elif isinstance(event, TaskFinished):
@@ -251,7 +247,14 @@ class Camera:
         elif isinstance(event, Adopted):
             self.launched(address, event.task, event.attempt)
         elif isinstance(event, PeerLost | PeerBack):
-            self._moments.append((self._now, f"{event.peer} {'is lost' if isinstance(event, PeerLost) else 'is back'}"))
+            self._told_of_peer(address, event)
+
+    def _told_of_peer(self, address: Address, event: PeerLost | PeerBack) -> None:
+        if self._shows:
+            lost, back = f"{event.peer} does not answer any more", f"{event.peer} answers again"
+            now, before = (lost, back) if isinstance(event, PeerLost) else (back, lost)
+            self._captions.again(before)
+            self._captions.once(self._now, now, f"{address} is told: {now}.")
 
     def _land(self, sender: Address, receiver: Address, message: Message) -> None:
         flying = self._flying.get((sender, receiver))
@@ -274,6 +277,8 @@ class Camera:
 
     def launched(self, address: Address, task: Task, attempt: int) -> None:
         """A task starts."""
+        if self._over:
+            return
         machine = self._machines[address]
         if (task.id, attempt) not in self._running:
             self._running[task.id, attempt] = machine, self._now, task.job
@@ -286,9 +291,9 @@ class Camera:
             return
         machine, start_us, job = found
         self._free[machine] += 1
-        lost = event.outcome != "finished"
-        self._attempts.append((event.task.id, job, machine, start_us, self._now, event.attempt, int(lost)))
-        if lost:
+        outcome = {"finished": FINISHED, "failed": FAILED}.get(event.outcome, KILLED)
+        self._work.attempt(event.task.id, job, machine, start_us, self._now, event.attempt, outcome)
+        if outcome != FINISHED:
             self._queues.lost(event.task.id)
 
     def _fall(self, machine: int) -> None:
@@ -296,38 +301,41 @@ class Camera:
         for (task, attempt), (at, start_us, job) in list(self._running.items()):
             if at == machine:
                 del self._running[task, attempt]
-                self._attempts.append((task, job, machine, start_us, self._now, attempt, 1))
+                self._work.attempt(task, job, machine, start_us, self._now, attempt, KILLED)
                 self._free[machine] += 1
                 self._queues.lost(task)
 
     def observed(self, address: Address, fact: Fact) -> None:
         """A component reports a fact."""
+        if self._over:
+            return
+        self._work.observed(address, fact, self._now)
+        if not self._shows:
+            return
+        said = self._captions.observed(self._now, address, fact)
         if isinstance(fact, Counted) and fact.amount and ("inconsisten" in fact.name or "conflict" in fact.name):
             counts = self._facts.get(fact.name)
             if counts is None:
                 counts = self._facts[fact.name] = [0] * self._bins
-                self._moments.append((self._now, f"first of the {fact.name.replace('_', ' ')}, at {address}"))
+                if not said:
+                    self.happened(self._now, f"First of the {fact.name.replace('_', ' ')}, at {address}.")
             counts[self._bin] += fact.amount
 
     def happened(self, now: Time, what: str) -> None:
         """Something that is no event of a component."""
-        self._moments.append((now, what))
+        if self._begin_us <= now and not self._over:
+            self._captions.said.append((now, what))
 
     def filmed(self) -> Filmed:
         """What it has seen."""
         self._close()
-        running = [
-            (task, job, machine, start_us, self._now, attempt, 0)
-            for (task, attempt), (machine, start_us, job) in self._running.items()
-        ]
-        attempts = [*self._attempts, *running]
-        columns = {name: [row[place] for row in attempts] for place, name in enumerate(ATTEMPT_COLUMNS)}
+        for (task, attempt), (machine, start_us, job) in self._running.items():
+            self._work.attempt(task, job, machine, start_us, self._now, attempt, RUNNING)
         roles = self._roles()
-        for role in roles:
-            most = max(role.waiting)
-            if most > 1:
-                at = self._begin_us + role.waiting.index(most) * self._step_us
-                self._moments.append((at, f"longest queue of role {role.name}: {most:,} tasks"))
+        longest = max(roles, key=lambda role: max(role.waiting), default=None)
+        if longest is not None and (most := max(longest.waiting)) > 1:
+            at = self._begin_us + longest.waiting.index(most) * self._step_us
+            self._captions.said.append((at, f"The longest queue: {most:,} tasks wait at {longest.name}."))
         return Filmed(
             self._begin_us,
             self._step_us,
@@ -343,8 +351,9 @@ class Camera:
                 if beliefs.moments
             ],
             self._facts,
-            sorted(self._moments),
-            columns,
+            sorted(self._captions.said, key=lambda said: said[0]),
+            end_us=self._end_us if self._part else max(self._now, self._end_us),
+            **self._work.parts(),
         )
 
     def _roles(self) -> list[Role]:
@@ -356,34 +365,6 @@ class Camera:
         ]
 
 
-class _Beliefs:
-    """Of one component; what it has heard is kept of all, what it believes of those that believe anything."""
-
-    def __init__(self) -> None:
-        self.heard_us: dict[Address, Time] = {}
-        self.moments: list[tuple[int, Time, dict[Address, Time], list[tuple[int, int, int]]]] = []
-
-    def note(self, at: int, now: Time, believed: Mapping[int, int], free: Sequence[int], cells: Longs) -> None:
-        """What it believes at the end of an interval, against what is."""
-        differs = -np.array(free, dtype=np.int64)
-        differs[np.fromiter(believed, np.int64, len(believed))] += np.fromiter(believed.values(), np.int64)
-        over, under = (np.bincount(cells, weights=np.maximum(way * differs, 0)) for way in (1, -1))
-        places = np.flatnonzero(over + under)
-        columns = (places.tolist(), over[places].astype(int).tolist(), under[places].astype(int).tolist())
-        self.moments.append((at, now, dict(self.heard_us), list(zip(*columns, strict=True))))
-
-    def kept(self, by: Address, bins: int, nodes: set[str]) -> Belief:
-        """Intervals at which nothing was noted repeat the one before."""
-        found = [self.moments[0]] * bins
-        for (at, now, heard, wrong), following in zip(self.moments, [*self.moments[1:], None], strict=True):
-            for place in range(at, bins if following is None else following[0]):
-                found[place] = (at, now, heard, wrong)
-        of = sorted(one for one in self.heard_us if role_of(one) not in nodes)
-        age_us = [[now - heard[one] if one in heard else -1 for _, now, heard, _ in found] for one in of]
-        free, taken = ([sum(one[place] for one in wrong) for *_, wrong in found] for place in (1, 2))
-        return Belief(by, of, age_us, free, taken, [wrong for *_, wrong in found])
-
-
 def _filmed(plain: type[Component], camera: Camera, address: Address, offset_us: Time) -> type[Component]:
     """A class that does what the plain one does, and tells the camera."""
 
@@ -392,6 +373,7 @@ def _filmed(plain: type[Component], camera: Camera, address: Address, offset_us:
 
     def start(self: Component, now: Time) -> None:
         camera.turn(now + offset_us)
+        camera.begins(address)
         plain.start(self, now)
 
     def handle(self: Component, event: Any, source: Address, now: Time) -> None:

@@ -41,8 +41,8 @@ class Queues:
 
     def told(self, address: Address, message: Message) -> None:
         """A component hears of tasks."""
-        for name, whole in _named(type(message)):
-            for found in _flat(getattr(message, name)):
+        for name, whole in naming(type(message)):
+            for found in flat(getattr(message, name)):
                 if isinstance(found, Job):
                     for task in found.tasks:
                         self._put(task, address)
@@ -100,7 +100,7 @@ class Queues:
 
 
 @functools.cache
-def _named(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
+def naming(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
     """The fields of a message that name tasks or a job, each with whether these are whole, by their declared types."""
     found = []
     for base in kind.__mro__:
@@ -111,9 +111,10 @@ def _named(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
     return tuple(found)
 
 
-def _flat(found: Any) -> Iterator[Any]:
+def flat(found: Any) -> Iterator[Any]:
+    """What tuples within tuples hold."""
     if isinstance(found, tuple):
         for one in found:
-            yield from _flat(one)
+            yield from flat(one)
     elif found is not None:
         yield found

@@ -53,7 +53,16 @@ class ClassSummary(msgspec.Struct, frozen=True):
 
 
 class AllocationSummary(msgspec.Struct, frozen=True):
-    """Allocation time per task that started, in seconds; the means of the parts sum to the mean of the total."""
+    """Allocation time per task that started, in seconds; the means of the parts sum to the mean of the total.
+
+    Args:
+        total: task start - task arrival (arXiv 2103.08413); a task of a workflow arrives when it was submitted and the
+            last of its parents has ended.
+        communication: time on the wire along the chain of messages that led to the start, at most the total.
+        processing: time in service of roles that were given a processing cost, along the same chain.
+        worker_queueing: time in the worker's own queue, as the worker reports it.
+        framework_queueing: total - communication - processing - worker queueing.
+    """
 
     total: Distribution
     framework_queueing: Distribution
@@ -75,16 +84,18 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
         jobs, tasks: in the trace.
         unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
-        delay_s: JRT - ideal JRT of the jobs that ran a task and were answered (the count may be below `jobs`).
+        delay_s: JRT - ideal JRT (IoT 2023, equation 1) of the jobs that ran a task and were answered (the count may be
+            below `jobs`).
         short, long: the same and more by class; None without a cutoff or without such a job.
-        jrt_s: submission to answer.
-        worker_jrt_s: submission to the last finish at a worker.
-        ideal_s: the longest task of a job, or its critical path where the trace has workflows.
-        slowdown: ratio of percentiles, JRT over ideal (no unit).
+        jrt_s: job response time: when the submitter is told that the job is done - when it was submitted.
+        worker_jrt_s: last finish of its tasks at a worker - submission.
+        ideal_s: ideal JRT: the longest task of a job, or its critical path where the trace has workflows; at the
+            reference speed where machines have speeds, and on a machine that holds the input where tasks have any.
+        slowdown: ratio of percentiles, JRT over ideal (no unit; Pigeon, SoCC 2019).
         slowdown_per_job: distribution of each job's own JRT / ideal (no unit), where the ideal is above zero.
         allocation_s: task arrival (or the end of the last task that it waits for) to task start, and where it went.
-        utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1); of the resource that is used
-            most where machines offer several.
+        utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1; IoT 2023, equation 2); of the
+            resource that is used most where machines offer several.
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
         misses: of some tasks that fit no machine, why.
         preemption: who lost what to whom; None where nothing was preempted.

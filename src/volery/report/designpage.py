@@ -1,4 +1,4 @@
-"""The page of an architecture in Markdown: all that its registry entry and its module say, with its message flow."""
+"""The page of an architecture in Markdown: its explanation, its message flow, and all that registry and module say."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from volery.core.component import Architecture
@@ -18,9 +19,12 @@ COMMAND = "volery architectures --pages docs/architectures"
 ALWAYS = "always"
 LABEL = r"(?=.{8} \S)[A-Z]\w{2,7} +"
 """A word at the beginning of a line of a module's docstring, in a column of nine letters."""
+DOCUMENT = re.compile(r"(?:docs/)((?:reference/)?\w+\.md)")
+"""A page that a module's docstring names; pages of architectures stand one folder below."""
 PARTIAL = "A *partial* stage lacks the policy or part of the work; one *with* a parameter is there under it alone."
 OF_ALL = (
-    "One page per scheduler of the registry: roles, message flow, parameters, stages, faults that it bears. "
+    "One page per scheduler of the registry: what it is for and what it costs, message flow, parameters, stages, "
+    "faults that it bears. "
     "`volery flow NAME:PARAMETER=VALUE` draws the flow of any of them under any parameters."
 )
 
@@ -37,7 +41,7 @@ def design_page(
         entry: of the registry.
         parameters: name, type, default and meaning of each.
         flow: with the defaults.
-        pictures: names of files beside the page, each with the parameters under which it holds ("": the defaults).
+        pictures: names of files beside the page, each with the parameters under which it holds: the defaults first.
     """
     return "\n".join(
         [
@@ -46,15 +50,17 @@ def design_page(
             "",
             _sentence(entry.summary),
             "",
+            f"Source: {entry.source}.",
+            "",
+            *_explanation(explanation(entry), list(_flow(entry, pictures[0][0]))),
             *_module(entry),
-            *_pictures(entry, pictures),
             *_section("Messages", ("from", "message", "to", "meaning"), _messages(flow)),
             *_section("Parameters", ("parameter", "type", "default", "meaning"), _parameters(parameters)),
             *_section("Stages of the reference architecture", ("stage", "", "extent", "method", "how"), _stages(entry)),
             PARTIAL,
             "",
             *_section("What of a workload it decides by", ("feature", "when"), _features(entry)),
-            *_faults(entry),
+            *_faults(entry, pictures[1:]),
         ]
     )
 
@@ -79,9 +85,25 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
 
 
+def explanation(entry: Architecture) -> str:
+    """What stands in NAME.md beside the design's module: why it is as it is, in prose; empty where there is none."""
+    file = Path(sys.modules[entry.build.__module__].__file__ or "").with_name(f"{entry.name}.md")
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def _explanation(text: str, picture: Iterable[str]) -> Iterator[str]:
+    """The prose, with the picture after its first section."""
+    first, *others = text.strip().split("\n\n## ")
+    yield from ((first, "") if first else ())
+    yield from picture
+    for section in others:
+        yield f"## {section}"
+        yield ""
+
+
 def _module(entry: Architecture) -> Iterator[str]:
     """What the module says of itself: a heading per word that begins a line and stands apart from what follows."""
-    yield f"Source: {entry.source}."
+    yield "## How it is built here"
     yield ""
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
     title, _, body = text.partition("\n")
@@ -90,7 +112,7 @@ def _module(entry: Architecture) -> Iterator[str]:
     for block in re.split(rf"\n(?={LABEL})", f"\n{body.strip()}"):
         found = re.match(rf"\s*({LABEL})(.*)", block, flags=re.DOTALL)
         head, said = (found[1].strip(), found[2]) if found else ("", block)
-        said = " ".join(said.split()).replace("docs/papers.md", "[docs/papers.md](../papers.md)")
+        said = DOCUMENT.sub(r"[\1](../\1)", " ".join(said.split()))
         if said:
             yield f"**{head}.** {_plain(said)}" if head else _plain(said)
             yield ""
@@ -101,14 +123,11 @@ def _plain(text: str) -> str:
     return re.sub(r"(?<!\\)([*<|])", r"\\\1", text)
 
 
-def _pictures(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _flow(entry: Architecture, picture: str) -> Iterator[str]:
     yield "## Who says what to whom"
     yield ""
-    for file, setting in pictures:
-        said = f"With `{setting}`:" if setting else ""
-        yield from ((said, "") if said else ())
-        yield f"![Message flow of {entry.name}{' with ' + setting if setting else ''}]({file})"
-        yield ""
+    yield f"![Message flow of {entry.name}]({picture})"
+    yield ""
     yield (
         "Boxes are roles, arrows are messages, read off the tables `receives` and `sends` of their components; "
         "conformance checks them against what runs really send. There is no order of time in it."
@@ -153,7 +172,7 @@ def _ignored(feature: str) -> str:
     return "the driver sends tasks as they become ready" if feature == DEPENDENCIES else "slots alone"
 
 
-def _faults(entry: Architecture) -> Iterator[str]:
+def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield "## Faults"
     yield ""
     tolerated = ", ".join(f"`{one}`" for one in sorted(entry.tolerates))
@@ -163,6 +182,11 @@ def _faults(entry: Architecture) -> Iterator[str]:
         given = ", ".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
         yield f"It bears {tolerated}" + (f"; all but duplication with `{given}`." if given else ".")
     yield ""
+    for file, setting in pictures:
+        yield f"What is said besides, with `{setting}`:"
+        yield ""
+        yield f"![Message flow of {entry.name} with {setting}]({file})"
+        yield ""
     hops = f"{entry.hops} link delays" if entry.hops != 1 else "one link delay"
     yield f"A lone task on an idle cluster costs {hops} from its submission to the answer."
     yield ""

@@ -14,8 +14,7 @@ from volery.core.flow import Flow
 from volery.metrics import ComparedMeans, RunSummary
 from volery.metrics.columns import Floats
 from volery.report.columns import columns_of, names_of
-from volery.report.demand import ConflictTable, LoadTable, read_conflicts, read_loads
-from volery.report.groups import CLASSES
+from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, LoadTable, read_conflicts, read_loads
 from volery.report.plots import Curve, Series
 from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
 
@@ -144,7 +143,6 @@ class Results(msgspec.Struct, frozen=True):
     """A results folder in memory.
 
     Args:
-        delays_s: class of jobs ("all", "short", "long") -> label -> delays per seed.
         curves: label -> utilisation over time per seed.
         jobs: of every run.
         waiting: label -> tasks that wait over time per seed; not a number where a run has not kept it.
@@ -159,7 +157,6 @@ class Results(msgspec.Struct, frozen=True):
     path: Path
     manifest: Manifest
     summary: Summary
-    delays_s: dict[str, dict[str, Series]]
     curves: dict[str, Curve]
     loads: list[LoadTable]
     timelines: list[KeptTimeline] = []
@@ -170,27 +167,80 @@ class Results(msgspec.Struct, frozen=True):
     refused: dict[str, Curve] = {}
     conflicts: list[ConflictTable] = []
 
+    def delays_s(self, label: str, jobs: str) -> Series:
+        """The delays of a class of jobs ("all", "short", "long") per seed, without seeds that measured none."""
+        per_seed = (run.delay_s[run.rows_of(jobs)] for run in under_label(self.jobs, label))
+        return Series(label, tuple(sample for sample in per_seed if sample.size))
 
-def read_results(folder: Path) -> Results:
+
+def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> Results:
     """Read a results folder.
+
+    Args:
+        folder: where it is.
+        jobs: of every run, where they have been read.
 
     Raises:
         InputError: naming the file that is missing or damaged, and what to do about it.
     """
-    if not folder.is_dir():
-        raise InputError(str(folder), "is no folder; give the output folder of `volery compare` or `volery run`")
-    manifest = _json(folder / MANIFEST, Manifest)
+    manifest = _manifest(folder)
     summary = _json(folder / SUMMARY, Summary)
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
     timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
     flows = _json(folder / FLOWS, _Flows).flows if (folder / FLOWS).exists() else []
-    jobs, loads = read_jobs(folder), read_loads(folder)
+    jobs, loads = read_jobs(folder) if jobs is None else jobs, read_loads(folder)
     curves, waiting, refused = _curves(folder)
     return Results(
-        folder, manifest, summary, _delays(jobs), curves, loads, timelines, profiles, flows, jobs, waiting,
-        refused, read_conflicts(folder),
+        folder, manifest, summary, curves, loads, timelines, profiles, flows, jobs, waiting, refused,
+        read_conflicts(folder),
     )  # fmt: skip
+
+
+def tables(folder: Path) -> list[Path]:
+    """The files that a study writes when it ends or is stopped, whether or not they are there.
+
+    The manifest is none of them: while a study runs, it changes with every run that finishes.
+    """
+    names = (SUMMARY, JOBS, UTILISATION, CONSTRAINT_LOAD, CONFLICTS, STAGE_TIMES, FLOWS, *COLUMNS)
+    return [folder / name for name in names]
+
+
+def glance(folder: Path) -> None:
+    """Look whether a folder can be read, without its rows.
+
+    Raises:
+        InputError: naming the file that is missing or damaged, and what to do about it.
+    """
+    manifest = _manifest(folder)
+    for name in (SUMMARY, JOBS, UTILISATION):
+        if manifest.planned and not (folder / name).exists():
+            raise InputError(str(folder / name), f"is missing: {_unfinished(manifest)}")
+    _json(folder / SUMMARY, Summary)
+    for path in tables(folder):
+        if path.suffix == ".parquet" and path.exists():
+            names_of(path)
+
+
+def _manifest(folder: Path) -> Manifest:
+    if not folder.is_dir():
+        raise InputError(str(folder), "is no folder; give the output folder of `volery compare` or `volery run`")
+    if not (folder / MANIFEST).exists():
+        raise InputError(
+            str(folder), f"is not a results folder: it has no {MANIFEST}; give that of `volery compare` or `volery run`"
+        )
+    return _json(folder / MANIFEST, Manifest)
+
+
+def _unfinished(manifest: Manifest) -> str:
+    """Why tables are missing, and what helps."""
+    done = len(manifest.runs)
+    if not done:
+        return "no run of the study has finished yet; wait for it, or go on with it by its command"
+    return (
+        f"{done} of {manifest.planned} runs are finished. Wait for the study, or go on with it by its command; "
+        "volery report DIR puts together what is finished"
+    )
 
 
 def _json(path: Path, kind: type[Kind]) -> Kind:
@@ -205,23 +255,16 @@ def _json(path: Path, kind: type[Kind]) -> Kind:
 
 
 def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
-    """Label -> masks of its rows, one per seed, in order of first appearance."""
-    found: dict[str, list[Any]] = {}
+    """Label -> its rows per seed, labels in order of first appearance."""
     labels, seeds = columns["label"], columns["seed"]
-    for label in dict.fromkeys(labels.tolist()):
-        rows = labels == label
-        found[label] = [rows & (seeds == seed) for seed in np.unique(seeds[rows])]
-    return found
-
-
-def _delays(runs: Sequence[RunJobs]) -> dict[str, dict[str, Series]]:
-    labels = dict.fromkeys(run.label for run in runs)
-    found: dict[str, dict[str, Series]] = {}
-    for jobs in CLASSES:
-        found[jobs] = {}
-        for label in labels:
-            per_seed = tuple(run.delay_s[run.rows_of(jobs)] for run in under_label(runs, label))
-            found[jobs][label] = Series(label, tuple(sample for sample in per_seed if sample.size))
+    names = list(dict.fromkeys(labels.tolist()))
+    number = {name: place for place, name in enumerate(names)}
+    of = np.fromiter((number[label] for label in labels), dtype=np.int64, count=labels.size)
+    order = np.lexsort((seeds, of))  # stable: rows of a run stay in their order
+    edges = np.flatnonzero((np.diff(of[order]) != 0) | (np.diff(seeds[order]) != 0)) + 1
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for rows in np.split(order, edges) if order.size else ():
+        found[names[of[rows[0]]]].append(rows)
     return found
 
 

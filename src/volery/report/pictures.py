@@ -60,8 +60,8 @@ def delay_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Pic
     classes: list[JobClass] = list(dict.fromkeys(jobs for group in groups for jobs in group.classes()))
     for place, (setting, members) in enumerate(settings(groups)):
         for jobs in classes:
-            found = [results.delays_s[jobs].get(group.label) for group in members]
-            series = [_renamed(one, setting) for one in found if one is not None and one.per_seed]
+            found = [results.delays_s(group.label, jobs) for group in members]
+            series = [_renamed(one, setting) for one in found if one.per_seed]
             if series:
                 what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {shortened(setting)}" if setting else "")
                 many = any(len(one.per_seed) > 1 for one in series)

@@ -1,8 +1,8 @@
-"""The rows of jobs.parquet as columns per run, without a copy where the rows of a run stand together."""
+"""The rows of jobs.parquet as columns per run, read group by group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,11 @@ from volery.core.errors import InputError
 from volery.metrics.columns import Flags, Floats, Longs
 
 JOBS: Final = "jobs.parquet"
-COLUMNS: Final = ("job", "submit_s", "tasks", "jrt_s", "delay_s", "is_short")
+TYPES: Final[dict[str, Any]] = {
+    "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,
+    "is_short": np.bool_,
+}  # fmt: skip
+"""Of the columns of a run's jobs; a table of an old version may lack some."""
 AGAIN: Final = "run the study again with the same output folder: finished runs are kept"
 
 
@@ -46,8 +50,40 @@ class RunJobs(msgspec.Struct, frozen=True, eq=False):
         return np.flatnonzero(measured)
 
 
-def read_jobs(folder: Path) -> list[RunJobs]:
+class Part(msgspec.Struct, frozen=True, eq=False):
+    """Rows of one run that stand together in the file, as columns in the types of `RunJobs`."""
+
+    label: str
+    seed: int
+    columns: dict[str, Any]
+
+
+Told = Callable[[int, int], None]
+"""Told how many rows of how many have been read."""
+
+
+def read_jobs(folder: Path, told: Told | None = None) -> list[RunJobs]:
     """The jobs of every run of a results folder, in the order of the file.
+
+    Args:
+        folder: where it is.
+        told: hears how far it is.
+
+    Raises:
+        InputError: when the table is missing or damaged.
+    """
+    parts: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for part in each_part(folder, told):
+        parts.setdefault((part.label, part.seed), []).append(part.columns)
+    return [RunJobs(*run, **{name: _joined([one[name] for one in of]) for name in TYPES}) for run, of in parts.items()]
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
+    """The rows of jobs.parquet, one group of them in memory after the other.
 
     Raises:
         InputError: when the table is missing or damaged.
@@ -57,18 +93,26 @@ def read_jobs(folder: Path) -> list[RunJobs]:
 
     path = folder / JOBS
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, read_dictionary=["label"]) as file:
             present = file.schema_arrow.names
-        missing = [name for name in ("label", "seed", "delay_s", "is_short") if name not in present]
-        if missing:
-            raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-        names = ["label", "seed", *(name for name in COLUMNS if name in present)]
-        table = parquet.read_table(path, columns=names, read_dictionary=["label"])
+            missing = [name for name in ("label", "seed", "delay_s", "is_short") if name not in present]
+            if missing:
+                raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
+            names = ["label", "seed", *(name for name in TYPES if name in present)]
+            rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=names)
+                for run, columns, count in _by_run(table):
+                    first = rows_of.get(run, 0)
+                    yield Part(*run, _typed(columns, first, count))
+                    rows_of[run] = first + count
+                read += table.num_rows
+                if told is not None:
+                    told(read, rows)
     except FileNotFoundError:
         raise InputError(str(path), f"is missing; {AGAIN}") from None
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, error) from None
-    return list(_by_run(table))
 
 
 def damaged(path: Path, error: Exception) -> InputError:
@@ -77,7 +121,8 @@ def damaged(path: Path, error: Exception) -> InputError:
     return InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}")
 
 
-def _by_run(table: Any) -> Iterator[RunJobs]:
+def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]:
+    """Stretches of rows of one run: which, its columns, and how many rows."""
     labels = table.unify_dictionaries().column("label").combine_chunks()
     names = labels.dictionary.to_pylist()
     number, seed = labels.indices.to_numpy(), table.column("seed").to_numpy()
@@ -85,31 +130,18 @@ def _by_run(table: Any) -> Iterator[RunJobs]:
     if not number.size:
         return
     edges = np.flatnonzero((np.diff(number) != 0) | (np.diff(seed) != 0)) + 1
-    stretches: dict[tuple[int, int], list[slice]] = {}
     for low, high in zip([0, *edges.tolist()], [*edges.tolist(), number.size], strict=True):
-        stretches.setdefault((int(number[low]), int(seed[low])), []).append(slice(low, high))
-    for (of, under), slices in stretches.items():
-        yield _run_jobs(names[of], under, {name: _joined(column, slices) for name, column in columns.items()})
+        found = {name: column[low:high] for name, column in columns.items()}
+        yield (names[number[low]], int(seed[low])), found, high - low
 
 
-def _joined(column: Any, slices: Sequence[slice]) -> Any:
-    return column[slices[0]] if len(slices) == 1 else np.concatenate([column[one] for one in slices])
-
-
-def _run_jobs(label: str, seed: int, found: dict[str, Any]) -> RunJobs:
-    """A run's columns in their types; what the table of an old version lacks is numbered or unknown."""
-    count = len(found["delay_s"])
-    unknown = np.full(count, np.nan)
-    return RunJobs(
-        label,
-        seed,
-        np.asarray(found.get("job", np.arange(count)), dtype=np.int64),
-        np.asarray(found.get("submit_s", unknown), dtype=np.float64),
-        np.asarray(found.get("tasks", np.zeros(count)), dtype=np.int64),
-        np.asarray(found.get("jrt_s", unknown), dtype=np.float64),
-        np.asarray(found["delay_s"], dtype=np.float64),
-        np.asarray(found["is_short"], dtype=np.bool_),
-    )
+def _typed(found: dict[str, Any], first: int, count: int) -> dict[str, Any]:
+    """Columns in their types; what the table of an old version lacks is numbered from `first`, or unknown."""
+    unknown = {"job": np.arange(first, first + count), "tasks": np.zeros(count)}
+    return {
+        name: np.asarray(found[name] if name in found else unknown.get(name, np.full(count, np.nan)), dtype=kind)
+        for name, kind in TYPES.items()
+    }
 
 
 def under_label(runs: Iterable[RunJobs], label: str) -> list[RunJobs]:

@@ -51,7 +51,13 @@ class MessageFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For a while, nothing passes between two sets of addresses; `other` empty: between the one and all the rest."""
+    """For a while, nothing passes between two sets of addresses.
+
+    Args:
+        start_us, end_us: while nothing passes.
+        one: addresses on one side.
+        other: those on the other side; empty: all the rest.
+    """
 
     start_us: Moment
     end_us: Moment
@@ -66,7 +72,13 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A component stops, and begins anew as another incarnation; its machine, if it stands on one, goes with it."""
+    """A component stops, and begins anew as another incarnation; its machine, if it stands on one, goes with it.
+
+    Args:
+        at_us: when it stops.
+        address: which component.
+        back_us: when it begins anew.
+    """
 
     at_us: Moment
     address: Address

@@ -41,9 +41,15 @@ KINDS_MAX: Final = 6
 
 
 class StormJob(msgspec.Struct, frozen=True):
-    """A job: when it comes, how long its tasks run, what they need, and which of them each waits for.
+    """A job.
 
-    Also what they ask for, and whose it is, where that matters.
+    Args:
+        arrival_us: when it comes.
+        durations_us: how long each of its tasks runs.
+        needs: per task, the bit set of machine constraints that it needs.
+        parents: per task, those of the job that it waits for; nothing: none waits.
+        requests: per task, units of each resource; nothing: a slot.
+        user: whose it is, where that matters.
     """
 
     arrival_us: Time

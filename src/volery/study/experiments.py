@@ -54,13 +54,15 @@ class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A trace on a cluster; what is not said here is as in `volery.study.spec.Setting`.
+    """A trace on a cluster.
 
     Args:
         label: what tables call it.
         trace: file in the traces folder, or a synthetic workload.
         workers: machines of the cluster.
         stands_for: the workload of the paper that is not to be had, and that this one stands in for.
+        constraints, cutoff_s, jobs, durations, arrivals, estimates: as in a study's file.
+        requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file.
     """
 
     label: Name
@@ -83,7 +85,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What messages and work cost in every run of an experiment, as in `volery.study.spec.Setting`."""
+    """What messages and work cost in every run of an experiment.
+
+    Args:
+        delay_us, links, costs, hosts: as in a study's file.
+    """
 
     delay_us: AtLeastZero = 500
     links: dict[str, AtLeastZero] = {}
@@ -92,7 +98,13 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The cheap variant: only the first jobs, seeds and populations."""
+    """The cheap variant.
+
+    Args:
+        jobs: only the first so many of each trace.
+        seeds: only the first so many.
+        populations: only the first so many.
+    """
 
     jobs: AtLeastOne
     seeds: AtLeastOne = 1
@@ -106,6 +118,12 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         title: what it shows.
         paper: key in papers.toml.
         figure: what the paper calls it.
+        quick: the cheap variant.
+        workload: traces on clusters, at least one.
+        population: machines, at least one.
+        claim: what is judged, at least one.
+        seeds: one run of everything per seed.
+        pictures: which pictures are drawn.
         architectures: label -> architecture, or reading of the paper -> architecture.
         network: of every run.
         unseeded: labels of architectures that draw nothing: run under the first seed, which stands for all.

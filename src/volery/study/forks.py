@@ -65,7 +65,7 @@ class _Fork(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What one run says of the planned job; a moment is None where the run did not come so far.
+    """What one run says of the job in question; a moment is None where the run did not come so far.
 
     What was running has been running again by `settled_us`.
     """
@@ -81,7 +81,7 @@ def foretell(
     architecture: Architecture, config: Any, cluster: Cluster, standing: Standing, budget_s: float,
     runs_max: int = RUNS_MAX,
 ) -> Outlook:  # fmt: skip
-    """When the planned job's tasks start and end.
+    """When the tasks of the job in question start and end; of one under way, those that have not yet.
 
     Args:
         architecture, config, cluster: of the federation.
@@ -154,7 +154,8 @@ def _play(fork: _Fork, seed: int, settled_us: Time, deadline_s: float) -> _Run:
     records = simulate(
         deployment, _trace(parts, fork.cluster), fork.cluster, seed=seed, options=options, progress=progress
     )
-    return _read(records, parts, reached[0] if reached else None)
+    since_us = settled_us if standing.planned is None else parts[-1].arrival_us
+    return _read(records, parts, standing.questioned, since_us, reached[0] if reached else None)
 
 
 def _parts(
@@ -162,7 +163,7 @@ def _parts(
 ) -> Iterable[_Part]:
     """What arrives: first what runs, what the fewest machines can hold before the rest; then what waits."""
     drawn: list[dict[int, JobLifetimes]] = []
-    for job in (*standing.jobs, standing.planned):
+    for job in standing.all:
         met: dict[int, list[Time]] = {some.lifetime: [] for some in job.waiting}
         for task in job.running:
             met.setdefault(task.lifetime, []).append(task.elapsed_us)
@@ -178,7 +179,7 @@ def _parts(
             part = held.setdefault((-pin.bit_count(), place), _Part(0, job, []))
             part.tasks.append((settled_us + left_us, pin, task.request))
     yield from (held[key] for key in sorted(held))
-    for place, job in enumerate((*standing.jobs, standing.planned)):
+    for place, job in enumerate(standing.all):
         tasks = [
             (drawn[place][some.lifetime].total_us(), some.mask, some.request)
             for some in job.waiting
@@ -216,26 +217,37 @@ def _trace(parts: Sequence[_Part], cluster: Cluster) -> Trace:
     )  # fmt: skip
 
 
-def _read(records: Records, parts: Sequence[_Part], reached_us: Time | None) -> _Run:
-    trace, arrival_us = records.trace, parts[-1].arrival_us
-    low, high = trace.first[len(parts) - 1], trace.first[len(parts)]
-    starts, ends = records.start_us[low:high], records.finish_us[low:high]
-    started, ended = ([at - arrival_us for at in column if at != NEVER] for column in (starts, ends))
+def _read(
+    records: Records, parts: Sequence[_Part], asked: StandingJob, since_us: Time, reached_us: Time | None
+) -> _Run:
+    trace = records.trace
+    places = [place for place, part in enumerate(parts) if part.job is asked]
+    own = [task for place in places for task in range(trace.first[place], trace.first[place + 1])]
+    # What was running runs again before the question: it starts no more.
+    places = [place for place in places if parts[place].arrival_us > 0]
+    waited = [task for place in places for task in range(trace.first[place], trace.first[place + 1])]
+    started, ended = _reached(records.start_us, waited, since_us), _reached(records.finish_us, own, since_us)
     moments = (
         min(started, default=None), min(ended, default=None),
-        max(started) if len(started) == high - low else None, max(ended) if len(ended) == high - low else None,
+        max(started, default=None) if len(started) == len(waited) else None,
+        max(ended, default=None) if len(ended) == len(own) else None,
     )  # fmt: skip
     lost: dict[JobId, int] = {}
     jobs = trace.job_of_task() if records.preemptions else ()
+    gaining = set(waited) if records.preemptions else ()
     for one in records.preemptions:
-        if low <= one.beneficiary < high:
+        if one.beneficiary in gaining:
             loser = parts[jobs[one.task]].job
             assert loser is not None
             lost[loser.number] = lost.get(loser.number, 0) + 1
-    whole = reached_us is None or None not in moments
+    whole = reached_us is None or len(ended) == len(own)
     held = trace.first[sum(part.arrival_us == 0 for part in parts)]
     settled_us = max(records.start_us[:held], default=0)
-    return _Run(moments, 0 if reached_us is None else max(0, reached_us - arrival_us), settled_us, lost, whole)
+    return _Run(moments, 0 if reached_us is None else max(0, reached_us - since_us), settled_us, lost, whole)
+
+
+def _reached(column: Sequence[Time], tasks: Sequence[int], since_us: Time) -> list[Time]:
+    return [column[task] - since_us for task in tasks if column[task] != NEVER]
 
 
 def _moments(runs: Sequence[_Run]) -> Moments:
@@ -249,6 +261,8 @@ def _interval(found: Sequence[tuple[Time | None, Time]]) -> Interval:
 
     From few runs there is a median alone.
     """
+    if not any(reached_us for _, reached_us in found) and all(at is None for at, _ in found):
+        return Interval(None, None, None)  # nothing of the kind is to come
     lows = sorted(reached_us if at is None else at for at, reached_us in found)
     highs = sorted(math.inf if at is None else at for at, _ in found)
     last = len(found) - 1
@@ -263,7 +277,7 @@ def _interval(found: Sequence[tuple[Time | None, Time]]) -> Interval:
 
 def _known(standing: Standing) -> Known:
     counts = dict.fromkeys(Known.__struct_fields__, 0)
-    for job in (*standing.jobs, standing.planned):
+    for job in standing.all:
         for task in job.running:
             counts[standing.lifetimes[task.lifetime].basis] += 1
         for some in job.waiting:

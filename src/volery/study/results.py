@@ -1,17 +1,6 @@
 """The results folder: what a study leaves, written run by run so that a stop loses nothing that was finished.
 
-manifest.json        what was run: code, study, trace, cluster, one line per finished run with its digest
-summary.json         measures of every finished run, and paired differences
-jobs.parquet         one row per job and run
-utilisation.parquet  one row per interval and run: utilisation, tasks that wait, and refused placements
-task_runs.parquet    one row per task run of small runs
-heat.parquet         one row per group of machines and interval of larger runs
-stage_times.json     what --profile stages measured
-constraint_load.parquet  demand and load per constraint, where constraints are used
-conflicts.parquet    scheduling conflicts over time of an idealised schedule, where constraints are used
-report.html          all of it to read
-runs/KEY.json        one finished run; its columns beside it in KEY.npz; KEY.load, KEY.conflicts: of an input
-.lock                held by the one study that writes here
+Which files there are, and the columns of their tables: `volery.study.columns`.
 """
 
 from __future__ import annotations
@@ -38,7 +27,17 @@ FORMAT = 1
 
 
 class FinishedRun(msgspec.Struct, frozen=True):
-    """A line of the manifest."""
+    """A line of the manifest.
+
+    Args:
+        key: of its files in `runs`: a digest of all that the run depends on.
+        architecture: registry name.
+        parameters: that differ from the defaults.
+        label: what tables call runs that differ in the seed alone.
+        seed: of all random streams.
+        digest: SHA-256 of what happened to every task.
+        trace_sha256: of the input, task constraints included.
+    """
 
     key: str
     architecture: str
@@ -225,6 +224,46 @@ class ResultsFolder:
                 prefix = f"{part}_"
                 return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
         except (OSError, ValueError, EOFError) as error:
+            raise InputError(str(path), f"cannot be read: {error}") from None
+
+    def mapped(self, key: str, part: str) -> dict[str, Any]:
+        """As `columns`, but on disk, in files without a name that go with the arrays: little is held in memory.
+
+        Raises:
+            InputError: when they are missing or damaged, or there is no room for them.
+        """
+        import shutil
+        import zipfile
+        import zlib
+
+        import numpy as np
+
+        path, found = self._run_path(key).with_suffix(".npz"), dict[str, Any]()
+        try:
+            with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
+                for name in archive.namelist():
+                    if name.startswith(f"{part}_"):
+                        at = Path(place) / name
+                        with archive.open(name) as packed, at.open("wb") as stream:
+                            shutil.copyfileobj(packed, stream, 1 << 20)
+                        found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(str(path), f"cannot be read: {error}") from None
+        return found
+
+    def has(self, key: str, part: str) -> bool:
+        """Whether a finished run has kept a part; its columns are not read.
+
+        Raises:
+            InputError: when they are missing or damaged.
+        """
+        import zipfile
+
+        path = self._run_path(key).with_suffix(".npz")
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return any(name.startswith(f"{part}_") for name in archive.namelist())
+        except (OSError, zipfile.BadZipFile) as error:
             raise InputError(str(path), f"cannot be read: {error}") from None
 
     def forget_others(self, keys: set[str]) -> None:

@@ -100,7 +100,12 @@ class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ArchitectureChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An architecture with the parameters that differ from its defaults."""
+    """An architecture with the parameters that differ from its defaults.
+
+    Args:
+        name: in the registry.
+        parameters: those that differ, by name.
+    """
 
     name: str
     parameters: dict[str, Value] = {}

@@ -18,6 +18,8 @@ from volery.study.why import parsed, task_answer
 TASKS_MAX: Final = 3000
 """That a page holds, over all runs: some 0.3 MB."""
 OF_A_JOB: Final = 10
+RUNS_OPEN: Final = 8
+"""Runs whose columns stay mapped: some 25 files each."""
 
 
 class Explanations:
@@ -29,8 +31,8 @@ class Explanations:
 
     def __init__(self, path: Path) -> None:
         self._folder = ResultsFolder(path)
-        self._lines = [line for line in self._folder.manifest().runs if self._folder.columns(line.key, "why")]
-        self._columns = functools.lru_cache(maxsize=2)(self._read)
+        self._lines = [line for line in self._folder.manifest().runs if self._folder.has(line.key, "why")]
+        self._columns = functools.lru_cache(maxsize=RUNS_OPEN)(self._read)
 
     def longest(self, most: int = TASKS_MAX) -> list[ToldRun]:
         """Of each run the tasks that waited longest, those that never started first; at most so many in all."""
@@ -49,30 +51,32 @@ class Explanations:
         """
         job, place = parsed(question)
         tasks, decisions = self._columns(run)
-        members = np.flatnonzero(tasks["job"] == job)
+        last = int(tasks["job"][-1])  # tasks stand by job
+        members = np.arange(*np.searchsorted(tasks["job"], (job, job + 1))) if job <= last else np.zeros(0)
         if not members.size:
-            raise InputError(question, f"there is no job {job}; the run has jobs 0 to {int(tasks['job'].max())}")
+            raise InputError(question, f"there is no job {job}; the run has jobs 0 to {last}")
         if place is not None and place >= members.size:
             raise InputError(question, f"job {job} has tasks 0 to {members.size - 1}")
-        waits = _waits(tasks)[members]
-        chosen = members[np.argsort(-waits, kind="stable")[:OF_A_JOB]] if place is None else members[place : place + 1]
+        if place is None:
+            members = members[np.argsort(-_waits(tasks, members), kind="stable")[:OF_A_JOB]]
+        chosen = members if place is None else members[place : place + 1]
         return [_told(int(task), tasks, decisions) for task in chosen]
 
     def _longest(self, place: int, line: FinishedRun, most: int) -> ToldRun:
         tasks, decisions = self._columns(place)
         decided = np.unique(decisions["task"])
-        chosen = decided[np.argsort(-_waits(tasks)[decided], kind="stable")[:most]]
+        chosen = decided[np.argsort(-_waits(tasks, decided), kind="stable")[:most]]
         return ToldRun(line.label, line.seed, decided.size, [_told(int(task), tasks, decisions) for task in chosen])
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, Any]]:
         key = self._lines[place].key
-        return self._folder.columns(key, "task"), self._folder.columns(key, "why")
+        return self._folder.mapped(key, "task"), self._folder.mapped(key, "why")
 
 
-def _waits(tasks: dict[str, Any]) -> Any:
-    """Microseconds from submission to start per task; longer than all others where there was none."""
-    waits = tasks["start_us"] - tasks["submit_us"]
-    return np.where(tasks["start_us"] == NEVER, np.iinfo(np.int64).max, waits)
+def _waits(tasks: dict[str, Any], some: Any) -> Any:
+    """Microseconds from submission to start of some tasks; longer than all others where there was none."""
+    started = tasks["start_us"][some]
+    return np.where(started == NEVER, np.iinfo(np.int64).max, started - tasks["submit_us"][some])
 
 
 def _told(task: int, tasks: dict[str, Any], decisions: dict[str, Any]) -> ToldTask:

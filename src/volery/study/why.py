@@ -116,7 +116,7 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
         InputError: the folder, run, job or task is not there, or no run explains itself.
     """
     folder = ResultsFolder(path)
-    able = [line for line in folder.manifest().runs if folder.columns(line.key, "why")]
+    able = [line for line in folder.manifest().runs if folder.has(line.key, "why")]
     if not able:
         raise InputError(str(path), "no run in it explains its decisions; run it with --why (megha does)")
     chosen = [line for line in able if label in (None, line.label, line.architecture) and seed in (None, line.seed)]

@@ -36,7 +36,12 @@ Amount = Annotated[int, msgspec.Meta(ge=0, le=AMOUNT_MAX)]
 
 
 class RequestClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One request and how often it occurs, compared with the others."""
+    """One request and how often it occurs.
+
+    Args:
+        weight: how often, compared with the other classes.
+        request: units of each resource, in the order of `resources`.
+    """
 
     weight: Annotated[float, msgspec.Meta(gt=0)]
     request: tuple[Amount, ...]

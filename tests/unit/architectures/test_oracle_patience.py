@@ -181,7 +181,7 @@ DURATIONS = st.lists(st.integers(500, 1000), min_size=1, max_size=5)
 KINDS = st.lists(st.sampled_from([(1, 0), (0, 1), (1, 1), (2, 1)]), min_size=1, max_size=2)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(AMOUNT, AMOUNT), min_size=1, max_size=3), KINDS, DURATIONS, st.sampled_from(ORDERS), st.data()
 )

@@ -47,3 +47,12 @@ def test_what_is_no_results_folder_is_said(tmp_path: Path, capsys: pytest.Captur
     status, _, error = said(capsys, tmp_path)
     assert status == 2
     assert "is not a results folder" in error
+
+
+def test_a_table_that_turns_out_to_be_damaged_ends_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = folder / "jobs.parquet"
+    sound = table.read_bytes()
+    table.write_bytes(sound[:40] + bytes(400) + sound[440:])
+    status, _, error = said(capsys, folder)
+    assert status == 2
+    assert "jobs.parquet: is damaged" in error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import AttemptState, TaskReport, Usage
-from volery.live.service.listing import JobQuery
+from volery.live.service import listing
+from volery.live.service.listing import ORDERS, JobOrder, JobQuery
 from volery.live.service.store import JobStore, News
 from volery.live.service.tally import Tally, UserLoad
 from volery.live.status import JobStatus, TaskUsage
@@ -231,6 +233,46 @@ def test_what_attempts_have_used_is_told_of_the_last_one(store: JobStore, tmp_pa
     store.close()
     again = Committing(tmp_path / "jobs.sqlite")
     assert [task.usage for task in again.tasks(0, 0, 2)] == [told, TaskUsage(held="x")]
+
+
+def test_a_search_in_pieces_finds_what_one_query_finds(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "SLICE", 3)
+    monkeypatch.setattr(listing, "READ", 2)
+    for number in range(17):
+        insert(store, number=number, user=f"user{number * 7 % 3}", name="ab"[number % 2])
+        store.take_in([JobDone(number)] if number % 5 == 0 else [], number)
+        if number % 5 == 0:
+            store.give_up_waiting(number, number)
+    queries = (
+        JobQuery(), JobQuery("pending"), JobQuery(user="user1"), JobQuery("done", "user0"), JobQuery(reason="ends of"),
+        JobQuery(before=9), JobQuery("pending", before=9), JobQuery(since_us=8), JobQuery("running"),
+    )  # fmt: skip
+    slices = ((0, 5), (0, 4), (4, 3), (0, 50), (30, 2))
+    asked = itertools.product(queries, ORDERS, (False, True), slices)
+
+    async def main() -> None:
+        for query, by, falling, (skip, limit) in asked:
+            order = JobOrder(by, falling, skip)
+            told = await store.search(query, limit, order)
+            assert [job.id for job in told] == [job.id for job in store.jobs(query, limit, order)], (query, order)
+
+    assert len(store.jobs(JobQuery("done"), 50)) == 4
+    asyncio.run(main())
+
+
+def test_a_search_leaves_room_for_what_else_there_is_to_do(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "SLICE", 2)
+    for number in range(8):
+        insert(store, number=number)
+
+    async def main() -> int:
+        turns, searching = 0, asyncio.ensure_future(store.search(JobQuery("running"), 5))
+        while not searching.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(main()) >= 4
 
 
 def test_lists_are_filtered_and_paged(store: JobStore) -> None:

@@ -95,7 +95,7 @@ class TestConflicts:
         drawn = [len(needs) - len({int(random.choice(slots)) for slots in fitting}) for _ in range(2000)]
         assert expected == pytest.approx(np.mean(drawn), abs=0.2)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(
         machines=st.lists(st.integers(0, 7), min_size=1, max_size=4),
         rounds=st.lists(st.lists(st.integers(0, 7), max_size=5), min_size=1, max_size=4),

@@ -6,10 +6,12 @@ import pytest
 
 from volery import architectures, sim
 from volery.core.component import Deployment
+from volery.core.film import FINISHED, KILLED, Filmed
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.metrics.filming import FLIGHTS_PER_KIND, Camera, Filmed
+from volery.metrics.filming import FLIGHTS_PER_KIND, Camera
+from volery.sim.faults import Crash, FaultPlan
 from volery.workload import synthesize
 
 WORKERS, WORK = 40, "syn:12x30"
@@ -31,8 +33,8 @@ def test_a_run_is_the_same_under_a_camera_and_every_task_is_seen(name: str) -> N
     assert records.digest() == plain.digest()
     assert filmed is not None
     assert sorted(filmed.attempts["task"]) == list(range(360))
-    assert filmed.attempts["start_us"] == [records.start_us[task] for task in filmed.attempts["task"]]
-    assert filmed.attempts["machine"] == [records.worker[task] for task in filmed.attempts["task"]]
+    assert list(filmed.attempts["start_us"]) == [records.start_us[task] for task in filmed.attempts["task"]]
+    assert list(filmed.attempts["machine"]) == [records.worker[task] for task in filmed.attempts["task"]]
 
 
 def test_counts_are_of_all_messages_and_flights_are_few_of_each_kind() -> None:
@@ -69,3 +71,42 @@ def test_beliefs_are_wrong_while_news_is_under_way_and_true_in_the_end() -> None
     _, silent = driven("pigeon")
     assert silent is not None
     assert silent.beliefs == []
+
+
+def test_a_part_of_a_run_shows_that_part_and_knows_what_was_before() -> None:
+    cluster, trace, entry = Cluster.uniform(WORKERS), synthesize(WORK), architectures.lookup("megha")
+
+    def filmed(begin_us: int, end_us: int, *, part: bool) -> Filmed:
+        deployment = entry.build(cluster, entry.defaults, Streams(0))
+        camera = Camera(begin_us, end_us, cluster.slots, deployment.machines, part=part)
+        sim.simulate(camera.on(deployment), trace, cluster)
+        return camera.filmed()
+
+    whole, part = filmed(0, 60_000_000, part=False), filmed(5_500_000, 9_700_000, part=True)
+    assert (part.begin_us, part.end_us) == (5_500_000, 9_700_000)
+    assert all(5_500_000 <= at_us <= 9_700_000 for at_us, _ in part.moments)
+    launches = {name: sum(one.sent[one.kinds.index("Launch")]) for name, one in (("whole", whole), ("part", part))}
+    assert launches == {"whole": 360, "part": 48}, "four jobs come in it"
+    before = [start for start in whole.attempts["start_us"] if start <= 9_700_000]
+    assert sorted(part.attempts["start_us"]) == sorted(before), "those of before are known"
+    assert [job.id for job in part.jobs] == list(range(10))
+
+
+def test_a_crash_ends_what_ran_there_and_the_next_life_is_filmed_too() -> None:
+    entry, cluster, trace = architectures.lookup("megha"), Cluster.uniform(6), synthesize("syn:4x6")
+    parameters = {"gms": 1, "lms": 1, "reliable": True, "detection_s": 0.2}
+    deployment = entry.build(cluster, architectures.configure(entry, parameters), Streams(0))
+    camera = Camera(0, 20_000_000, cluster.slots, deployment.machines, crashes=((2_300_000, "node/1"),))
+    deployment = camera.on(deployment)
+    plan = FaultPlan(crashes=(Crash(2_300_000, "node/1", 4_100_000),))
+    records = sim.simulate(deployment, trace, cluster, options=sim.Options(plan=plan))
+    found = camera.filmed()
+    assert [(at_us, gone) for at_us, _, gone in found.crashed] == [(2_300_000, True), (4_100_000, False)]
+    ended = list(zip(found.attempts["task"], found.attempts["finish_us"], found.attempts["outcome"], strict=True))
+    died = [(task, end) for task, end, outcome in ended if outcome == KILLED]
+    assert died == [(one.task, 2_300_000) for one in records.lost], "and nothing else"
+    assert sorted(task for task, _, outcome in ended if outcome == FINISHED) == list(range(24))
+    later = [start for start, machine in zip(found.attempts["start_us"], found.attempts["machine"], strict=True)
+             if machine == 1 and start > 4_100_000]  # fmt: skip
+    assert later, "it runs tasks again, and that is seen"
+    assert any("node/1 is back" in what for _, what in found.moments)

@@ -213,7 +213,7 @@ def test_a_backlog_is_sent_window_by_window() -> None:
     assert b.ear.heard == list(range(3 * WINDOW))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000))
 def test_over_any_network_all_arrives_once_and_in_order(seed: int) -> None:
     """Frames and acknowledgements are dropped, repeated and shuffled; timers ring now and then."""

@@ -77,7 +77,7 @@ class AgainstAList(RuleBasedStateMachine):
 
 
 TestAgainstAList = AgainstAList.TestCase
-TestAgainstAList.settings = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True)
+TestAgainstAList.settings = settings(max_examples=40, stateful_step_count=30, derandomize=True)
 
 
 def test_an_empty_queue_gives_nothing() -> None:

@@ -77,5 +77,5 @@ class AgainstAList(RuleBasedStateMachine):
         assert not self.model or self.queue.first() == self.model[0]
 
 
-AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestAgainstAList = AgainstAList.TestCase

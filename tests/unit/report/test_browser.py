@@ -190,11 +190,15 @@ def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tm
     folder = write_sample(tmp_path, sample_runs(1))
     asked: list[str] = []
 
-    def why(run: int, question: str) -> list[ToldTask]:
-        asked.append(question)
-        return WHY[run].tasks
+    class Told:
+        def longest(self) -> list[ToldRun]:
+            return WHY
 
-    server = open_server(site_of(folder, WHY, why), "127.0.0.1", 0)
+        def answer(self, run: int, question: str) -> list[ToldTask]:
+            asked.append(question)
+            return WHY[run].tasks
+
+    server = open_server(site_of(folder, Told()), "127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         visit = Visit(browser, url_of(server))
@@ -241,7 +245,7 @@ def test_messages_queues_and_beliefs_follow_the_film(browser: Browser, tmp_path:
     compare("megha", trace="syn:12x30", workers=40, folder=tmp_path)
     results = read_results(tmp_path)
     kept, run = results.timelines[0], played(read_timeline(tmp_path, results.timelines[0]))
-    filmed = film_run(tmp_path, kept.label, kept.seed, int(run.begin_s * 1e6), round(run.end_s * 1e6))
+    filmed = film_run(tmp_path, kept.label, kept.seed, int(run.begin_s * 1e6), round(run.end_s * 1e6)).filmed
     (tmp_path / "watch.html").write_text(watch_page(results, kept, filmed), encoding="utf-8")
     visit = Visit(browser, f"file://{tmp_path}/watch.html", 400, "dark")
     visit.page.get_by_role("slider").fill("1000")

@@ -15,11 +15,14 @@ from tests.unit.report.samples import LABELS, TEN, delays_s, sample_run, sample_
 from volery.core.errors import InputError
 from volery.metrics import distribution
 from volery.report.explore import content as bounds
+from volery.report.explore import pairs
 from volery.report.explore.answers import Answers
 from volery.report.explore.content import Content, Explored, ToldTask, as_json, explored
-from volery.report.explore.delays import Grid, Places, counted, grid_of
+from volery.report.explore.delays import counted, rows_at
 from volery.report.explore.embed import CONTENT_ID, script
-from volery.report.explore.pairs import CELLS, cell_of, pair
+from volery.report.explore.grid import CELLS, Grid
+from volery.report.explore.pairs import pair
+from volery.report.explore.ranked import rank
 from volery.report.folder import Results, read_results
 from volery.report.html import render, write_report
 from volery.report.rows import RunJobs
@@ -100,21 +103,20 @@ def made(delays: list[float], *, label: str = "a", seed: int = 0, short: bool = 
 
 def test_jobs_without_a_delay_are_nowhere() -> None:
     run = made([0.5, -1e-6, float("nan"), 0.0])
-    grid = grid_of([run])
-    assert unpacked(counted([run], grid)["all"].bins) == {0: 1, 1: 1}
-    places = Places.of([run])
-    assert places.rows(grid, np.arange(2), 2).job == [0, 3]
-    nothing = made([-1e-6])
-    assert counted([nothing], grid_of([nothing])) == {}
+    grid, (ranked,) = rank([[run]])
+    assert unpacked(counted(ranked)["all"].bins) == {0: 1, 1: 1}
+    assert rows_at(ranked, grid, range(2)).job == [0, 3]
+    for nothing in ([made([-1e-6])], []):
+        assert counted(rank([nothing])[1][0]) == {}
 
 
 def test_the_jobs_of_a_range_are_those_that_its_counts_count(whole: Explored) -> None:
-    places, grid = Places.of(whole.runs[0]), whole.content.grid
+    places, grid = whole.ranked[0], whole.content.grid
     counts = unpacked(whole.content.counted[0]["all"].bins)
     for low, high in ((-1, grid.bins), (0, 1), (300, 301), (-1, 0), (200, 700), (500, 500)):
-        first, last = places.within(grid, low, high)
+        first, last = places.within(low, high)
         assert max(0, last - first) == sum(n for number, n in counts.items() if low < number <= high)
-        rows = places.rows(grid, np.arange(first, max(first, last)), last - first)
+        rows = rows_at(places, grid, range(first, last))
         assert all(low < number <= high for number in rows.bin)
         assert rows.delay_s == sorted(rows.delay_s, reverse=True)
 
@@ -133,16 +135,20 @@ def test_a_page_keeps_the_most_delayed_jobs_and_some_of_every_rank(
 def test_a_pair_counts_every_job_once_and_names_those_that_differ_most() -> None:
     a = [made([0.001, 0.0, 5.0, 0.01, -1.0]), made([1.0, 1.0], seed=1)]
     b = [made([0.001, 0.002, 0.005, 0.01, 3.0], label="b"), made([1.0], label="b", seed=1), made([9.0], seed=2)]
-    grid = grid_of(a + b)
-    found = pair(0, 1, a, b, grid)
+    grid, ranked = rank([a, b])
+    found = pair(0, 1, ranked[0], ranked[1], grid)
     assert (found.jobs, found.a_lower, found.b_lower) == (5, 1, 1)
     cells = unpacked(found.cells)
     assert sum(cells.values()) == 5
-    assert cells[int(cell_of(grid, np.array([5.0]))[0]) * (CELLS + 1) + int(cell_of(grid, np.array([0.005]))[0])] == 1
+    assert cells[cell(grid, 5.0) * (CELLS + 1) + cell(grid, 0.005)] == 1
     assert list(zip(found.seed, found.job, found.a_s, found.b_s, strict=True)) == [
         (0, 2, 5.0, 0.005),
         (0, 1, 0.0, 0.002),
     ]
+
+
+def cell(grid: Grid, delay_s: float) -> int:
+    return int(grid.cells(grid.bin_of(np.array([delay_s])))[0])
 
 
 def test_courses_are_the_means_of_the_curves_and_jobs_are_unfinished_while_they_run(
@@ -153,7 +159,7 @@ def test_courses_are_the_means_of_the_curves_and_jobs_are_unfinished_while_they_
     curve = results.curves[LABELS[0]]
     assert one.permille == pytest.approx((1000 * np.mean(curve.values, axis=0)).tolist(), abs=0.5)
     assert one.low[7] == pytest.approx(1000 * min(values[7] for values in curve.values), abs=0.5)
-    runs = whole.runs[0]
+    runs = whole.ranked[0].runs
     jobs = sum(float(run.jrt_s[:-1].sum()) for run in runs)
     assert (one.begin_s, one.end_s) == (0.0, 2000.0)
     assert float(np.mean(one.unfinished)) * 2000 * len(runs) == pytest.approx(jobs, rel=0.01)
@@ -209,8 +215,7 @@ def test_questions_are_answered_from_all_jobs(whole: Explored) -> None:
         asked.append((run, question))
         return []
 
-    told = Explored(msgspec.structs.replace(whole.content, why=[bounds.ToldRun("a", 0, 1, [])]), whole.runs)
-    answers = Answers(told, why)
+    answers = Answers(whole.content.grid, whole.ranked, 1, why)
     top = str(whole.content.grid.bins)
     query = {"labels": "0,2", "from": "-1,-1", "to": f"{top},{top}", "class": "long", "first": "10", "count": "5"}
     found = answers.answer("jobs", query)
@@ -224,14 +229,37 @@ def test_questions_are_answered_from_all_jobs(whole: Explored) -> None:
     assert asked == [(0, "3/1")]
 
 
-def test_what_was_prepared_is_not_ranked_again(whole: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
-    query = {"labels": "0,1,2", "from": "-1,-1,-1", "to": "900,900,900", "first": "0", "count": "9"}
-    expected = Answers(whole, lambda _, __: []).answer("jobs", query)
-    answers = Answers(whole, lambda _, __: [])
-    answers.prepare()
-    monkeypatch.setattr(Places, "of", lambda *_: pytest.fail("ranked again"))
-    assert answers.answer("jobs", query) == expected
-    assert expected["total"]
+def test_any_part_of_a_list_is_that_of_all_jobs_sorted_and_equal_delays_follow_the_labels() -> None:
+    draw = np.random.default_rng(4)
+    labels = [[made(np.round(draw.exponential(1, n), 1).tolist(), label=str(n))] for n in (0, 7, 300, 150)]
+    grid, ranked = rank(labels)
+    spans = [(of, *of.within(0, grid.bins)) for of in ranked]
+    listed = [(-of.delay_s(rank), place, rank) for place, (of, first, last) in enumerate(spans)
+              for rank in range(first, last)]  # fmt: skip
+    listed.sort()
+    answers = Answers(grid, ranked, 0, lambda _, __: [])
+    query = {"labels": "0,1,2,3", "from": "0,0,0,0", "to": ",".join([str(grid.bins)] * 4), "class": "short"}
+    for first in (0, 1, 49, 200, 431, len(listed) - 3, len(listed), 10_000):
+        told = answers.answer("jobs", query | {"first": str(first), "count": "9"})
+        assert told["total"] == len(listed)
+        expected = [(place, spans[place][0].job(rank)[1]) for _, place, rank in listed[first : first + 9]]
+        assert [(label, job) for label, _, job, *_ in told["rows"]] == expected
+
+
+def test_a_pair_of_many_jobs_names_those_that_differ_most_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "CHUNK", 64)
+    draw = np.random.default_rng(5)
+    a, b = draw.lognormal(0, 1, 1000), draw.lognormal(0, 1, 1000)
+    grid, ranked = rank([[made(a.tolist())], [made(b.tolist(), label="b")]])
+    found = pair(0, 1, ranked[0], ranked[1], grid)
+    by_factor = np.argsort(np.log(a) - np.log(b))
+    assert set(found.job) == {*by_factor[:20].tolist(), *by_factor[-20:].tolist()}
+    factors = np.abs(np.log(np.array(found.a_s) / np.array(found.b_s)))
+    assert np.all(np.diff(factors) < 1e-4)
+    assert (found.a_lower, found.b_lower) == (int((a < b).sum()), int((b < a).sum()))
+    counts = np.zeros((CELLS + 1, CELLS + 1), dtype=int)
+    np.add.at(counts, (grid.cells(grid.bin_of(a)), grid.cells(grid.bin_of(b))), 1)
+    assert unpacked(found.cells) == {place: n for place, n in enumerate(counts.ravel().tolist()) if n}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +277,7 @@ def test_what_was_prepared_is_not_ranked_again(whole: Explored, monkeypatch: pyt
 )
 def test_wrong_questions_are_refused(whole: Explored, question: str, query: dict[str, str], place: str) -> None:
     with pytest.raises(InputError) as refused:
-        Answers(whole, lambda _, __: []).answer(question, query)
+        Answers(whole.content.grid, whole.ranked, 0, lambda _, __: []).answer(question, query)
     assert refused.value.place == place
 
 

@@ -6,13 +6,16 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
+from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from volery.core.errors import InputError
-from volery.report.explore.server import Site, open_server, url_of
+from volery.report.explore.server import Page, Site, open_server, url_of
+
+PAGE = Page(HTTPStatus.OK, b"<p>page</p>", "default-src 'none'; x")
 
 
 def answer(question: str, query: dict[str, str]) -> Any:
@@ -25,7 +28,7 @@ def answer(question: str, query: dict[str, str]) -> Any:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ThreadingHTTPServer]:
-    found = open_server(Site(b"<p>page</p>", "default-src 'none'; x", answer), "127.0.0.1", 0)
+    found = open_server(Site(lambda: PAGE, answer), "127.0.0.1", 0)
     threading.Thread(target=found.serve_forever, daemon=True).start()
     yield found
     found.shutdown()
@@ -75,4 +78,4 @@ def test_it_only_reads(server: ThreadingHTTPServer) -> None:
 def test_a_port_that_is_taken_is_told(server: ThreadingHTTPServer) -> None:
     assert url_of(server) == f"http://127.0.0.1:{server.server_address[1]}/"
     with pytest.raises(InputError, match="cannot listen there"):
-        open_server(Site(b"", "", answer), "127.0.0.1", server.server_address[1])
+        open_server(Site(lambda: PAGE, answer), "127.0.0.1", server.server_address[1])

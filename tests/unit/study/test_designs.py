@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from volery.architectures import REGISTRY
-from volery.report.designpage import COMMAND
+from volery.report.designpage import COMMAND, explanation
 from volery.study import compare
-from volery.study.designs import INDEX, all_pages, write_pages
+from volery.study.designs import INDEX, all_pages, pages, write_pages
 
 PAGES = Path(__file__).parents[3] / "docs" / "architectures"
 
@@ -31,9 +33,31 @@ def test_a_page_tells_source_roles_messages_parameters_stages_and_faults() -> No
         assert fact in page
 
 
-def test_one_page_can_be_written_alone(tmp_path: Path) -> None:
-    from volery.study.designs import pages
+EXPLAINED = (
+    "The problem, and the idea", "Who decides, on what view", "What it costs", "What came out here",
+    "When to choose it",
+)  # fmt: skip
 
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_design_is_explained(name: str) -> None:
+    """In prose beside its module, which the page shows with the picture of its flow after the first part."""
+    text = explanation(REGISTRY[name])
+    assert re.findall(r"^## (.+)$", text, flags=re.MULTILINE) == list(EXPLAINED)
+    assert 200 <= len(text.split()) <= 800, "a page of reading"
+    assert "](" in text, "it leads on: to findings, claims, other designs"
+    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert page.index(f"]({name}.svg)") < page.index("## Who decides") < page.index("## How it is built here")
+
+
+def test_a_design_without_prose_has_a_page_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("volery.report.designpage.explanation", lambda _entry: "")
+    page = pages([REGISTRY["oracle"]])["oracle.md"]
+    assert page.index("](oracle.svg)") < page.index("## How it is built here")
+    assert "## Who decides" not in page
+
+
+def test_one_page_can_be_written_alone(tmp_path: Path) -> None:
     written = write_pages(tmp_path / "new", pages([REGISTRY["oracle"]]))
     assert sorted(path.name for path in written) == ["oracle.md", "oracle.svg"]
     assert INDEX not in pages([REGISTRY["oracle"]])

@@ -42,7 +42,12 @@ def test_any_task_is_answered_and_of_a_job_those_that_waited_longest(folder: Pat
     slowest = explain(folder, "12").job
     assert slowest is not None
     assert of_job[0].started_s == slowest.slowest.started_s
-    for question, problem in (("99", "jobs 0 to 19"), ("1/40", "tasks 0 to 39"), ("x", "is not JOB")):
+    for question, problem in (
+        ("99", "jobs 0 to 19"),
+        ("9" * 40, "jobs 0 to 19"),
+        ("1/40", "tasks 0 to 39"),
+        ("x", "is not JOB"),
+    ):
         with pytest.raises(InputError, match=problem):
             explanations.answer(0, question)
 

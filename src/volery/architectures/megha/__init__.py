@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from volery.architectures.megha.captions import CAPTIONS
 from volery.architectures.megha.explaining import (
     ExplainingFairMaster,
     ExplainingMaster,
@@ -314,6 +315,7 @@ MEGHA = Architecture(
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     vectors=True,
     heeds={"constraints": "", "users": "shares"},
+    captions=CAPTIONS,
 )
 
 CENTRAL = msgspec.structs.replace(

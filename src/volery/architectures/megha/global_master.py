@@ -35,7 +35,7 @@ class GlobalMaster(Component):
     """
 
     __slots__ = (
-        "_after", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_gm", "_heard", "_jobs", "_layout", "_lms",
+        "_after", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_heard", "_jobs", "_layout", "_lms",
         "_members", "_next", "_orders", "_outside", "_placed", "_queue", "_queue_max", "_requests", "_stream",
     )  # fmt: skip
 
@@ -50,7 +50,6 @@ class GlobalMaster(Component):
         queue_max: int,
         stream: Random,
     ) -> None:
-        self._gm = gm
         self._by_fewest = match != "random"
         self._layout = layout
         self._lms = [f"lm/{lm}" for lm in range(layout.lm_count)]

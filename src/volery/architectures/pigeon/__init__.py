@@ -14,6 +14,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.architectures.pigeon.captions import CAPTIONS
 from volery.architectures.pigeon.distributor import Distribution, Distributor
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, Supply, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
@@ -173,6 +174,7 @@ PIGEON = Architecture(
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:master", "crash:node"}),
     bearing={"reliable": True, "groups": 3, "reserved": 1, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
     heeds={"constraints": ""},
+    captions=CAPTIONS,
 )
 
 PIGEONC = msgspec.structs.replace(

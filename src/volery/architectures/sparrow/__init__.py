@@ -16,6 +16,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.architectures.sparrow.captions import CAPTIONS
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
 from volery.architectures.sparrow.scheduler import EarlyScheduler, Sampling, Scheduler, SchedulerSetting
@@ -127,4 +128,5 @@ SPARROW = Architecture(
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
     heeds={"constraints": "", "users": "queue=fair|priority"},
+    captions=CAPTIONS,
 )

@@ -36,7 +36,7 @@ from volery.core.resources import check_vectors
 from volery.live.cluster.building import Plan
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.isolation import Isolation, Output
-from volery.live.cluster.machine import ATTRIBUTES, amounts, discover, machine_from_table
+from volery.live.cluster.machine import amounts, discover, machine_from_table
 from volery.live.cluster.tables import read_table
 from volery.live.hosts.journal import Durability
 from volery.live.status import DEFAULT_PORT
@@ -46,9 +46,25 @@ from volery.live.wire.transport import HostName
 API_HOST: Final = "api"
 ALL: Final = "all"
 """The name of the one host of a federation that runs in one process."""
+RESULTS: Final = "results"
+"""No host's name: `volery serve results` shows a folder."""
 DISCOVERED: Final = "auto"
 """As a capacity: what this machine has, divided among the machines of the table."""
-MACHINE_KEYS: Final = ("count", "slots", "capacity", "labels", *ATTRIBUTES)
+MACHINE_MEANINGS: Final = {
+    "count": "how many machines like this; 1",
+    "slots": "tasks that each runs at once; 1. Not beside `capacity`",
+    "capacity": 'what each offers, as { cpu_milli = 4000, memory_mb = 8192 }; "auto": this machine, divided by `count`',
+    "labels": 'free names, as { zone = "a" }; a job\'s constraints call them `label.zone`',
+    "arch": "of the processor, as x86_64; found on this machine where it is not said, like all that follow",
+    "os": "as linux",
+    "kernel": "major and minor version, as 6.1",
+    "cores": "processors",
+    "memory_mb": "main memory, MB",
+    "gpus": "how many GPUs",
+    "gpu": "what they are",
+    "disk": "where tasks run: ssd, hdd or unknown",
+}
+MACHINE_KEYS: Final = tuple(MACHINE_MEANINGS)
 
 ExecutorName = Literal["agent", "sleep", "instant"]
 Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
@@ -61,17 +77,19 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     machines: Annotated[
         list[dict[str, Any]], Meta(description="tables of equal machines: count, slots or capacity, attributes")
     ]
-    architecture: str = "megha"
+    architecture: Annotated[str, Meta(description="registry name of the design that schedules")] = "megha"
     parameters: Annotated[dict[str, Any], Meta(description="of the architecture")] = {}
     name: Annotated[str, Meta(description="tells federations on one broker apart")] = "federation"
-    seed: int = 0
-    broker: str = "nats://127.0.0.1:4222"
+    seed: Annotated[int, Meta(description="of the components' random streams")] = 0
+    broker: Annotated[str, Meta(description="NATS server of a federation of several hosts, without a password")] = (
+        "nats://127.0.0.1:4222"
+    )
     broker_tls: Annotated[BrokerTls | None, Meta(description="certificates of the hosts on the broker")] = None
     broker_login: Annotated[str, Meta(description="TOML file with user and password, or token, for the broker")] = ""
     api: Annotated[str, Meta(description="where the API listens, HOST:PORT")] = f"127.0.0.1:{DEFAULT_PORT}"
     tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
     folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
-    journal: bool = True
+    journal: Annotated[bool, Meta(description="write every event down, for `volery replay`")] = True
     durability: Annotated[Durability, Meta(description="what a turn waits for before its effects leave")] = "flush"
     executor: Annotated[ExecutorName, Meta(description="agent: real work; sleep, instant: load tests")] = "agent"
     run_as: Annotated[
@@ -127,8 +145,12 @@ def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]])
     """Deal addresses to hosts; the first pattern that fits takes an address. Without hosts: one per role.
 
     Raises:
-        InputError: a pattern that nothing is left for, or an address that no pattern takes.
+        InputError: a name that no host may have, a pattern that nothing is left for, or an address without a pattern.
     """
+    if RESULTS in hosts:
+        raise InputError(
+            f"hosts.{RESULTS}", "`volery serve results` shows a results folder; give the host another name"
+        )
     dealt: dict[HostName, list[Address]] = {host: [] for host in hosts}
     patterns = [(host, pattern) for host, listed in hosts.items() for pattern in listed]
     used: set[tuple[HostName, str]] = set()

@@ -7,8 +7,9 @@ attempts. They are not kept over a restart of the API.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -21,6 +22,9 @@ from volery.core.why import Decision, Noted
 TASKS_MAX: Final = 20_000
 """Tasks whose decisions are remembered; of those that were heard of first they are forgotten."""
 KEPT_PER_TASK: Final = 8
+STEP_S: Final = 10.0
+STEPS: Final = 30
+"""What was decided of late is counted in so many steps, five minutes."""
 
 
 class Explained(Message, frozen=True):
@@ -54,6 +58,20 @@ class PreemptionTold(Message, frozen=True):
     by: Address
     at_unix_us: Time
     fact: Preemption
+
+
+class PeerTold(Message, frozen=True):
+    """Host > submitter: a component here has been told that another is lost, or is back.
+
+    Args:
+        by: who was told.
+        peer: who is lost, or back.
+        lost: which of the two.
+    """
+
+    by: Address
+    peer: Address
+    lost: bool
 
 
 class FunnelStep(msgspec.Struct, frozen=True):
@@ -126,18 +144,26 @@ class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
     decisions: int
     refused: Annotated[int, Meta(description="the view was wrong: who was asked has said no")]
     view_age_us: Annotated[int, Meta(description="the mean of all decisions")]
+    recent: Annotated[int, Meta(description="decisions of the last five minutes")] = 0
+    recent_refused: Annotated[int, Meta(description="of these")] = 0
+    recent_view_age_us: Annotated[int | None, Meta(description="the mean of these; null: there were none")] = None
 
 
 class DecisionBook:
     """The decisions that were heard of: per task the first and the last ones, and counts per pair of components.
 
+    Args:
+        clock_s: seconds that never go back.
+
     Attributes:
         heard: whether there has been any.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.heard = False
+        self._clock_s = clock_s
         self._pairs: dict[tuple[Address, Address], list[int]] = {}
+        self._recent: dict[tuple[Address, Address], deque[list[int]]] = {}
         # A plain dict looks for its first key among all that were deleted before it.
         self._of_task: OrderedDict[TaskId, list[Noted]] = OrderedDict()
         self._dropped: dict[TaskId, int] = {}
@@ -150,10 +176,15 @@ class DecisionBook:
             counts = self._pairs.get((told.by, asked))
             if counts is None:
                 counts = self._pairs[told.by, asked] = [0, 0, 0]
-            if told.decision.chosen == "refused":
-                counts[1] += 1
-            else:
-                counts[0], counts[2] = counts[0] + 1, counts[2] + told.decision.view_age_us
+                self._recent[told.by, asked] = deque(maxlen=STEPS)
+            recent, step = self._recent[told.by, asked], int(self._clock_s() // STEP_S)
+            if not recent or recent[-1][3] != step:
+                recent.append([0, 0, 0, step])
+            for some in (counts, recent[-1]):
+                if told.decision.chosen == "refused":
+                    some[1] += 1
+                elif told.decision.chosen == "placed":
+                    some[0], some[2] = some[0] + 1, some[2] + told.decision.view_age_us
         kept, noted = self._of_task.get(task), Noted(told.at_unix_us, told.by, told.decision)
         if kept is not None:
             kept.append(noted)
@@ -168,12 +199,17 @@ class DecisionBook:
 
     def pairs(self) -> list[PairStatus]:
         """Who has decided on whose part of the cluster, in order of names."""
-        return [
-            PairStatus(
-                by=by, asked=asked, decisions=decisions, refused=refused, view_age_us=age_us // max(1, decisions)
-            )
-            for (by, asked), (decisions, refused, age_us) in sorted(self._pairs.items())
-        ]
+        since, found = int(self._clock_s() // STEP_S) - STEPS, []
+        for (by, asked), (decisions, refused, age_us) in sorted(self._pairs.items()):
+            recent = [some for some in self._recent[by, asked] if some[3] > since]
+            count, late, ages_us = (sum(some[place] for some in recent) for place in range(3))
+            found.append(
+                PairStatus(
+                    by=by, asked=asked, decisions=decisions, refused=refused, view_age_us=age_us // max(1, decisions),
+                    recent=count, recent_refused=late, recent_view_age_us=ages_us // count if count else None,
+                )
+            )  # fmt: skip
+        return found
 
     def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
         """The decisions about a task, in order; `nodes` has the address on each machine."""

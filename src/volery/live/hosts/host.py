@@ -20,13 +20,13 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from volery.core.component import Component, UnknownMessageError, role_of
-from volery.core.events import Adopted, Computed, Event, Fact, Preemption, TimerFired
+from volery.core.events import Adopted, Computed, Event, PeerLost, Preemption, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
 from volery.live.hosts import port as effect_kinds
 from volery.live.hosts.doors import Alarm, Door, Doorkeeper
-from volery.live.hosts.explaining import Explained, PreemptionTold
+from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
@@ -248,10 +248,10 @@ class Host:
         if SUBMITTER in self._doors or SUBMITTER in self._where:
             self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
 
-    def _tell(self, component: Address, fact: Fact) -> None:
-        """Tell the submitter a fact that it writes down, as `report` does of attempts; no effect of an event."""
+    def _tell(self, component: Address, message: Message) -> None:
+        """Tell the submitter something that it writes down, as `report` does of attempts; no effect of an event."""
         if self.explains and (SUBMITTER in self._doors or SUBMITTER in self._where):
-            self.post(SUBMITTER, TOLD[type(fact)](component, time.time_ns() // 1000, fact), component)
+            self.post(SUBMITTER, message, component)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
         assert self._delivery is not None
@@ -364,6 +364,7 @@ class Host:
                 return
             self._entries.append((to, to, event, checksum(self._effects)))
             self._apply(door, now)
+            self._tell(to, PeerTold(to, event.peer, isinstance(event, PeerLost)))
         self._commit(self.turn_us)
         self.inbox.extend(waiting)
 
@@ -395,7 +396,8 @@ class Host:
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
             if type(effect[1]) in TOLD:
-                self._tell(door.address, effect[1])
+                told = TOLD[type(effect[1])]
+                self._tell(door.address, told(door.address, time.time_ns() // 1000, effect[1]))
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))

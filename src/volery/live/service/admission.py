@@ -8,14 +8,17 @@ from collections import Counter
 from typing import Any, Final, NoReturn
 
 import msgspec
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
+from volery.core.model import JobId
 from volery.live.jobs import JobDescription, job_from_json
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
+from volery.live.status import JobStatus
 from volery.live.window.session import Sessions, is_foreign
 
 BODY_BYTES_MAX: Final = 64 << 20
@@ -45,11 +48,25 @@ class Traffic:
     Attributes:
         answers: (method, path with the names of its parameters, status) -> how many.
         seconds: (method, path) -> how long these took together, without what is streamed.
+        pages_open: pages of browsers that listen for changes.
+        views_made, views_cpu_s: for them, and the CPU seconds that this took.
     """
 
     def __init__(self) -> None:
         self.answers: Counter[tuple[str, str, int]] = Counter()
         self.seconds: dict[tuple[str, str], float] = {}
+        self.pages_open = 0
+        self.views_made = 0
+        self.views_cpu_s = 0.0
+
+
+class _Number(IntegerConvertor):
+    """Numbers that the store can hold; the integers of Starlette have no end."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", _Number())
 
 
 def principal(request: Request) -> Principal:
@@ -169,6 +186,17 @@ def choice(request: Request, name: str, known: tuple[str, ...], default: str | N
     if text is not None and text not in known:
         raise InputError(f"query.{name}", f"expected {', '.join(known)}, not {text[:40]!r}")
     return default if text is None else text
+
+
+def seen_job(job: JobStatus | None, number: JobId, who: Principal) -> JobStatus:
+    """A job, if there is one and it may be seen.
+
+    Raises:
+        NotThereError: otherwise.
+    """
+    if job is None or who.sees not in (None, job.user):
+        no_job(number)
+    return job
 
 
 def no_job(job: int) -> NoReturn:

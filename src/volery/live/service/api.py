@@ -19,7 +19,6 @@ from typing import Final, get_args
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -43,11 +42,11 @@ from volery.live.service.admission import (
     choice,
     described,
     guarded,
-    no_job,
     number,
     owned,
     principal,
     refusal,
+    seen_job,
 )
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller, foretelling
@@ -55,6 +54,7 @@ from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
 from volery.live.service.outputs import output_answer
+from volery.live.service.summary import summarising
 from volery.live.service.tokens import Gate, Principal
 from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
 from volery.live.window.serving import window_routes
@@ -112,8 +112,9 @@ def operations(
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
+        summarising(desk),
         *operating(desk, traffic, foreteller),
-        *(foretelling(foreteller) if foreteller is not None else ()),
+        *(foretelling(foreteller, desk) if foreteller is not None else ()),
         Operation("GET", "/healthz", healthz, Health, role=None),
     )
 
@@ -139,7 +140,8 @@ def make_app(
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
-    routes += [Route("/openapi.json", openapi), *window_routes(desk, outputs.resolve(), sessions)]
+    routes.append(Route("/openapi.json", openapi))
+    routes += window_routes(desk, outputs.resolve(), sessions, traffic, foreteller)
     return Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http},
@@ -181,7 +183,7 @@ class _JobEndpoints:
         state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
         before, since = number(request, "before", None), number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(self._desk.jobs(JobQuery(state, sees or user, before, reason, since), limit))
+        return as_json(await self._desk.search(JobQuery(state, sees or user, before, reason, since), limit))
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
@@ -241,7 +243,7 @@ class _TaskEndpoints:
         """Tasks of a job, in order."""
         job = _job(self._desk, request)
         first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
-        return as_json(self._desk.tasks(job.id, first, limit))
+        return as_json(await self._desk.all_tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
         """One task, as its last attempt left it."""
@@ -290,19 +292,7 @@ def _job(desk: Desk, request: Request) -> JobStatus:
 
 def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     """A job, if there is one and it may be seen."""
-    job = desk.job(number)
-    if job is None or who.sees not in (None, job.user):
-        no_job(number)
-    return job
-
-
-class _Number(IntegerConvertor):
-    """Numbers that the store can hold; the integers of Starlette have no end."""
-
-    regex = "[0-9]{1,18}"
-
-
-register_url_convertor("number", _Number())
+    return seen_job(desk.job(number), number, who)
 
 
 class _Protocol(HttpToolsProtocol):

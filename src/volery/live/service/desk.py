@@ -24,7 +24,7 @@ from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRe
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PreemptionTold, Why
+from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.service.accepting import admit, planned, planned_jobs
@@ -32,9 +32,11 @@ from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
+from volery.live.service.pace import Pace, ended_of
 from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News, OpenJob
+from volery.live.service.writing import Write
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
 
 REPORTS_LATE_S: Final = 2.0
@@ -67,13 +69,15 @@ class Desk(Questions, Component):
     Attributes:
         sharing: who is due what.
         told: what nodes have said of attempts, by state: how often.
+        pace: how fast tasks end.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     __slots__ = (
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge",
-        "_late_s", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent", "_sight",
-        "_store", "_thread", "_told", "_wake", "_writer", "_writes", "commit_s", "commits", "sharing", "told",
+        "_late_s", "_lost", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent",
+        "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "commit_s", "commits",
+        "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -95,18 +99,20 @@ class Desk(Questions, Component):
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
-        self.commits = 0
+        self.commits, self.pace = 0, Pace()
         self.commit_s = 0.0
         self._numbers = store.next_numbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
         self._checkpoints = Checkpoints(store.checkpoint)
-        self._writes: list[_Write] = []
+        self._writes: list[Write] = []
         self._feed = Feed(post)
         self._held: list[tuple[JobId, tuple[Message, ...]]] | None = None
         self._resuming: asyncio.Task[None] | None = None
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._news: list[News] = []
+        self._told_nodes: list[NodeStatus] = []
+        self._lost: set[tuple[Address, Address]] = set()
         self._received: dict[Address, list[tuple[TaskId, int]]] = {}
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
@@ -127,6 +133,8 @@ class Desk(Questions, Component):
         self.told[state] = self.told.get(state, 0) + 1
         if state == "running":
             self._running[key] = event.node
+            for earlier in range(event.attempt):  # that ended with its host, which may never say so
+                self._running.pop((event.task, earlier), None)
             return
         self._running.pop(key, None)
         if source != event.node and role_of(source) == AGENT:
@@ -157,6 +165,10 @@ class Desk(Questions, Component):
         """Write down who has lost what to whom."""
         self.sharing.note(event)
 
+    def on_peer(self, event: PeerTold, source: Address, now: Time) -> None:
+        """Remember who is lost to whom."""
+        (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
+
     def on_seen(self, event: Seen, source: Address, now: Time) -> None:
         """What a scheduler sees."""
         if self._sight is not None:
@@ -179,6 +191,7 @@ class Desk(Questions, Component):
         Confined: on_confined,
         Explained: on_explained,
         PreemptionTold: on_preempted,
+        PeerTold: on_peer,
         Seen: on_seen,
         JobAccepted: on_news,
         JobRejected: on_news,
@@ -351,7 +364,7 @@ class Desk(Questions, Component):
         if self._closed:
             raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._writes.append(_Write(write, future))
+        self._writes.append(Write(write, future))
         self._wake.set()
         return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
@@ -431,7 +444,7 @@ class Desk(Questions, Component):
             self._told.set()
             self._told = asyncio.Event()
 
-    async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
+    async def _write_batch(self, news: list[News], writes: list[Write]) -> None:
         began = time.perf_counter()
         self._store.begin(durable=bool(writes))
         for write in writes:
@@ -445,6 +458,7 @@ class Desk(Questions, Component):
         else:
             self._store.commit()
         self.commits += 1
+        self.pace.note(ended_of(self.told))
         self.commit_s += time.perf_counter() - began
         for write in writes:
             write.tell()
@@ -455,41 +469,8 @@ class Desk(Questions, Component):
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:
             ignored = asyncio.get_running_loop().create_future()
-            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, _now_us()), ignored))
+            self._writes.append(Write(lambda: self._store.give_up_waiting(number, _now_us()), ignored))
             self._wake.set()
-
-
-class _Write:
-    """Something to be written in the next batch, and who waits for it."""
-
-    __slots__ = ("_error", "_future", "_given", "_write")
-
-    def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
-        self._write = write
-        self._future = future
-        self._given: Any = None
-        self._error: Exception | None = None
-
-    def make(self) -> None:
-        """Write."""
-        try:
-            self._given = self._write()
-        except sqlite3.Error:  # it may have ended the whole batch
-            raise
-        except Exception as error:
-            self._error = error
-
-    def tell(self) -> None:
-        """It is committed."""
-        if self._error is not None:
-            self.fail(self._error)
-        elif not self._future.done():  # whoever waits may have given up
-            self._future.set_result(self._given)
-
-    def fail(self, error: Exception) -> None:
-        """It has come to nothing."""
-        if not self._future.done():
-            self._future.set_exception(error)
 
 
 def _now_us() -> int:

@@ -1,4 +1,4 @@
-"""When would a job start, and whom would it preempt: asked of the lab, in a process of its own.
+"""When would a job start, or one under way end, and whom would it preempt: asked of the lab, in its own process.
 
 The API hands over the job and the machines; the process reads the store of jobs, forks the federation into the lab, and
 is ended when it takes too long. The API's loop waits for it as for any client. That process is a program, started by
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from asyncio.subprocess import PIPE
 from typing import Final
 
@@ -17,17 +18,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volery.core.model import Address
+from volery.core.model import Address, JobId
 from volery.core.standing import Preempted
 from volery.live.cluster.federation import Federation
 from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.jobs import JobDescription, demands, task_count
-from volery.live.service.admission import as_json, described, principal
+from volery.live.service.admission import as_json, described, principal, seen_job
+from volery.live.service.desk import Desk
 from volery.live.service.foretold import ForecastBook, meters
 from volery.live.service.meters import Meter
 from volery.live.service.openapi import Operation
 from volery.live.service.standing import Answer, Question
 from volery.live.service.tokens import Principal
+from volery.live.status import JobStatus
 
 COMMAND: Final = (sys.executable, "-m", "volery.cli.forecasting")
 BUDGET_S: Final = 5.0
@@ -36,6 +39,8 @@ LIMIT_S: Final = 30.0
 """Wall time after which the process is ended: on a busy machine it gets what others leave."""
 WAITING_MAX: Final = 8
 """So many may wait for the one that is being made."""
+FRESH_S: Final = 10.0
+"""A forecast of a job under way serves whoever asks for it within this time."""
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +58,8 @@ class Foreteller:
         self._plan, self._fleet, self._nodes = federation.plan, federation.fleet, nodes
         self._turn = asyncio.Lock()
         self._waiting = 0
+        self._made: dict[JobId, asyncio.Future[Answer]] = {}
+        self._made_s: dict[JobId, float] = {}
         self._book: ForecastBook | None = None
 
     @property
@@ -62,11 +69,15 @@ class Foreteller:
             self._book = ForecastBook(self._path, self._store)
         return self._book
 
+    async def record(self, user: str | None) -> ForecastRecord:
+        """How good forecasts were, of one user's jobs or of all."""
+        return await asyncio.to_thread(self.book.record, user)
+
     async def meters(self) -> list[Meter]:
         """The record for Prometheus; nothing while nobody has asked for a forecast here."""
         if self._book is None and not self._path.exists():
             return []
-        return meters(await asyncio.to_thread(self.book.record, None))
+        return meters(await self.record(None))
 
     def close(self) -> None:
         """Nothing more is asked."""
@@ -80,34 +91,60 @@ class Foreteller:
             InputError: constraints that the fleet gives no meaning to.
         """
         if all(one.obstacle for one in demands(job, self._fleet)):
-            return self._refused(job, "none of its tasks could ever run")
+            return _refused(task_count(job), "none of its tasks could ever run")
+        answer = await self._in_turn(job)
+        if answer.outlook is not None:
+            await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, answer.outlook.moments)
+        return _told(answer, task_count(job), who)
+
+    async def of_job(self, job: JobStatus, who: Principal) -> Forecast:
+        """When what is left of a job that is under way starts and ends; asked again soon, the answer is the same."""
+        if job.ended:
+            return _refused(job.tasks, "the job has ended")
+        made = self._made.get(job.id)
+        if made is None or (made.done() and time.monotonic() - self._made_s[job.id] > FRESH_S):
+            made = self._made[job.id] = asyncio.ensure_future(self._in_turn(job.id))
+            made.add_done_callback(lambda _: self._date(job.id))
+        return _told(await asyncio.shield(made), job.tasks, who)
+
+    def _date(self, number: JobId) -> None:
+        """Note when an answer about a job came, and forget those that are old."""
+        now_s = time.monotonic()
+        self._made_s[number] = now_s
+        for old in [one for one, at_s in self._made_s.items() if now_s - at_s > FRESH_S and self._made[one].done()]:
+            del self._made[old], self._made_s[old]
+
+    async def _in_turn(self, asked: JobDescription | JobId) -> Answer:
         if self._waiting >= WAITING_MAX:
-            return self._refused(job, f"{WAITING_MAX} others wait for theirs; ask again")
+            return Answer(0, 0, None, f"{WAITING_MAX} others wait for theirs; ask again")
         self._waiting += 1
         try:
             async with self._turn:
-                answer = await self._asked(job)
+                return await self._asked(asked)
         finally:
             self._waiting -= 1
-        outlook = answer.outlook
-        if outlook is None:
-            return self._refused(job, answer.problem)
-        await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, outlook.moments)
-        return Forecast(
-            made_us=answer.at_us, tasks=task_count(job), runs=outlook.runs, moments=outlook.moments,
-            known=outlook.known, preempts=seen(outlook.preempts, who),
-        )  # fmt: skip
 
-    def _refused(self, job: JobDescription, problem: str) -> Forecast:
-        return Forecast(made_us=0, tasks=task_count(job), runs=0, problem=problem)
-
-    async def _asked(self, job: JobDescription) -> Answer:
+    async def _asked(self, job: JobDescription | JobId) -> Answer:
         plan, cluster = self._plan, self._fleet.cluster
         question = Question(
             str(self._store), plan.architecture.name, msgspec.to_builtins(plan.config),
             self._fleet.machines, cluster.slots, cluster.resources, cluster.capacities, self._nodes, job, BUDGET_S,
         )  # fmt: skip
         return await ask_lab(question)
+
+
+def _refused(tasks: int, problem: str) -> Forecast:
+    return Forecast(made_us=0, tasks=tasks, runs=0, problem=problem)
+
+
+def _told(answer: Answer, tasks: int, who: Principal) -> Forecast:
+    outlook = answer.outlook
+    if outlook is None:
+        return _refused(tasks, answer.problem)
+    return Forecast(
+        made_us=answer.at_us, tasks=tasks, runs=outlook.runs, moments=outlook.moments, known=outlook.known,
+        preempts=seen(outlook.preempts, who),
+    )  # fmt: skip
 
 
 async def ask_lab(question: Question) -> Answer:
@@ -140,18 +177,25 @@ def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ..
     return tuple(own)
 
 
-def foretelling(foreteller: Foreteller) -> tuple[Operation, ...]:
+def foretelling(foreteller: Foreteller, desk: Desk) -> tuple[Operation, ...]:
     """Forecasts, and what became of them."""
 
     async def forecast(request: Request) -> Response:
         """When a job would start and end if it were submitted now, and whom it would preempt; nothing is submitted."""
         return as_json(await foreteller.forecast(await described(request), principal(request)))
 
+    async def of_job(request: Request) -> Response:
+        """When what is left of a job that is under way would start and end, and whom it would preempt."""
+        who = principal(request)
+        status = seen_job(desk.job(request.path_params["id"]), request.path_params["id"], who)
+        return as_json(await foreteller.of_job(status, who))
+
     async def forecasts(request: Request) -> Response:
         """How good forecasts were: of those whose job was submitted within a minute, word for word, and has ended."""
-        return as_json(await asyncio.to_thread(foreteller.book.record, principal(request).sees))
+        return as_json(await foreteller.record(principal(request).sees))
 
     return (
         Operation("POST", "/forecast", forecast, Forecast, JobDescription),
+        Operation("GET", "/jobs/{id:number}/forecast", of_job, Forecast),
         Operation("GET", "/forecasts", forecasts, ForecastRecord),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -75,14 +76,89 @@ def jobs(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder =
     return [job_status(row) for row in rows]
 
 
-def waits_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
-    """Submission until the first task starts, in microseconds, of the last jobs that have one; at most `limit`."""
+SLICE: Final = 4_096
+"""Jobs that are looked at in one piece, which takes some 2 ms."""
+READ: Final = 500
+"""Jobs that are read in one piece."""
+
+
+async def search(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+    """As `jobs`, in pieces where many are looked at or read: between them the event loop does what else there is to do.
+
+    A job that changes meanwhile stands where it was when it was looked at, if the query still holds for it.
+    """
+    if is_indexed(query, order):
+        return await _newest(sql, query, limit) if order == NEWEST else jobs(sql, query, limit, order)
+    asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
+    where = " AND ".join(("id > ?", "id <= ?", *(words for words, _ in asked)))
+    words = (
+        f"SELECT id, coalesce({order.by}, -1) FROM jobs WHERE {where} "  # noqa: S608 - ours
+        f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ?"
+    )
+    wanted, best = order.skip + limit, list[tuple[int, Any]]()
+    (last,) = sql.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()
+    last = last if query.before is None else min(last, query.before - 1)
+    oldest_first = order.by == "id" and not order.falling
+    for end in range(SLICE - 1, last + SLICE, SLICE) if oldest_first else range(last, -1, -SLICE):
+        best += sql.execute(words, (end - SLICE, end, *(value for _, value in asked), wanted)).fetchall()
+        if order.by == "id" and len(best) >= wanted:
+            break
+        if len(best) > 2 * wanted:
+            _sort(best, order)
+            del best[wanted:]
+        await asyncio.sleep(0)
+    _sort(best, order)
+    found = []
+    for number, _ in best[order.skip : wanted]:
+        found.append(job(sql, number))
+        if len(found) % READ == 0:
+            await asyncio.sleep(0)
+    return [one for one in found if one is not None]
+
+
+async def _newest(sql: sqlite3.Connection, query: JobQuery, limit: int) -> list[JobStatus]:
+    found = list[JobStatus]()
+    while piece := jobs(sql, query, min(READ, limit - len(found))):
+        found += piece
+        if len(piece) < READ:
+            break
+        query = query._replace(before=piece[-1].id)
+        await asyncio.sleep(0)
+    return found
+
+
+def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
+    rows.sort(key=lambda row: row[0], reverse=True)
+    rows.sort(key=lambda row: row[1], reverse=order.falling)
+
+
+def is_indexed(query: JobQuery, order: JobOrder) -> bool:
+    """Whether the jobs that are asked for are found without looking at many others."""
+    if query.state is not None or query.reason is not None or query.since_us is not None:
+        return False
+    return order.by == "id" or (order.by == "user" and order.falling)
+
+
+def job(sql: sqlite3.Connection, number: JobId) -> JobStatus | None:
+    """One job."""
+    row = sql.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
+    return job_status(row) if row else None
+
+
+def allocations_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
+    """From a job's submission until the first attempt of a task starts, in microseconds; of the last jobs' tasks.
+
+    Args:
+        sql: the store.
+        limit: at most so many jobs are looked at, and at most so many of their tasks.
+    """
     rows = sql.execute(
-        "SELECT started_us - submitted_us FROM (SELECT started_us, submitted_us FROM jobs ORDER BY id DESC LIMIT ?) "
-        "WHERE started_us IS NOT NULL",
+        "SELECT tasks.started_us, submitted_us, attempt FROM "
+        "(SELECT id, submitted_us FROM jobs WHERE started_us IS NOT NULL ORDER BY id DESC LIMIT ?1) AS last "
+        "CROSS JOIN tasks ON tasks.job = last.id LIMIT ?1",
         (limit,),
     )
-    return [max(0, row[0]) for row in rows]
+    return [max(0, began - told) for began, told, attempt in rows if began is not None and attempt == 0]
 
 
 def places(sql: sqlite3.Connection, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:

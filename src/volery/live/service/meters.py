@@ -60,6 +60,9 @@ def exposition(desk: Desk, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
             [({"method": method, "path": path}, seconds)
              for (method, path), seconds in sorted(traffic.seconds.items())],
         ),
+        *_meter("volery_pages_open", "gauge", "pages of browsers that listen", [({}, traffic.pages_open)]),
+        *_meter("volery_views_made_total", "counter", "views made for pages", [({}, traffic.views_made)]),
+        *_meter("volery_view_cpu_seconds_total", "counter", "CPU time that took", [({}, traffic.views_cpu_s)]),
         *_meter(
             "process_cpu_seconds_total", "counter", "CPU time of this process", [({}, usage.ru_utime + usage.ru_stime)]
         ),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
+
+from msgspec.structs import replace
 
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.jobs import Demand, JobDescription, demands, task_count
-from volery.live.service.listing import NEWEST, JobOrder, JobQuery
+from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
@@ -23,7 +27,7 @@ LOOK_MAX: Final = 1_000
 
 
 class Questions:
-    """A mixin (without slots) of the desk, whose attributes it reads and never changes."""
+    """A mixin (without slots) of the desk, whose attributes it reads; of them it changes `_told_nodes` alone."""
 
     __slots__ = ()
     _book: DecisionBook
@@ -31,10 +35,13 @@ class Questions:
     _drained: set[Address]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
+    _lost: set[tuple[Address, Address]]
     _nodes: Mapping[Address, int]
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
+    _told_nodes: list[NodeStatus]
     sharing: Sharing
+    told: dict[str, int]
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
@@ -56,14 +63,36 @@ class Questions:
         """Jobs, the newest first unless another order is asked for."""
         return self._store.jobs(query, limit, order)
 
-    def waits_us(self, limit: int) -> list[Time]:
-        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
-        return self._store.waits_us(limit)
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`, in pieces where many are looked at, so that nobody waits for the answer but who asks."""
+        return await self._store.search(query, limit, order)
+
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
+        return self._store.allocations_us(limit)
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
         here = sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
         return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
+
+    @property
+    def now_us(self) -> Time:
+        """The wall clock, microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether anything can be changed."""
+        return True
+
+    def lost(self) -> set[Address]:
+        """Nodes that somebody who watches them hears nothing of."""
+        return {peer for _, peer in self._lost if peer in self._nodes}
+
+    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
+        """Where a scheduler's view is wrong: only who has seen everything can say."""
+        return {}
 
     @property
     def drains(self) -> bool:
@@ -86,6 +115,14 @@ class Questions:
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job, in order."""
         return self._store.tasks(number, first, limit)
+
+    async def all_tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """As `tasks`, in pieces where they are many, so that nobody waits for the answer but who asks."""
+        found = self.tasks(number, first, min(limit, READ))
+        while len(found) < limit and (piece := self.tasks(number, first + len(found), min(READ, limit - len(found)))):
+            found += piece
+            await asyncio.sleep(0)
+        return found
 
     def why(self, number: JobId, place: int | None) -> Why | None:
         """Why a task is where it is; without a place: the first of the job that waits, or its first."""
@@ -159,9 +196,20 @@ class Questions:
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their addresses' machines."""
-        running: dict[Address, int] = {}
+        running, lost = dict[Address, int](), self.lost()
         for node in self._running.values():
             running[node] = running.get(node, 0) + 1
+        if len(self._told_nodes) != len(self._nodes):
+            self._told_nodes[:] = self._machines()
+        for place, told in enumerate(self._told_nodes):
+            address = told.address
+            now = running.get(address, 0), address in self._drained, self._confined.get(address, ""), address in lost
+            if now != (told.running, told.drained, told.held, told.lost):
+                self._told_nodes[place] = replace(told, running=now[0], drained=now[1], held=now[2], lost=now[3])
+        return self._told_nodes[:]
+
+    def _machines(self) -> list[NodeStatus]:
+        """All nodes, as nothing runs there."""
         found, cluster = [], self._fleet.cluster
         capacities = cluster.capacities or [()] * len(cluster.slots)
         for address, number in sorted(self._nodes.items(), key=lambda item: (item[1], item[0])):
@@ -169,8 +217,7 @@ class Questions:
             words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
             found.append(
                 NodeStatus(
-                    address=address, slots=cluster.slots[number], running=running.get(address, 0),
-                    labels=dict(machine.labels), drained=address in self._drained, held=self._confined.get(address, ""),
+                    address=address, slots=cluster.slots[number], running=0, labels=dict(machine.labels),
                     offers=dict(zip(cluster.resources, capacities[number], strict=True)),
                     **words,
                 )

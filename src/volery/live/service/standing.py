@@ -48,7 +48,7 @@ class Question(msgspec.Struct, frozen=True):
         architecture, parameters: that run.
         machines, slots, resources, capacities: of the fleet.
         nodes: address of each node -> number of its machine.
-        job: in question.
+        job: in question; the number of one that is under way.
         budget_s: processor time for the runs.
     """
 
@@ -60,7 +60,7 @@ class Question(msgspec.Struct, frozen=True):
     resources: tuple[str, ...]
     capacities: tuple[Amounts, ...]
     nodes: dict[Address, int]
-    job: JobDescription
+    job: JobDescription | JobId
     budget_s: float
 
     def fleet(self) -> Fleet:
@@ -78,8 +78,8 @@ class Answer(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class TooMuchError(Exception):
-    """More is under way than the lab plays in time."""
+class UnaskableError(Exception):
+    """More is under way than the lab plays in time, or not the job in question."""
 
 
 def reading(path: Path) -> sqlite3.Connection:
@@ -161,18 +161,18 @@ class Lifetimes:
         return Lifetime("federation", 0, tuple(everybody)) if everybody else Lifetime("nothing")
 
 
-def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], description: JobDescription) -> Standing:
+def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId) -> Standing:
     """How a federation stands now.
 
     Args:
         path: of the store of jobs.
         fleet: the machines.
         nodes: address of each node -> number of its machine.
-        description: the planned job; it gets the number that the next one will have.
+        asked: the planned job, which gets the number that the next one will have; or the number of one under way.
 
     Raises:
         InputError: constraints of the planned job that the fleet gives no meaning to.
-        TooMuchError: too much is under way.
+        UnaskableError: too much is under way, or not the job in question.
         sqlite3.Error: the store cannot be read.
     """
     sql = reading(path)
@@ -180,19 +180,28 @@ def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], description
         sql.execute("BEGIN")  # all of what follows is of one moment
         (before,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
         at_us, lifetimes = time.time_ns() // 1000, Lifetimes(sql)
-        waiting = tuple(_waiting(None, before, description, fleet, lifetimes))
-        planned = StandingJob(before, description.user, estimate_us(description), (), waiting)
-        jobs, count = [], sum(some.count for some in planned.waiting)
+        jobs, count, planned, number_asked = [], 0, None, None
+        if isinstance(asked, JobDescription):
+            waiting = tuple(_waiting(None, before, asked, fleet, lifetimes))
+            planned = StandingJob(before, asked.user, estimate_us(asked), (), waiting)
+            count = sum(some.count for some in planned.waiting)
+        else:
+            number_asked = asked
         decode = msgspec.json.Decoder(JobDescription).decode
         for number, content in sql.execute(_OPEN).fetchall():
             job = _open_job(sql, number, decode(content), fleet, nodes, lifetimes, at_us)
             count += len(job.running) + sum(some.count for some in job.waiting)
             if count > WAITING_MAX:
-                raise TooMuchError(f"more than {WAITING_MAX:,} tasks are under way")
+                raise UnaskableError(f"more than {WAITING_MAX:,} tasks are under way")
             jobs.append(job)
+        left = {job.number for job in jobs if job.running or job.waiting}
+        if number_asked is not None and number_asked not in left:
+            raise UnaskableError("the job has ended, or is being cancelled")
         drained = {nodes[node] for (node,) in sql.execute("SELECT node FROM drained") if node in nodes}
         weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
-        return Standing(at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights)
+        return Standing(
+            at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
+        )
     finally:
         sql.close()
 

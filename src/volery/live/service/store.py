@@ -395,16 +395,19 @@ class JobStore:
 
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
-        row = self._read.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
-        return job_status(row) if row else None
+        return listing.job(self._read, number)
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs, the newest first unless another order is asked for."""
         return listing.jobs(self._read, query, limit, order)
 
-    def waits_us(self, limit: int) -> list[Time]:
-        """How long the jobs that were submitted last have waited for their first task to start, in microseconds."""
-        return listing.waits_us(self._read, limit)
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`, in pieces where many are looked at."""
+        return await listing.search(self._read, query, limit, order)
+
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
+        return listing.allocations_us(self._read, limit)
 
     def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
         """The job of each task, and its place there; tasks of no job are left out."""
@@ -470,10 +473,8 @@ class JobStore:
 
     def ended_places(self, number: JobId) -> set[int]:
         """The places of a job's tasks that need not run again."""
-        rows = self._read.execute(
-            "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')", (number,)
-        )
-        return {row[0] for row in rows}
+        query = "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')"
+        return {row[0] for row in self._read.execute(query, (number,))}
 
 
 def _told(report: TaskReport, job: _Job) -> TaskState:

@@ -22,7 +22,7 @@ from volery.core.records import PATH_SHIFT, Records
 from volery.core.trace import Trace, longs
 from volery.core.workflows import comes_in_parts
 from volery.live.cluster.federation import ALL, Federation
-from volery.live.hosts.explaining import Explained, PreemptionTold
+from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.hosts.host import Host
 from volery.live.node.executor import Executor, TaskReport
 from volery.live.node.records import TraceRecorder
@@ -181,6 +181,7 @@ class Loader(Component):
         TaskReport: on_heard,
         Explained: on_heard,
         PreemptionTold: on_heard,
+        PeerTold: on_heard,
     }
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from volery.core.component import Architecture, Component
+from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import Address, Cluster, Time
 from volery.live.hosts.journal import RAISED, Header, JournalReader
 from volery.live.trials.replay import Player, plan_of
 
+TELL_S: Final = 0.2
 Watch = Callable[[Header, Mapping[Address, Component], Time], None]
 """Called when a host begins, before its first event: its components, and its clock's time 0 since the first host's."""
 
@@ -29,6 +31,8 @@ class Span(msgspec.Struct, frozen=True):
         cluster: the machines as schedulers see them.
         machines: per node address, the machine that it stands on.
         first_us, end_us: times of the first and the last event, since the first host's time 0.
+        deployment: all of its components, as they were built.
+        origin_us: the first host's time 0, microseconds since 1970.
     """
 
     federation: str
@@ -38,6 +42,8 @@ class Span(msgspec.Struct, frozen=True):
     machines: Mapping[Address, int]
     first_us: Time
     end_us: Time
+    deployment: Deployment
+    origin_us: Time
 
 
 class Together:
@@ -83,18 +89,33 @@ class Together:
             deployment.machines,
             min(first for first, _ in found),
             max(last for _, last in found),
+            deployment,
+            self._origin_us,
         )
 
-    def play(self, watch: Watch) -> int:
+    def play(
+        self, watch: Watch, moved: Callable[[Time, int], None] | None = None, until_us: Time | None = None
+    ) -> int:  # fmt: skip
         """Feed all events to fresh components, in the order of their times; the number of events.
+
+        Args:
+            watch: see there.
+            moved: told the time and the number of events, several times a second.
+            until_us: what is later is left out.
 
         Raises:
             InputError: a journal does not replay, so that what it tells cannot be known.
         """
         turns = heapq.merge(*(self._turns(reader, watch) for reader in self._readers), key=lambda turn: turn[0])
         events = 0
-        for _, feed in turns:
+        told_s = time.monotonic()
+        for now, feed in turns:
+            if until_us is not None and now > until_us:
+                break
             events += feed()
+            if moved is not None and time.monotonic() - told_s > TELL_S:
+                told_s = time.monotonic()
+                moved(now, events)
         return events
 
     def _offset_us(self, reader: JournalReader) -> Time:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
-from volery.core.model import split_evenly
+from volery.core.model import Address, split_evenly
 from volery.live.status import NodeStatus
 from volery.live.window import frame
 from volery.live.window.html import Markup, tag
@@ -17,28 +18,42 @@ CELLS_MAX: Final = 500
 
 
 class Cell(msgspec.Struct, frozen=True, array_like=True):
-    """Nodes that follow each other: the address of the first, how many, and of all of them slots, running, drained."""
+    """Nodes that follow each other: the address of the first, how many, and of all slots, running, drained, lost.
+
+    Believed: about so many slots a scheduler, whose view is held against what is, was wrong.
+    """
 
     first: str
     nodes: int
     slots: int
     running: int
     drained: int
+    lost: int
+    believed_free: int = 0
+    believed_taken: int = 0
 
 
-def cells_of(nodes: Sequence[NodeStatus]) -> list[Cell]:
+Wrong = Mapping[Address, tuple[int, int]]
+"""Node -> slots there, or in the group that it is the first of, that are believed free, and believed taken."""
+NONE: Final[Wrong] = MappingProxyType({})
+
+
+def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> list[Cell]:
     """All nodes, in at most `CELLS_MAX` cells of nearly equal size."""
     found = []
     for piece in split_evenly(len(nodes), min(len(nodes), CELLS_MAX)) if nodes else ():
         of = nodes[piece.start : piece.stop]
         counts = (sum(node.slots for node in of), sum(node.running for node in of), sum(node.drained for node in of))
-        found.append(Cell(of[0].address, len(of), *counts))
+        there = [node.address for node in of] if lost or wrong else []
+        mistakes = [wrong[node] for node in there if node in wrong]
+        believed = sum(free for free, _ in mistakes), sum(taken for _, taken in mistakes)
+        found.append(Cell(of[0].address, len(of), *counts, sum(node in lost for node in there), *believed))
     return found
 
 
-def told(nodes: Sequence[NodeStatus]) -> Markup:
+def told(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:
     """What the script draws; it is fetched again with the live part of the page."""
-    return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes)).decode())
+    return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes, lost, wrong)).decode())
 
 
 def drawn() -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ HOME: Final = "/"
 JOBS: Final = "/window/jobs"
 NODES: Final = "/window/nodes"
 USERS: Final = "/window/users"
+PLAN: Final = "/window/plan"
 PREEMPTIONS: Final = "/window/preemptions"
 SIGN_IN: Final = "/window/sign-in"
 SESSION: Final = "/window/session"
@@ -30,7 +32,11 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 WEIGHT_MAX: Final = 1 << 31
-_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"))
+_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"), (PLAN, "Plan"))
+_UNSCRIPTED: Final = (
+    "Without JavaScript this page does not follow what happens (load it again), and gives no orders (the command "
+    "volery does)."
+)
 
 
 class View(msgspec.Struct, frozen=True):
@@ -41,7 +47,8 @@ class View(msgspec.Struct, frozen=True):
         live: what is fetched again when something has changed.
         still: what stays above it meanwhile, such as a form that is being filled in.
         place: the address of the view that it belongs to.
-        every_s: it is fetched again at most once in so many seconds.
+        every_s: it is fetched again at most once in so many seconds; 0: never.
+        idle_s: and once in so many although nothing was heard to have changed: some figures do by themselves; 0: not.
     """
 
     title: str
@@ -49,6 +56,7 @@ class View(msgspec.Struct, frozen=True):
     still: Markup = Markup("")
     place: str = ""
     every_s: float = 2.0
+    idle_s: float = 30.0
 
 
 def policy(nonce: str) -> str:
@@ -59,7 +67,43 @@ def policy(nonce: str) -> str:
     )
 
 
-def page(view: View, who: Principal | None, federation: str = "", status: int = 200) -> Response:
+class Again(msgspec.Struct, frozen=True):
+    """When a page is to fetch its live part again.
+
+    Args:
+        after_s: in so many seconds, if something changes; 0: never.
+        tag: stands for the live part that it has.
+        behind: something has changed already.
+        age_s: the live part was begun so many seconds ago.
+    """
+
+    after_s: float = 0.0
+    tag: str = ""
+    behind: bool = False
+    age_s: float = 0.0
+
+    def headers(self) -> dict[str, str]:
+        """As an answer tells it."""
+        told = {"etag": self.tag, "volery-again": f"{self.after_s:.3f}"}
+        return HEADERS | told | ({"volery-behind": "1"} if self.behind else {})
+
+
+NEVER: Final = Again()
+
+
+def live_part(view: View, again: Again) -> Response:
+    """What a page takes in place of the live part that it has."""
+    return HTMLResponse(str(_live(view, again)), headers=again.headers())
+
+
+def page(
+    view: View,
+    who: Principal | None,
+    federation: str = "",
+    status: int = 200,
+    again: Again = NEVER,
+    film: Markup | None = None,
+) -> Response:
     """A whole page.
 
     Args:
@@ -67,6 +111,8 @@ def page(view: View, who: Principal | None, federation: str = "", status: int = 
         who: for whom; None: nobody yet.
         federation: its name.
         status: of the answer.
+        again: when it is to be fetched again.
+        film: what moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
     head = tag(
@@ -81,8 +127,10 @@ def page(view: View, who: Principal | None, federation: str = "", status: int = 
     body = tag(
         "body",
         link("#live", "to the content", class_="skip"),
-        _bar(view, who, federation),
-        tag("main", tag("h1", view.title), view.still, _live(view, who)),
+        _bar(view, who, federation, recorded=film is not None),
+        film,
+        tag("noscript", tag("p", _UNSCRIPTED, class_="soft")) if who is not None and film is None else None,
+        tag("main", tag("h1", view.title), view.still, _live(view, again)),
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
     )
@@ -93,22 +141,30 @@ def page(view: View, who: Principal | None, federation: str = "", status: int = 
     )
 
 
-def _live(view: View, who: Principal | None) -> Markup:
-    pulse = PULSE if who is not None and view.every_s else None
-    return tag("div", view.live, id="live", tabindex=-1, data_pulse=pulse, data_every=f"{view.every_s:g}")
+def _live(view: View, again: Again) -> Markup:
+    told: dict[str, str] = {}
+    if again.tag:
+        made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - again.age_s))
+        told = {
+            "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
+            "data_idle": f"{view.idle_s:g}",
+        }  # fmt: skip
+    return tag("div", view.live, id="live", tabindex=-1, **told)
 
 
-def _bar(view: View, who: Principal | None, federation: str) -> Markup:
+def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
     if who is None:
         return tag("header", tag("strong", "Volery"), class_="bar")
-    views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in _VIEWS)
+    there = _VIEWS if not recorded else _VIEWS[:-1]
+    views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in there)
     signed = None
     if who.known:
         leave = tag("button", "sign out", type="button", data_leave=SESSION)
         signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
+    word, kind = ("recorded", "recorded") if recorded else ("not followed", "soft")
     return tag(
         "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
-        tag("span", "live", id="pulse", class_="soft", role="status"), signed, class_="bar",
+        tag("span", word, id="pulse", class_=kind, role="status"), signed, class_="bar",
     )  # fmt: skip
 
 

@@ -6,17 +6,22 @@ import html
 import re
 import time
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 from urllib.parse import urlencode
 
 SECOND_US: Final = 1_000_000
 MINUS: Final = "\N{MINUS SIGN}"
 NOTHING: Final = "\N{EN DASH}"
+RUNS_US: Final = 10 * 365 * 86_400 * SECOND_US
+"""Runs count from their beginning, and none takes ten years; no federation has run in the ten years after 1970."""
 SHOWN_MAX: Final = 400
 """Characters of a name or a reason that are shown; the API has the rest."""
-_VOID: Final = frozenset({"input", "link", "meta"})
-_TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Control characters, and what turns the direction of the text around it."""
+_VOID: Final = frozenset({"br", "input", "link", "meta"})
+TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, what turns the direction of the text around it, and halves of characters."""
+_SPECIAL: Final = re.compile(f"[&<>\"']|{TURNING.pattern}")
+"""What cannot stand in a page as it is."""
 _STEPS: Final = (
     (1, "\N{MICRO SIGN}s"),
     (1_000, "ms"),
@@ -38,27 +43,29 @@ Piece = str | int | None
 
 def escaped(text: object) -> Markup:
     """Text as it may stand in a page, also between quotes."""
-    return Markup(html.escape(_TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
+    if type(text) is int or _SPECIAL.search(text := str(text)) is None:
+        return Markup(text)
+    return Markup(html.escape(TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
 
 
 def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
     """Pieces one after the other."""
     return Markup(
-        between.join(piece if isinstance(piece, Markup) else escaped(piece) for piece in pieces if piece is not None)
+        between.join([piece if type(piece) is Markup else escaped(piece) for piece in pieces if piece is not None])
     )
 
 
 def tag(name: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
     """An element; attributes that are None or False are left out; `_` in a name is a hyphen, and at its end nothing."""
-    told = []
+    told = f"<{name}"
     for key, value in attributes.items():
         if value is None or value is False:
             continue
-        told.append(f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escaped(value)}"')
-    opening = f"<{name}{''.join(told)}>"
-    return Markup(opening) if name in _VOID else Markup(f"{opening}{joined(children)}</{name}>")
+        told += f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escaped(value)}"'
+    return Markup(f"{told}>") if name in _VOID else Markup(f"{told}>{joined(children)}</{name}>")
 
 
+@cache
 def _attribute(key: str) -> str:
     if key == "viewbox":
         return "viewBox"
@@ -103,15 +110,24 @@ def duration(us: int | None) -> str:
     return f"{told.rstrip('0').rstrip('.') if '.' in told else told} {unit}"
 
 
-def moment(us: int | None) -> Markup:
-    """A time of day, UTC, given in microseconds since 1970."""
+def moment(us: int | None, *, fine: bool = False) -> Markup:
+    """A time of day, UTC, given in microseconds since 1970; or, of a run, the time since it has begun.
+
+    Args:
+        us: the moment.
+        fine: a time of day is told to the millisecond.
+    """
     if us is None:
         return escaped(NOTHING)
+    if 0 <= us < RUNS_US:
+        return tag("time", f"{us / SECOND_US:,.3f} s")
     try:
         told = time.gmtime(us // SECOND_US)
     except (OverflowError, OSError, ValueError):
         return escaped(us)
-    return tag("time", time.strftime("%Y-%m-%d %H:%M:%S", told), datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", told))
+    parts = f".{us % SECOND_US // 1000:03d}" if fine else ""
+    shown, stamp = time.strftime("%Y-%m-%d %H:%M:%S", told), time.strftime("%Y-%m-%dT%H:%M:%S", told)
+    return tag("time", shown + parts, datetime=f"{stamp}{parts}Z")
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:
@@ -125,7 +141,21 @@ def figures(*pairs: tuple[str, Piece]) -> Markup:
     return tag("dl", *told, class_="figures")
 
 
-def section(title: str, *children: Piece) -> Markup:
+def section(title: str, *children: Piece, **attributes: str | int | bool | None) -> Markup:
     """A part of a page under a heading; empty where there is nothing to show."""
     found = [child for child in children if child]
-    return tag("section", tag("h2", title), *found) if found else Markup("")
+    return tag("section", tag("h2", title), *found, **attributes) if found else Markup("")
+
+
+def bar(*parts: Markup | None, told: str = "") -> Markup:
+    """A bar of a hundred units, of rectangles within; where nothing beside it says the same, `told` does."""
+    drawn = [tag("title", told), *parts] if told else parts
+    role, hidden = ("img", None) if told else (None, "true")
+    return tag(
+        "svg", *drawn, class_="bar", viewbox="0 0 100 8", preserveAspectRatio="none", role=role, aria_hidden=hidden
+    )
+
+
+def part(width: float, kind: str | None = None, begin: float = 0.0) -> Markup:
+    """A rectangle in a bar, in percent of it."""
+    return tag("rect", x=f"{begin:.2f}" if begin else None, width=f"{width:.2f}", height=8, class_=kind)

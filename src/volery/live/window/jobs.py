@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, get_args
 
 from starlette.requests import Request
 
 from volery.live.service.admission import choice, number, principal
-from volery.live.service.desk import Desk
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
-from volery.live.service.questions import Questions
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import (
+    NOTHING,
     Markup,
     Piece,
     address,
+    bar,
     duration,
     facts,
+    figures,
     joined,
     link,
     moment,
     name_of,
+    part,
     section,
     share,
     tag,
     whole,
 )
+from volery.live.window.logs import logs
 from volery.live.window.reasons import reasons
 from volery.live.window.tables import Column, pager, slice_of, table
 from volery.live.window.users import last_preemptions
+from volery.live.window.watched import Watched
 
 CELLS: Final = 500
 """Tasks that a page shows at once."""
@@ -49,9 +54,9 @@ SIGNS: Final = {
 """States as one letter each, for whoever cannot tell their colours apart."""
 COLUMNS: Final = (
     Column("job", "id"),
+    Column("state", "state", text=True),
     Column("name", "name", text=True),
     Column("user", "user", text=True),
-    Column("state", "state", text=True),
     Column("tasks", "tasks"),
     Column("progress", text=True),
     Column("submitted (UTC)", "submitted_us"),
@@ -59,9 +64,11 @@ COLUMNS: Final = (
     Column("reason", "reason", text=True),
 )
 _PARTS: Final = ("finished", "running", "failed", "killed", "unsatisfiable")
+_TELLING: Final = ("failed", "running", "finished", "killed")
+"""Of which task of a job the output is shown: the first in the first of these states."""
 
 
-def jobs_view(desk: Questions, request: Request) -> View:
+async def jobs_view(desk: Watched, request: Request) -> View:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -75,9 +82,9 @@ def jobs_view(desk: Questions, request: Request) -> View:
     found: list[JobStatus] = []
     if who.sees is None or asked["user"] in (None, who.sees):
         query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"])
-        found = desk.jobs(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+        found = await desk.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
     here = found[: shown.rows]
-    listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.")
+    listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
     pages = pager(shown, len(here), len(found) > len(here))
     return View("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
 
@@ -100,15 +107,20 @@ def _row(job: JobStatus) -> Sequence[Piece]:
     took = None if job.started_us is None or job.ended_us is None else job.ended_us - job.started_us
     return (
         link(where, job.id, id=f"job-{job.id}"),
-        name_of(job.name, 60),
-        name_of(job.user),
         state_of(job.state),
+        name_of(job.name, 60),
+        user_of(job.user, 40),
         whole(job.tasks),
         progress(job),
         moment(job.submitted_us),
         duration(took),
         name_of(job.reason, 120),
     )
+
+
+def user_of(user: str, most: int = 120) -> Markup:
+    """A user, and the way to their jobs."""
+    return link(address(frame.JOBS, {"user": user}), name_of(user, most)) if user else tag("i", "nobody", class_="soft")
 
 
 def state_of(state: str) -> Markup:
@@ -118,21 +130,27 @@ def state_of(state: str) -> Markup:
 
 def progress(job: JobStatus) -> Markup:
     """A bar of a job's tasks by state."""
-    counts, begin, bars = [(part, getattr(job, part)) for part in _PARTS], 0.0, []
-    for part, count in counts:
+    counts, begin, bars = [(state, getattr(job, state)) for state in _PARTS], 0.0, []
+    for state, count in counts:
         if count:
             width = 100 * count / job.tasks
-            bars.append(tag("rect", x=f"{begin:.2f}", width=f"{width:.2f}", height=8, class_=part))
+            bars.append(part(width, state, begin))
             begin += width
-    told = ", ".join(f"{whole(count)} {part}" for part, count in counts if count) or "none has started"
-    drawn = tag(
-        "svg", tag("title", told), *bars, class_="bar", viewbox="0 0 100 8", preserveAspectRatio="none", role="img"
-    )
-    return joined((drawn, Markup(" "), share(job.finished, job.tasks)))
+    told = ", ".join(f"{whole(count)} {state}" for state, count in counts if count) or "none has started"
+    return joined((bar(*bars, told=told), Markup(" "), share(job.finished, job.tasks)))
 
 
-async def job_view(desk: Desk, job: JobStatus, request: Request) -> View:
+async def job_view(
+    desk: Watched, job: JobStatus, request: Request, outputs: Path | None, *, foretells: bool = False
+) -> View:
     """One job.
+
+    Args:
+        desk: knows.
+        job: which.
+        request: who asks, and from which task on.
+        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
+        foretells: whether forecasts are made here.
 
     Raises:
         InputError: the query holds something else than it may.
@@ -141,33 +159,55 @@ async def job_view(desk: Desk, job: JobStatus, request: Request) -> View:
     tasks = desk.tasks(job.id, first, CELLS)
     where = f"{frame.JOBS}/{job.id}"
     cancel = None
-    if not job.ended:
+    if desk.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
+    took = None if job.ended_us is None else job.ended_us - job.submitted_us
     known = facts(
         ("name", name_of(job.name)),
-        ("user", name_of(job.user)),
+        ("user", user_of(job.user)),
         ("state", state_of(job.state)),
-        ("reason", name_of(job.reason) if job.reason else "\N{EN DASH}"),
-        ("tasks", whole(job.tasks)),
+        ("reason", name_of(job.reason) if job.reason else NOTHING),
         ("progress", progress(job)),
-        *((part, whole(getattr(job, part))) for part in _PARTS),
-        ("submitted", moment(job.submitted_us)),
-        ("first task started", moment(job.started_us)),
-        ("ended", moment(job.ended_us)),
+        ("submitted (UTC)", moment(job.submitted_us)),
+        ("first task started (UTC)", moment(job.started_us)),
+        ("ended (UTC)", moment(job.ended_us)),
+        ("from submission to end", duration(took)),
     )
+    pending = job.tasks - sum(getattr(job, state) for state in _PARTS)
+    states = (("pending", 0 if job.ended else pending), *((state, getattr(job, state)) for state in _PARTS))
+    counts = figures(("tasks", whole(job.tasks)), *((state, whole(count)) for state, count in states))
     why = await desk.explain(job.id, None)
-    live = joined(
-        (
-            cancel,
-            known,
-            section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why and why.waiting else None),
-            section("Tasks", _choosing(job, where, first), grid(job, tasks)),
-            section("Preemptions", last_preemptions(desk, request, job.id)),
-            section("Over time", timeline(tasks, time.time_ns() // 1000)),
-        )
-    )
-    return View(f"Job {job.id}", live, place=frame.JOBS)
+    shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
+    listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
+    await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
+    drawn = section("Over time", timeline(tasks, desk.now_us))
+    parts = (
+        cancel, known, counts, asking(job) if foretells and not job.ended else None,
+        section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
+        listed, drawn,
+        section("Preemptions", last_preemptions(desk, request, job.id)),
+        await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
+    )  # fmt: skip
+    return View(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
+
+
+def asking(job: JobStatus) -> Markup:
+    """A question to the lab, whose answer the script puts beside it; without scripts a page of its own has it."""
+    form = tag(
+        "form", tag("button", "When will it start, and end?" if job.state == "pending" else "When will it end?"),
+        tag("span", "asks the lab, which takes some seconds", class_="soft"), class_="controls",
+        action=f"{frame.JOBS}/{job.id}/forecast", data_fill="The lab plays on from here\N{HORIZONTAL ELLIPSIS}",
+    )  # fmt: skip
+    answer = tag("div", data_filled=True, aria_live="polite")
+    return section("Forecast", form, answer, data_keep=f"forecast-{job.id}-{job.state}")
+
+
+def _legend(tasks: Sequence[TaskStatus]) -> Markup:
+    """The signs of the states that tasks are in."""
+    there = {task.state for task in tasks}
+    told = (joined((tag("b", sign), f" {state}")) for state, sign in SIGNS.items() if state in there)
+    return tag("p", joined(told, ", "), class_="soft")
 
 
 def _choosing(job: JobStatus, where: str, first: int) -> Markup:
@@ -234,4 +274,5 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
         role="img",
         aria_label=f"{len(ran)} tasks over {duration(span)}",
     )
-    return joined((drawn, tag("p", moment(begin), f" to {duration(span)} later; one line per task", class_="soft")))
+    until = f" UTC to {duration(span)} later; one line per task, as its last attempt left it"
+    return joined((drawn, tag("p", moment(begin), until, class_="soft")))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 from starlette.requests import Request
 
 from volery.core.misses import amount_text
+from volery.core.model import Address
 from volery.live.cluster.machine import ATTRIBUTES, LABEL, Value
 from volery.live.service.admission import choice, principal
-from volery.live.service.questions import Questions
 from volery.live.status import NodeStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import (
+    NOTHING,
     Markup,
     Piece,
+    duration,
     facts,
     joined,
     link,
@@ -27,8 +29,9 @@ from volery.live.window.html import (
     tag,
     whole,
 )
-from volery.live.window.jobs import state_of
+from volery.live.window.jobs import state_of, user_of
 from volery.live.window.tables import Column, pager, slice_of, table
+from volery.live.window.watched import Watched
 
 RUNS_MAX: Final = 200
 LABELS_SHOWN: Final = 120
@@ -43,10 +46,17 @@ _NODES: Final = (
     Column("labels", text=True),
     Column("", text=True),
 )
-_RUNS: Final = (Column("task", text=True), Column("state", text=True), Column("attempt"), Column("started (UTC)"))
+_RUNS: Final = (
+    Column("task", text=True),
+    Column("job", text=True),
+    Column("user", text=True),
+    Column("attempt"),
+    Column("started (UTC)", text=True),
+    Column("for"),
+)
 
 
-def nodes_view(desk: Questions, request: Request) -> View:
+def nodes_view(desk: Watched, request: Request) -> View:
     """All nodes, filtered, sorted, cut into pages.
 
     Raises:
@@ -63,8 +73,8 @@ def nodes_view(desk: Questions, request: Request) -> View:
     elif shown.falling:
         found.reverse()
     here = found[shown.skip : shown.skip + shown.rows]
-    may = desk.drains and principal(request).may("operator")
-    listed = table(_NODES, [_node(node, may=may) for node in here], shown, "No such nodes.")
+    may, lost = desk.drains and principal(request).may("operator"), desk.lost()
+    listed = table(_NODES, [_node(node, lost, may=may) for node in here], shown, "No such nodes.", "nodes")
     pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
     return View("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
 
@@ -90,25 +100,32 @@ def _filters(asked: dict[str, str | None]) -> Markup:
     )
 
 
+def _machine(node: NodeStatus) -> str:
+    """What it is; a recording does not know that."""
+    return f"{node.arch}, {node.os} {node.kernel}" if node.arch else NOTHING
+
+
 def _labels(node: NodeStatus) -> str:
     return ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
 
 
-def _node(node: NodeStatus, *, may: bool) -> Sequence[Piece]:
+def _node(node: NodeStatus, lost: Collection[Address], *, may: bool) -> Sequence[Piece]:
     return (
         link(f"{frame.NODES}/{node.address}", node.address, id=node.address),
-        _drained(node),
+        _state(node, lost),
         whole(node.running),
         whole(node.slots),
-        node.cores,
-        whole(node.memory_mb),
-        f"{node.arch}, {node.os} {node.kernel}",
+        node.cores or NOTHING,
+        whole(node.memory_mb) if node.memory_mb else NOTHING,
+        name_of(_machine(node), LABELS_SHOWN),
         name_of(_labels(node), LABELS_SHOWN),
         _draining(node) if may else "",
     )
 
 
-def _drained(node: NodeStatus) -> Markup:
+def _state(node: NodeStatus, lost: Collection[Address]) -> Markup:
+    if node.address in lost:
+        return state_of("lost")
     return state_of("drained" if node.drained else "in use")
 
 
@@ -125,7 +142,7 @@ def _draining(node: NodeStatus) -> Markup:
 
 def _conditions(node: NodeStatus) -> Markup:
     """All that a job can ask for and have here, as it would write it."""
-    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES}
+    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES} if node.arch else {}
     attributes |= {LABEL + name: value for name, value in sorted(node.labels.items())}
     told = []
     for name, value in attributes.items():
@@ -134,40 +151,52 @@ def _conditions(node: NodeStatus) -> Markup:
     return tag("ul", *told, class_="conditions")
 
 
-def node_view(desk: Questions, node: NodeStatus, request: Request) -> View:
-    """One node, and the tasks there that may be seen."""
+def node_view(desk: Watched, node: NodeStatus, request: Request, in_charge: Sequence[Address] = ()) -> View:
+    """One node, and the tasks there that may be seen.
+
+    Args:
+        desk: knows.
+        node: which.
+        request: who asks.
+        in_charge: who is in charge of it, where the scheduler says so.
+    """
     who = principal(request)
     runs = desk.runs_on(node.address, RUNS_MAX)
-    if who.sees is not None:
-        mine = {
-            job: (status := desk.job(job)) is not None and status.user == who.sees for job in {run.job for run in runs}
-        }
-        runs = [run for run in runs if mine[run.job]]
+    jobs = {number: desk.job(number) for number in {run.job for run in runs}}
     known = facts(
-        ("state", _drained(node)),
+        ("state", _state(node, desk.lost())),
+        ("cluster", ", ".join(in_charge) or NOTHING),
         ("running", f"{whole(node.running)} of {whole(node.slots)} slots"),
-        ("cores", node.cores),
-        ("memory", f"{whole(node.memory_mb)} MB"),
-        ("GPUs", f"{node.gpus} {node.gpu}" if node.gpus else "\N{EN DASH}"),
+        ("cores", node.cores or NOTHING),
+        ("memory", f"{whole(node.memory_mb)} MB" if node.memory_mb else NOTHING),
+        ("GPUs", name_of(f"{node.gpus} {node.gpu}") if node.gpus else NOTHING),
         ("disk", node.disk),
         ("offers", ", ".join(amount_text(name, amount) for name, amount in node.offers.items()) or "slots"),
-        ("tasks are held", node.held or "\N{EN DASH}"),
-        ("machine", f"{node.arch}, {node.os} {node.kernel}"),
-        ("labels", name_of(_labels(node), 12_000) if node.labels else "\N{EN DASH}"),
+        ("tasks are held", node.held or NOTHING),
+        ("machine", name_of(_machine(node))),
+        ("labels", name_of(_labels(node), 12_000) if node.labels else NOTHING),
     )
-    cells = [
-        (
+    now_us, cells = desk.now_us, []
+    for run in runs:
+        job = jobs[run.job]
+        if job is None or who.sees not in (None, job.user):
+            continue
+        cells.append((
             link(f"{frame.JOBS}/{run.job}/tasks/{run.index}", f"{run.job}/{run.index}"),
-            state_of(run.state),
-            run.attempt,
-            moment(run.started_us),
-        )
-        for run in runs
-    ]
+            link(f"{frame.JOBS}/{run.job}", name_of(job.name, 60) if job.name else f"job {job.id}"),
+            user_of(job.user, 40), run.attempt, moment(run.started_us),
+            NOTHING if run.started_us is None else duration(max(0, now_us - run.started_us)),
+        ))  # fmt: skip
+    if not cells:
+        empty = "None of yours." if who.sees is not None else "None."
+        ran: Markup = tag("p", empty, class_="soft")
+    else:
+        ran = table(_RUNS, cells, label="tasks that run here")
+    if len(runs) == RUNS_MAX:
+        ran = joined((ran, tag("p", f"The first {RUNS_MAX} of them.", class_="soft")))
     button = _draining(node) if desk.drains and who.may("operator") else None
     parts = (
-        button, known, section("Tasks that run here", table(_RUNS, cells, empty="None that you may see.")),
-        section("Constraints that it meets", _conditions(node)),
+        button, known, section("Tasks that run here", ran),
+        section("Constraints that it meets", _conditions(node) if node.arch or node.labels else None),
     )  # fmt: skip
-    live = joined(parts)
-    return View(f"Node {node.address}", live, place=frame.NODES)
+    return View(f"Node {node.address}", joined(parts), place=frame.NODES, idle_s=10.0)

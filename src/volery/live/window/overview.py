@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -12,19 +10,30 @@ from starlette.requests import Request
 from volery.core.model import Address
 from volery.live.hosts.explaining import PairStatus
 from volery.live.service.admission import principal
-from volery.live.service.desk import Desk
-from volery.live.status import NodeStatus
+from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
 from volery.live.window import cells, frame
 from volery.live.window.frame import View
-from volery.live.window.html import Markup, Piece, duration, facts, figures, joined, link, section, share, tag, whole
+from volery.live.window.html import (
+    NOTHING,
+    Markup,
+    Piece,
+    bar,
+    duration,
+    figures,
+    joined,
+    link,
+    part,
+    section,
+    share,
+    tag,
+    whole,
+)
+from volery.live.window.reasons import UNREPORTED
 from volery.live.window.tables import Column, table
+from volery.live.window.watched import Watched
 
-WAITS: Final = 1_000
-"""Jobs whose waits are counted."""
-SPAN_S: Final = 60.0
-PERCENTILES: Final = (50, 95, 99)
 HEAT_STEPS: Final = 5
-_PARTITIONS: Final = (
+_CLUSTERS: Final = (
     Column("cluster", text=True),
     Column("nodes"),
     Column("drained"),
@@ -34,140 +43,131 @@ _PARTITIONS: Final = (
 )
 
 
-class Pace:
-    """How fast tasks end: the reports of the last minute, noted whenever somebody looks.
-
-    Args:
-        clock_s: seconds that never go back.
-    """
-
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
-        self._noted: deque[tuple[float, int]] = deque()
-
-    def per_second(self, ended: int) -> float | None:
-        """Tasks per second over the last minute, given how many have ended so far; None: too soon to tell."""
-        now_s = self._clock_s()
-        while len(self._noted) > 1 and self._noted[1][0] <= now_s - SPAN_S:
-            self._noted.popleft()
-        if not self._noted or now_s - self._noted[-1][0] >= 1.0:
-            self._noted.append((now_s, ended))
-        since_s, before = self._noted[0]
-        return (ended - before) / (now_s - since_s) if now_s - since_s >= 1.0 else None
-
-
-def overview(desk: Desk, request: Request, pace: Pace, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
     """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
 
     Args:
         desk: answers.
         request: who asks.
-        pace: remembers how many tasks had ended.
+        pace: remembers how fast tasks have ended.
         in_charge: who is in charge of each node.
     """
     nodes, who = desk.nodes(), principal(request)
-    loads = desk.loads(who.sees)
-    slots, running = sum(node.slots for node in nodes), sum(node.running for node in nodes)
-    known = figures(
-        ("nodes", link(frame.NODES, whole(len(nodes)))),
-        ("drained", whole(sum(node.drained for node in nodes))),
-        ("slots", whole(slots)),
-        ("tasks that run", whole(running)),
-        ("utilisation", share(running, slots)),
-        ("jobs pending" if who.sees is None else "your jobs pending", whole(sum(load.jobs_pending for load in loads))),
-        ("jobs running" if who.sees is None else "your jobs running", whole(sum(load.jobs_running for load in loads))),
-        (
-            "tasks that wait" if who.sees is None else "your tasks that wait",
-            whole(sum(load.tasks_pending for load in loads)),
-        ),
-        *(_speed(desk, pace) if who.sees is None else ()),
-    )
-    parts, views = [section("Clusters", partitions(nodes, in_charge))], None
-    if who.sees is None:
-        parts.append(section("Allocation time", waits(desk.waits_us(WAITS))))
-        views = section("Views", heat(desk.views()))
-    live = joined((cells.told(nodes), known, tag("div", *parts, class_="columns"), views))
-    return View("Federation", live, cells.drawn(), place=frame.HOME, every_s=5.0)
+    found, everybody = summary_of(desk, pace, in_charge, who.sees, nodes), who.sees is None
+    parts = [section("Clusters", partitions(found.clusters)), section("Allocation time", waits(found.allocation))]
+    views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
+    pieces = (
+        cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
+        figures(*_known(found, everybody=everybody)), tag("div", *parts, class_="columns"),
+        tag("div", *views, class_="columns") if everybody else None,
+    )  # fmt: skip
+    return View("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
 
 
-def _speed(desk: Desk, pace: Pace) -> tuple[tuple[str, Piece], ...]:
-    ended = sum(count for state, count in desk.told.items() if state not in ("running", "unknown"))
-    speed = pace.per_second(ended)
-    told = "being measured" if speed is None else f"{speed:,.1f}"
-    return ("tasks that have ended", whole(ended)), ("tasks per second, last minute", told)
+def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
+    whose = "" if everybody else "your "
+    known: list[tuple[str, Piece]] = [
+        ("nodes", link(frame.NODES, whole(found.nodes))),
+        ("drained", link(f"{frame.NODES}?drained=yes", whole(found.drained)) if found.drained else "0"),
+        *((("lost", link(frame.NODES, whole(found.lost))),) if found.lost else ()),
+        ("slots", whole(found.slots)),
+        ("tasks that run", whole(found.running)),
+        ("utilisation", share(found.running, found.slots)),
+        (f"{whose}jobs pending", link(f"{frame.JOBS}?state=pending", whole(found.jobs_pending))),
+        (f"{whose}jobs running", link(f"{frame.JOBS}?state=running", whole(found.jobs_running))),
+        (f"{whose}tasks that wait", whole(found.tasks_pending)),
+    ]
+    if found.ended is not None:
+        known.append(("tasks that have ended", whole(found.ended)))
+        told = NOTHING if found.per_second is None else f"{found.per_second:,.1f} / s"
+        known.append(("throughput, last minute", told))
+    return known
 
 
-def partitions(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[Address]]) -> Markup | None:
+def partitions(found: Sequence[ClusterStatus]) -> Markup | None:
     """Nodes by who is in charge of them."""
-    found: dict[str, list[NodeStatus]] = {}
-    for node in nodes:
-        found.setdefault(", ".join(in_charge.get(node.address, ())) or "all", []).append(node)
-    rows = []
-    for name, members in sorted(found.items()):
-        slots, running = sum(node.slots for node in members), sum(node.running for node in members)
-        drained = sum(node.drained for node in members)
-        rows.append(
-            (
-                name,
-                whole(len(members)),
-                whole(drained),
-                whole(slots),
-                whole(running),
-                joined((_bar(running, slots), share(running, slots)), " "),
-            )
+    rows = [
+        (
+            one.name, whole(one.nodes), whole(one.drained), whole(one.slots), whole(one.running),
+            joined((_filled(one.running, one.slots), share(one.running, one.slots)), " "),
         )
-    return table(_PARTITIONS, rows) if rows else None
+        for one in found
+    ]  # fmt: skip
+    return table(_CLUSTERS, rows, label="clusters") if rows else None
 
 
-def _bar(part: int, of: int) -> Markup:
-    return tag(
-        "svg",
-        tag("rect", width=f"{100 * part / of if of else 0:.2f}", height=8, class_="running"),
-        class_="bar",
-        viewbox="0 0 100 8",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
+def _filled(some: int, of: int) -> Markup:
+    return bar(part(100 * some / of if of else 0, "running"))
 
 
-def waits(found: Sequence[int]) -> Markup | None:
-    """Percentiles of how long jobs wait for their first task, in microseconds."""
-    if not found:
+def waits(found: AllocationTimes | None) -> Markup | None:
+    """Percentiles of allocation times, as bars on one scale."""
+    if found is None:
         return None
-    ordered = sorted(found)
-    told = ((f"p{q}", duration(ordered[min(len(ordered) - 1, len(ordered) * q // 100)])) for q in PERCENTILES)
-    said = f"Submission until the first task starts, of the last {whole(len(ordered))} jobs that have started."
-    return joined((facts(*told), tag("p", said, class_="soft")))
-
-
-def heat(pairs: Sequence[PairStatus]) -> Markup:
-    """Whose view of whose part was how old, and how often it was wrong; a square per pair."""
-    if not pairs:
-        return tag("p", "No scheduler reports its decisions; Megha does with the parameter why = true.", class_="soft")
-    known = {(pair.by, pair.asked): pair for pair in pairs}
-    down, across = sorted({pair.by for pair in pairs}), sorted({pair.asked for pair in pairs})
-    head = tag("tr", tag("th", "", scope="col"), *(tag("th", name, scope="col") for name in across))
     rows = (
-        tag("tr", tag("th", by, scope="row"), *(_square(known.get((by, asked))) for asked in across)) for by in down
-    )
-    squares = tag(
-        "div",
-        tag("table", tag("thead", head), tag("tbody", *rows)),
-        class_="scroll",
-        tabindex=0,
-        role="group",
-        aria_label="views",
-    )
-    told = "Per scheduler and cluster: mean age of its view at a decision; how often it was wrong, of all decisions."
-    return joined((squares, tag("p", told, class_="soft")))
+        tag("li", tag("span", name, class_="demand"), tag("span", duration(us), class_="count"),
+            bar(part(100 * us / max(1, found.p99))))
+        for name, us in (("p50", found.p50), ("p95", found.p95), ("p99", found.p99))
+    )  # fmt: skip
+    said = f"From submission until a task's first attempt starts, of the last {whole(found.tasks)} that have started."
+    return joined((tag("ol", *rows, class_="funnel percentiles"), tag("p", said, class_="soft")))
 
 
-def _square(pair: PairStatus | None) -> Markup:
-    if pair is None:
-        return tag("td", "\N{EN DASH}")
-    step = min(HEAT_STEPS - 1, HEAT_STEPS * 2 * pair.refused // pair.decisions) if pair.decisions else 0
-    if pair.refused:
-        step = max(step, 1)
-    return tag(
-        "td", f"{duration(pair.view_age_us)}; {whole(pair.refused)} of {whole(pair.decisions)}", class_=f"heat{step}"
+def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
+    """How old whose view of whose part was when it decided, a square per pair."""
+    oldest = max((pair.recent_view_age_us or 0 for pair in pairs), default=0)
+
+    def square(pair: PairStatus) -> tuple[str, int, str]:
+        if (age_us := pair.recent_view_age_us) is None:
+            return NOTHING, 0, f"{duration(pair.view_age_us)} before"
+        return duration(age_us), _step(age_us, oldest), f"{whole(pair.recent)} decisions"
+
+    told = (
+        "How old the view of a scheduler (rows) of a cluster (columns) was when it decided, the mean of five minutes."
+    )
+    return _squares(pairs, square, told, "age of views")
+
+
+def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
+    """How often whose view of whose part was wrong, a square per pair."""
+
+    def square(pair: PairStatus) -> tuple[str, int, str]:
+        words = f"since the start {whole(pair.refused)} of {whole(pair.decisions)}"
+        if not pair.recent and not pair.recent_refused:
+            return NOTHING, 0, words
+        step = _step(2 * pair.recent_refused, max(1, pair.recent))
+        return f"{whole(pair.recent_refused)} of {whole(pair.recent)}", step, words
+
+    told = (
+        "How often it was wrong, so that the cluster refused what was placed there, of all decisions of five minutes."
+    )
+    return _squares(pairs, square, told, "inconsistencies")
+
+
+def _step(value: int, of: int) -> int:
+    """How dark a square is: 0 where there is nothing, else from 1 up to the darkest."""
+    return 0 if not value or not of else min(HEAT_STEPS - 1, 1 + (HEAT_STEPS - 1) * value // of)
+
+
+def _squares(
+    pairs: Sequence[PairStatus], square: Callable[[PairStatus], tuple[str, int, str]], told: str, label: str
+) -> tuple[Markup, ...]:
+    if not pairs:
+        return (tag("p", UNREPORTED, class_="soft"),)
+    known = {(pair.by, pair.asked): pair for pair in pairs}
+    down = sorted({pair.by for pair in pairs}, key=in_order)
+    across = sorted({pair.asked for pair in pairs}, key=in_order)
+    head = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in across))
+
+    def cell(pair: PairStatus | None) -> Markup:
+        if pair is None:
+            return tag("td", NOTHING)
+        shown, step, more = square(pair)
+        return tag("td", shown, tag("small", more), class_=f"heat{step}")
+
+    rows = (tag("tr", tag("th", by, scope="row"), *(cell(known.get((by, asked))) for asked in across)) for by in down)
+    drawn = tag("table", tag("thead", head), tag("tbody", *rows), class_="heat")
+    return (
+        tag("div", drawn, class_="scroll", tabindex=0, role="group", aria_label=label),
+        tag("p", told, class_="soft"),
     )

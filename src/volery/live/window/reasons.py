@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from volery.live.hosts.explaining import DecisionStep, Why
-from volery.live.window.html import Markup, Piece, duration, joined, link, moment, name_of, tag, whole
+from volery.live.hosts.explaining import DecisionStep, FunnelStep, Why
+from volery.live.window.html import Markup, Piece, bar, duration, joined, link, moment, name_of, part, tag, whole
 from volery.live.window.tables import Column, table
 
 _DECISIONS: Final = (
-    Column("when (UTC)"),
+    Column("when (UTC)", text=True),
     Column("by", text=True),
     Column("decided", text=True),
     Column("node", text=True),
     Column("asked", text=True),
-    Column("age of its view"),
+    Column("view was old"),
     Column("passed over", text=True),
 )
+
+
+UNREPORTED: Final = "No scheduler reports its decisions; Megha does with the parameter why = true."
+IS: Final = {
+    "pending": "waits", "running": "runs", "finished": "has finished", "failed": "has failed",
+    "killed": "was killed", "cancelled": "was cancelled", "unsatisfiable": "can never run",
+    "unknown": "has ended, nobody has heard how",
+}  # fmt: skip
+"""What a state means, in words."""
+PAST: Final = frozenset({"running", "finished", "failed", "killed", "cancelled", "unknown"})
+"""Of a task in these states a scheduler has decided already: what is left of all machines now is another matter."""
 
 
 def reasons(why: Why, task: str = "") -> Markup:
@@ -26,49 +38,41 @@ def reasons(why: Why, task: str = "") -> Markup:
         why: the answer.
         task: the address of the task's page, where this is another.
     """
-    about = joined((link(task, f"Task {why.index}") if task else "This task", f" is {why.state}."))
+    about = joined((link(task, f"Task {why.index}") if task else "This task", f" {IS[why.state]}."))
     told: list[Piece] = [tag("p", about)]
     if why.reason:
         told.append(tag("p", name_of(why.reason), class_="reason"))
     if why.waiting:
         told.append(tag("p", f"{whole(why.waiting)} tasks of the job have not been started.", class_="soft"))
-    return joined((*told, funnel(why), decisions(why)))
+    now = "Machines that it could have if it came now, of all; and where it was accepted:"
+    told.append(tag("p", now if why.state in PAST else "Machines that it could have, of all:"))
+    return joined((*told, steps(why.funnel), tag("h3", "What schedulers have decided"), decisions(why)))
 
 
-def funnel(why: Why) -> Markup:
+def steps(found: Sequence[FunnelStep]) -> Markup:
     """Machines that are left after each demand, as bars."""
-    most = why.funnel[0].machines if why.funnel and why.funnel[0].machines else 1
+    most = found[0].machines if found and found[0].machines else 1
     rows = [
         tag(
             "li",
             tag("span", step.demand, class_="demand"),
             tag("span", whole(step.machines), class_="count"),
-            _bar(min(100.0, 100 * step.machines / most)),
+            bar(part(min(100.0, 100 * step.machines / most))),
         )
-        for step in why.funnel
+        for step in found
     ]
     return tag("ol", *rows, class_="funnel", aria_label="machines that are left of all")
-
-
-def _bar(width: float) -> Markup:
-    return tag(
-        "svg",
-        tag("rect", width=f"{width:.2f}", height=8),
-        class_="bar",
-        viewbox="0 0 100 8",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
 
 
 def decisions(why: Why) -> Markup:
     """The history of a task's decisions."""
     if not why.explained:
-        return tag("p", "No scheduler reports its decisions; Megha does with the parameter why = true.", class_="soft")
-    return table(_DECISIONS, [_row(step) for step in why.decisions], empty="No decision about it is known.")
+        return tag("p", UNREPORTED, class_="soft")
+    rows = [_row(step) for step in why.decisions]
+    return table(_DECISIONS, rows, empty="No decision about it is known.", label="decisions")
 
 
 def _row(step: DecisionStep) -> tuple[Piece, ...]:
     passed = "; ".join(f"{whole(one.count)} {one.scope}: {one.reason}" for one in step.passed)
     decided = step.chosen + (f" (after {whole(step.omitted)} more)" if step.omitted else "")
-    return moment(step.at_us), step.by, decided, step.node, step.asked, duration(step.view_age_us), passed
+    return moment(step.at_us, fine=True), step.by, decided, step.node, step.asked, duration(step.view_age_us), passed

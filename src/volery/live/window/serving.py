@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
@@ -17,62 +17,120 @@ from starlette.routing import Route
 
 from volery.core.errors import InputError
 from volery.core.model import Address
-from volery.live.service.admission import FOREIGN, NotThereError, as_json, no_job, refusal
+from volery.live.node.output import STREAMS
+from volery.live.service.admission import (
+    FOREIGN,
+    NotAllowedError,
+    NotThereError,
+    Traffic,
+    as_json,
+    number,
+    principal,
+    refusal,
+    seen_job,
+)
 from volery.live.service.desk import Desk
-from volery.live.status import JobStatus
+from volery.live.service.foretelling import Foreteller
+from volery.live.service.summary import Pacing
+from volery.live.service.tokens import Principal
+from volery.live.status import JobStatus, TaskStatus
 from volery.live.window import frame
-from volery.live.window.frame import View, page
-from volery.live.window.html import address, link, tag
+from volery.live.window.foretelling import forecast_view, plan_view
+from volery.live.window.frame import View, live_part, page
+from volery.live.window.html import address, joined, link, tag
 from volery.live.window.jobs import job_view, jobs_view
+from volery.live.window.logs import News, news
 from volery.live.window.operating import node_view, nodes_view
-from volery.live.window.overview import Pace, overview
-from volery.live.window.session import Sessions, is_foreign
+from volery.live.window.overview import overview
+from volery.live.window.pacing import Pacer
+from volery.live.window.session import Sessions, is_foreign, says_origin
+from volery.live.window.shared import Renderings
 from volery.live.window.tasks import task_view
 from volery.live.window.users import preemptions_view, users_view
+from volery.live.window.watched import Watched
 from volery.look import base_style, field_script
 
 PULSE_S: Final = 1.0
-PAUSE: Final = 300
-"""A page that took one millisecond to make is not made again for so many."""
-EVERY_MAX_S: Final = 30.0
 KEEP_ALIVE_PULSES: Final = 15
+PART: Final = "volery-part"
+"""A header of requests for the live part alone."""
 BODY_BYTES_MAX: Final = 4096
-_THEN: Final = re.compile(r"/(?:window/[a-z0-9/-]*)?")
+_THEN: Final = re.compile(r"/(?:window/[a-z0-9/-]*)?(?:\?[A-Za-z0-9%&=+._~*-]*)?")
 """Where one may be sent after signing in: pages of ours alone."""
 
-Show = Callable[[Request], Awaitable[View]]
+FORM: Final = "application/x-www-form-urlencoded"
+INVALID: Final = "it is not valid, or no longer; ask an administrator for another"
+ENDED: Final = "Your session has ended, or its token is valid no longer. Sign in again to go on where you were."
+
+Show = Callable[[Request], Coroutine[Any, Any, View]]
 
 
 class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
     token: str
 
 
-def window_routes(desk: Desk, outputs: Path, sessions: Sessions) -> list[Route]:
+def window_routes(
+    desk: Desk, outputs: Path, sessions: Sessions, traffic: Traffic, foreteller: Foreteller | None = None
+) -> list[Route]:
     """All pages, what they are made of, and the way in and out.
 
     Args:
         desk: answers their questions.
         outputs: the folder of the folders of attempts, resolved.
         sessions: know who asks.
+        traffic: what is asked for.
+        foreteller: makes forecasts; None: there are none.
     """
-    views, access = _Views(desk, outputs), _Access(desk, sessions)
+    access = _Access(desk, sessions, traffic)
+    views, one_job = _Views(desk, outputs, desk.pace, foretells=foreteller is not None), f"{frame.JOBS}/{{id:number}}"
+    lab = _Lab(desk, foreteller, views)
+    return [
+        *(Route(path, access.shown(show)) for path, show in _pages(views)),
+        Route(frame.PLAN, access.shown(lab.plan)), Route(one_job + "/forecast", access.shown(lab.forecast)),
+        Route(one_job + "/tasks/{index:number}/tail", access.told(_tail(views, outputs))),
+        Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
+        Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
+        Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style())),
+        Route(frame.SCRIPT, file_of("text/javascript; charset=utf-8", live_script())),
+    ]  # fmt: skip
+
+
+def pages(desk: Watched, outputs: Path | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
+    """Where each page is, and what it shows.
+
+    Args:
+        desk: answers their questions.
+        outputs: the folder of the folders of attempts, resolved; None: there is none.
+        pace: how fast tasks end.
+    """
+    return _pages(_Views(desk, outputs, pace))
+
+
+def _pages(views: _Views) -> tuple[tuple[str, Show], ...]:
     one_job = f"{frame.JOBS}/{{id:number}}"
-    pages: tuple[tuple[str, Show], ...] = (
+    return (
         (frame.HOME, views.federation), (frame.JOBS, views.jobs), (one_job, views.job),
         (one_job + "/tasks/{index:number}", views.task), (frame.NODES, views.nodes),
         (frame.NODES + "/{role:str}/{node:number}", views.node), (frame.USERS, views.users),
         (frame.PREEMPTIONS, views.preemptions),
     )  # fmt: skip
-    return [
-        *(Route(path, access.shown(show)) for path, show in pages),
-        Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
-        Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
-        Route(frame.STYLE, _file("text/css; charset=utf-8", base_style() + _text("window.css"))),
-        Route(frame.SCRIPT, _file("text/javascript; charset=utf-8", _script())),
-    ]  # fmt: skip
 
 
-def _script() -> str:
+def _tail(views: _Views, outputs: Path) -> Callable[[Request], Awaitable[News]]:
+    async def tail(request: Request) -> News:
+        since = {stream: number(request, stream, 0) for stream in STREAMS}
+        return await news(views.one_task(request), outputs, number(request, "attempt", 0), since)
+
+    return tail
+
+
+def live_script() -> str:
+    """What pages run that follow a federation."""
+    return "\n".join((window_script(), _text("pulse.js"), _text("tail.js")))
+
+
+def window_script() -> str:
+    """What every page runs."""
     return "\n".join((_text("window.js"), field_script(), _text("cells.js")))
 
 
@@ -80,7 +138,14 @@ def _text(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _file(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
+def window_style() -> str:
+    """What every page looks like."""
+    return base_style() + _text("window.css")
+
+
+def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that answers with a text."""
+
     async def answer(_: Request) -> Response:
         return Response(text, media_type=kind, headers=frame.HEADERS)
 
@@ -90,28 +155,36 @@ def _file(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 class _Views:
     """What each page shows to whom."""
 
-    def __init__(self, desk: Desk, outputs: Path) -> None:
+    def __init__(self, desk: Watched, outputs: Path | None, pace: Pacing, *, foretells: bool = False) -> None:
         self._desk = desk
         self._outputs = outputs
-        self._pace = Pace()
+        self._pace = pace
+        self._foretells = foretells
         self._in_charge: Mapping[Address, Sequence[Address]] | None = None
 
-    async def federation(self, request: Request) -> View:
+    async def _those_in_charge(self) -> Mapping[Address, Sequence[Address]]:
         if self._in_charge is None:  # it never changes, and takes seconds where there are ten thousand nodes
             self._in_charge = await asyncio.to_thread(self._desk.partitions)
-        return overview(self._desk, request, self._pace, self._in_charge)
+        return self._in_charge
+
+    async def federation(self, request: Request) -> View:
+        return overview(self._desk, request, self._pace, await self._those_in_charge())
 
     async def jobs(self, request: Request) -> View:
-        return jobs_view(self._desk, request)
+        return await jobs_view(self._desk, request)
 
     async def job(self, request: Request) -> View:
-        return await job_view(self._desk, self._job(request), request)
+        return await job_view(self._desk, self.one_job(request), request, self._outputs, foretells=self._foretells)
 
     async def task(self, request: Request) -> View:
-        job, place = self._job(request), request.path_params["index"]
+        return await task_view(self._desk, self.one_task(request), self._outputs)
+
+    def one_task(self, request: Request) -> TaskStatus:
+        """The task that an address names."""
+        job, place = self.one_job(request), request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
-        return await task_view(self._desk, self._desk.tasks(job.id, place, 1)[0], self._outputs)
+        return self._desk.tasks(job.id, place, 1)[0]
 
     async def nodes(self, request: Request) -> View:
         return nodes_view(self._desk, request)
@@ -120,7 +193,8 @@ class _Views:
         address = f"{request.path_params['role']}/{request.path_params['node']}"
         for node in self._desk.nodes():
             if node.address == address:
-                return node_view(self._desk, node, request)
+                in_charge = await self._those_in_charge()
+                return node_view(self._desk, node, request, in_charge.get(address, ()))
         raise NotThereError(f"nodes/{address[:80]}", "there is no such node")
 
     async def users(self, request: Request) -> View:
@@ -132,34 +206,43 @@ class _Views:
             self._known(request, int(job))
         return preemptions_view(self._desk, request)
 
-    def _job(self, request: Request) -> JobStatus:
+    def one_job(self, request: Request) -> JobStatus:
+        """The job that an address names."""
         return self._known(request, request.path_params["id"])
 
-    def _known(self, request: Request, number: int) -> JobStatus:
-        job = self._desk.job(number)
-        if job is None or request.state.principal.sees not in (None, job.user):
-            no_job(number)
-        return job
+    def _known(self, request: Request, job: int) -> JobStatus:
+        return seen_job(self._desk.job(job), job, principal(request))
 
 
-def paced(view: View, took_s: float) -> View:
-    """A view that is fetched again the more seldom the more it costs, so that a page takes a small part of a core.
+class _Lab:
+    """What the lab is asked by pages."""
 
-    Args:
-        view: what was made.
-        took_s: CPU seconds that this took.
-    """
-    if not view.every_s:
-        return view
-    return msgspec.structs.replace(view, every_s=max(view.every_s, min(EVERY_MAX_S, took_s * PAUSE)))
+    def __init__(self, desk: Desk, foreteller: Foreteller | None, views: _Views) -> None:
+        self._desk = desk
+        self._foreteller = foreteller
+        self._views = views
+
+    async def forecast(self, request: Request) -> View:
+        job = self._views.one_job(request)
+        if self._foreteller is None:
+            raise NotThereError(request.url.path, "no forecasts are made here")
+        _demand_own(request)
+        return forecast_view(job, await self._foreteller.of_job(job, principal(request)))
+
+    async def plan(self, request: Request) -> View:
+        if request.query_params:
+            _demand_own(request)
+        return await plan_view(self._desk, self._foreteller, request)
 
 
 class _Access:
     """Who gets to see pages, and the way in and out."""
 
-    def __init__(self, desk: Desk, sessions: Sessions) -> None:
+    def __init__(self, desk: Desk, sessions: Sessions, traffic: Traffic) -> None:
         self._desk = desk
         self._sessions = sessions
+        self._traffic = traffic
+        self._renderings = Renderings(Pacer(), lambda: desk.revision, traffic)
 
     def shown(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         """A page for whoever has signed in; all others are led to where they can."""
@@ -167,23 +250,58 @@ class _Access:
         async def answer(request: Request) -> Response:
             who = self._sessions.who(request)
             if who is None:
-                return RedirectResponse(address(frame.SIGN_IN, {"then": request.url.path}), 303, frame.HEADERS)
+                query = f"?{request.url.query}" if request.url.query else ""
+                asked = {"then": request.url.path + query, "ended": "yes" if self._sessions.ended(request) else None}
+                return RedirectResponse(address(frame.SIGN_IN, asked), 303, frame.HEADERS)
             request.state.principal = who
-            began_s = time.thread_time()
             try:
-                view = await show(request)
-                return page(paced(view, time.thread_time() - began_s), who)
+                return await self._rendered(request, who, lambda: show(request))
             except InputError as error:
-                return page(_problem(error.place, error.problem), who, status=422)
+                return page(problem_view(error.place, error.problem), who, status=422)
+            except NotAllowedError as error:
+                return page(problem_view(error.place, error.problem), who, status=403)
             except NotThereError as error:
-                return page(_problem(error.place, error.problem), who, status=404)
+                return page(problem_view(error.place, error.problem), who, status=404)
 
         return answer
 
+    def told(self, tell: Callable[[Request], Awaitable[News]]) -> Callable[[Request], Awaitable[Response]]:
+        """What a page's script asks for, for whoever has signed in."""
+
+        async def answer(request: Request) -> Response:
+            who = self._sessions.who(request)
+            if who is None:
+                return refusal("authorization", "sign in", 401)
+            request.state.principal = who
+            try:
+                return as_json(await tell(request))
+            except InputError as error:
+                return refusal(error.place, error.problem, 422)
+            except NotThereError as error:
+                return refusal(error.place, error.problem, 404)
+
+        return answer
+
+    async def _rendered(
+        self, request: Request, who: Principal, show: Callable[[], Coroutine[Any, Any, View]]
+    ) -> Response:
+        """A view as it is now, or, for a page that has it already, as it was not long ago."""
+        key, known = (who, f"{request.url.path}?{request.url.query}"), request.headers.get("if-none-match")
+        found = await (self._renderings.shared(key, show) if known else self._renderings.fresh(key, show))
+        if not found.view.every_s:
+            return page(found.view, who)
+        again = self._renderings.again(found)
+        if known == found.tag:
+            return Response(status_code=304, headers=again.headers())
+        if PART in request.headers:
+            return live_part(found.view, again)
+        return page(found.view, who, again=again)
+
     async def form(self, request: Request) -> Response:
         """Where a token is asked for."""
-        then = request.query_params.get("then", frame.HOME)
-        then = then if _THEN.fullmatch(then) else frame.HOME
+        return self._form(_then(request.query_params.get("then")), ENDED if request.query_params.get("ended") else "")
+
+    def _form(self, then: str, problem: str = "", status: int = 200) -> Response:
         field = tag(
             "input",
             type="password",
@@ -198,7 +316,10 @@ class _Access:
             "form",
             tag("label", "token ", field),
             tag("button", "sign in"),
+            tag("input", type="hidden", name="then", value=then),
             class_="controls",
+            method="post",  # without scripts, too: a token must not stand in an address
+            action=frame.SESSION,
             data_enter=frame.SESSION,
             data_then=then,
         )
@@ -208,24 +329,32 @@ class _Access:
             tag("code", "volery token add"),
             " gives it. This browser keeps a session in its place, for half a day.",
         )
-        return page(View("Sign in", told, asked, every_s=0), None)
+        still = joined((tag("p", problem, role="alert", class_="reason") if problem else None, asked))
+        return page(View("Sign in", told, still, every_s=0), None, status=status)
 
     async def enter(self, request: Request) -> Response:
-        """Begin a session."""
-        if (refused := _refused(request)) is not None:
+        """Begin a session; of a form without scripts the answer is a page."""
+        of_form = _kind(request) == FORM
+        if (refused := _refused(request, of_form=of_form)) is not None:
             return refused
         body = bytearray()
         async for block in request.stream():
             body += block
             if len(body) > BODY_BYTES_MAX:
                 return refusal("body", "is too long", 422)
+        if of_form:
+            given = dict(parse_qsl(body.decode("utf-8", "replace")))
+            then = _then(given.get("then"))
+            went_on = RedirectResponse(then, 303, frame.HEADERS)
+            known = self._sessions.begin(request, given.get("token", "").strip(), went_on)
+            return went_on if known else self._form(then, INVALID, 403)
         try:
             asked = msgspec.json.decode(body, type=_SignIn)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return refusal("body", 'is {"token": "volery_.."}', 422)
         answer = as_json({})
         if not self._sessions.begin(request, asked.token.strip(), answer):
-            return refusal("token", "it is not valid, or no longer; ask an administrator for another", 403)
+            return refusal("token", INVALID, 403)
         return answer
 
     async def leave(self, request: Request) -> Response:
@@ -244,6 +373,14 @@ class _Access:
         return StreamingResponse(self._beats(request), media_type="text/event-stream", headers=headers)
 
     async def _beats(self, request: Request) -> AsyncIterator[bytes]:
+        self._traffic.pages_open += 1
+        try:
+            async for beat in self._changes(request):
+                yield beat
+        finally:
+            self._traffic.pages_open -= 1
+
+    async def _changes(self, request: Request) -> AsyncIterator[bytes]:
         told, silent = self._desk.revision, 0
         yield b": volery\n\n"
         while not self._desk.closed:
@@ -258,14 +395,35 @@ class _Access:
                 yield b": still here\n\n"
 
 
-def _refused(request: Request) -> Response | None:
+def _then(where: str | None) -> str:
+    """A page of ours; what might be another is the first one."""
+    return where if where is not None and _THEN.fullmatch(where) else frame.HOME
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip()
+
+
+def _demand_own(request: Request) -> None:
+    """What costs seconds of a processor is for pages of ours and for whoever types the address.
+
+    Raises:
+        NotAllowedError: a page of another site has made a browser ask.
+    """
     if is_foreign(request):
+        raise NotAllowedError("origin", FOREIGN)
+
+
+def _refused(request: Request, *, of_form: bool = False) -> Response | None:
+    """Why no order is taken; any page can send a form, so that one must say where it comes from."""
+    if is_foreign(request) or (of_form and not says_origin(request)):
         return refusal("origin", FOREIGN, 403)
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+    if not of_form and _kind(request) != "application/json":
         return refusal("content-type", "orders are application/json", 415)
     return None
 
 
-def _problem(place: str, problem: str) -> View:
+def problem_view(place: str, problem: str) -> View:
+    """What is shown in place of what was asked for."""
     told = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
     return View("That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0)

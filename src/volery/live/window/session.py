@@ -58,6 +58,10 @@ class Sessions:
         """Whether nothing but a cookie speaks for a request, which a browser sends without being asked."""
         return "authorization" not in request.headers and self._session(request) is not None
 
+    def ended(self, request: HTTPConnection) -> bool:
+        """Whether a request that proves nothing comes from somebody who once had a session here."""
+        return _name(request) in request.cookies
+
     def begin(self, request: HTTPConnection, token: str, answer: Response) -> bool:
         """Set the cookie of a new session on an answer; False where the token proves nothing."""
         authorization = f"Bearer {token}"
@@ -94,6 +98,11 @@ def is_foreign(request: HTTPConnection) -> bool:
     if origin is None:
         return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
     return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
+
+
+def says_origin(request: HTTPConnection) -> bool:
+    """Whether a browser says from where a request comes; all that are not years old do."""
+    return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 
 def _is_secure(request: HTTPConnection) -> bool:

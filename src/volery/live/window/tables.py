@@ -20,7 +20,7 @@ class Column(msgspec.Struct, frozen=True):
     """A column.
 
     Args:
-        title: its heading.
+        title: its heading; empty where it holds orders or links that say by themselves what they are.
         key: what it is sorted by; empty: it cannot be sorted.
         text: whether it holds words, which stand to the left.
     """
@@ -73,7 +73,11 @@ def slice_of(request: Request, columns: Iterable[Column], default: str, kept: Ma
 
 
 def table(
-    columns: Sequence[Column], cells: Sequence[Sequence[Piece]], shown: Slice | None = None, empty: str = "Nothing."
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[Piece]],
+    shown: Slice | None = None,
+    empty: str = "Nothing.",
+    label: str = "table",
 ) -> Markup:
     """A table.
 
@@ -82,6 +86,7 @@ def table(
         cells: its rows.
         shown: which rows these are; None: all there are, in an order that does not change.
         empty: what is said in place of a table without rows.
+        label: what it holds, for those who do not see the heading above it.
     """
     if not cells:
         return tag("p", empty, class_="soft")
@@ -89,12 +94,14 @@ def table(
     rows = (tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))) for row in cells)
     head = tag("thead", tag("tr", *(_head(column, shown) for column in columns)))
     return tag(
-        "div", tag("table", head, tag("tbody", *rows)), class_="scroll", tabindex=0, role="group", aria_label="table"
+        "div", tag("table", head, tag("tbody", *rows)), class_="scroll", tabindex=0, role="group", aria_label=label
     )
 
 
 def _head(column: Column, shown: Slice | None) -> Markup:
     kind = "text" if column.text else None
+    if not column.title:
+        return tag("td", class_=kind)
     if shown is None or not column.key:
         return tag("th", column.title, scope="col", class_=kind)
     sorted_by = shown.key == column.key

@@ -2,75 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from pathlib import Path
-from typing import Final
 
-from volery.live.node.output import STREAMS, open_output
-from volery.live.service.desk import Desk
-from volery.live.status import TaskStatus, TaskUsage
+from volery.live.status import ENDED_TASKS, TaskStatus, TaskUsage
 from volery.live.window import frame
 from volery.live.window.frame import View
-from volery.live.window.html import Markup, Piece, duration, facts, joined, link, moment, name_of, section, tag, whole
+from volery.live.window.html import NOTHING, Piece, duration, facts, joined, link, moment, name_of, section, whole
 from volery.live.window.jobs import state_of
+from volery.live.window.logs import logs
 from volery.live.window.reasons import reasons
+from volery.live.window.watched import Watched
 
-TAIL_BYTES: Final = 16 << 10
 
-
-async def task_view(desk: Desk, task: TaskStatus, outputs: Path) -> View:
+async def task_view(desk: Watched, task: TaskStatus, outputs: Path | None) -> View:
     """One task.
 
     Args:
         desk: knows why.
         task: which.
-        outputs: the folder of the folders of attempts.
+        outputs: the folder of the folders of attempts; None: what tasks have said is not known.
     """
     why = await desk.explain(task.job, task.index)
-    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else "\N{EN DASH}"
+    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
     took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
     known = facts(
         ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
-        ("reason", name_of(task.reason) if task.reason else "\N{EN DASH}"), ("attempt", task.attempt), ("node", node),
-        ("exit code", "\N{EN DASH}" if task.exit_code is None else task.exit_code),
-        ("started", moment(task.started_us)), ("ended", moment(task.ended_us)), ("took", duration(took)),
-        *_used(task.usage),
+        ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
+        ("exit code", NOTHING if task.exit_code is None else task.exit_code),
+        ("started (UTC)", moment(task.started_us, fine=True)), ("ended (UTC)", moment(task.ended_us, fine=True)),
+        ("took", duration(took)), *_used(task.usage),
     )  # fmt: skip
-    logs = [section(stream, await _log(task, outputs, stream)) for stream in STREAMS]
-    live = joined((known, section("Why", reasons(why) if why else None), *logs))
-    return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS)
+    said = None if outputs is None else await logs(task, outputs)
+    live = joined((known, section("Why", reasons(why) if why else None), said))
+    idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
+    return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
 
 
 def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
     """What the last attempt has used, as far as it is known."""
     if usage is None:
         return []
-    peak = "\N{EN DASH}" if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
+    peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
     known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
     return [*known, ("held", usage.held)] if usage.held else known
-
-
-async def _log(task: TaskStatus, outputs: Path, stream: str) -> Markup:
-    whole_log = link(f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", "all of it", id=f"log-{stream}")
-    if not task.folder:
-        return tag("p", "None yet.", class_="soft")
-    found = await asyncio.to_thread(_tail, outputs, task.folder, stream)
-    if found is None:
-        return tag("p", f"It is not on this host; the task ran on {task.node}, look there.", class_="soft")
-    text, size = found
-    if not size:
-        return tag("p", "Empty.", class_="soft")
-    said = f"The last {whole(TAIL_BYTES)} of {whole(size)} bytes; " if size > TAIL_BYTES else f"{whole(size)} bytes; "
-    return joined((tag("p", said, whole_log, class_="soft"), tag("pre", text, tabindex=0)))
-
-
-def _tail(outputs: Path, folder: str, stream: str) -> tuple[str, int] | None:
-    """The end of an output and the size of all of it, in bytes."""
-    descriptor = open_output(outputs, folder, stream)
-    if descriptor is None:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - TAIL_BYTES))
-        return file.read(TAIL_BYTES).decode("utf-8", "replace"), size

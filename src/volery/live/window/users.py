@@ -9,8 +9,6 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from volery.live.service.admission import number, principal
-from volery.live.service.desk import Desk
-from volery.live.service.sharing import WHY
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 from volery.live.window import frame
 from volery.live.window.frame import View
@@ -19,22 +17,29 @@ from volery.live.window.html import (
     Markup,
     Piece,
     address,
+    bar,
     joined,
     link,
     moment,
     name_of,
+    part,
     section,
     share,
     tag,
     whole,
 )
 from volery.live.window.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
+from volery.live.window.watched import Watched
 
 LAST: Final = 10
 """Preemptions that are shown beside something else."""
 CHANGES: Final = 1_000
 """Changes of weights among which the last one of each name is looked for."""
 NAME_SHOWN: Final = 120
+WHY_SHORT: Final = {
+    "share": "had less than its share", "priority": "is more urgent", "cost": "the whole is better so",
+}  # fmt: skip
+"""By what rule somebody gains a place; in full it stands with the task that has lost it."""
 _USERS: Final = (
     Column("user", "user", text=True),
     Column("share", "share"),
@@ -65,7 +70,7 @@ _PREEMPTIONS: Final = (
 )
 
 
-def users_view(desk: Desk, request: Request) -> View:
+def users_view(desk: Watched, request: Request) -> View:
     """Users with something under way or a share; the tree of shares; the last preemptions.
 
     Raises:
@@ -79,7 +84,8 @@ def users_view(desk: Desk, request: Request) -> View:
     )
     slots = sum(node.slots for node in desk.nodes())
     here = found[shown.skip : shown.skip + shown.rows]
-    listed = table(_USERS, [_user(user, slots) for user in here], shown, "Nobody has anything under way.")
+    rows = [_user(user, slots) for user in here]
+    listed = table(_USERS, rows, shown, "Nobody has anything under way.", "users")
     pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
     told = (
         "Use: tasks that run, in percent of all slots; the line in its bar is the share, below which no running task "
@@ -113,16 +119,11 @@ def _user(user: UserStatus, slots: int) -> Sequence[Piece]:
 def _use(running: int, slots: int, entitled: float | None) -> Markup:
     """What a user has, as a bar, and a line at what it is due."""
     width = min(100.0, 100 * running / slots) if slots else 0
-    due = (
-        None if entitled is None else tag("rect", x=f"{min(99.0, 100 * entitled):.2f}", width=1, height=8, class_="due")
-    )
-    drawn = tag("rect", width=f"{width:.2f}", height=8, class_="running")
-    return tag(
-        "svg", drawn, due, class_="bar", viewbox="0 0 100 8", preserveAspectRatio="none", aria_hidden="true"
-    )  # fmt: skip
+    due = None if entitled is None else part(1, "due", max(0.01, min(99.0, 100 * entitled)))
+    return bar(part(width, "running"), due)
 
 
-def _tree(desk: Desk, request: Request) -> Markup:
+def _tree(desk: Watched, request: Request) -> Markup:
     """Who is due what; an administrator may change it."""
     who = principal(request)
     listed = desk.sharing.listed(who.sees)
@@ -138,7 +139,7 @@ def _tree(desk: Desk, request: Request) -> Markup:
         for change in desk.sharing.changes(None, CHANGES):
             changed.setdefault(change.name, change)
     may = who.may("admin")
-    return section("Shares", table(_SHARES, [_share(one, changed, may=may) for one in listed]))
+    return section("Shares", table(_SHARES, [_share(one, changed, may=may) for one in listed], label="shares"))
 
 
 def _share(one: ShareStatus, changed: Mapping[str, WeightChange], *, may: bool) -> Sequence[Piece]:
@@ -168,7 +169,7 @@ def _changing(one: ShareStatus) -> Markup:
     return frame.setting("change", where, question, f"share-{one.name}", "weight", one.weight)
 
 
-def preemptions_view(desk: Desk, request: Request) -> View:
+def preemptions_view(desk: Watched, request: Request) -> View:
     """Who has lost what to whom.
 
     Raises:
@@ -195,7 +196,7 @@ def preemptions_view(desk: Desk, request: Request) -> View:
     return View("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
 
 
-def last_preemptions(desk: Desk, request: Request, job: int | None) -> Markup | None:
+def last_preemptions(desk: Watched, request: Request, job: int | None) -> Markup | None:
     """The last ones, of a job or of all; None where there are none."""
     found = desk.sharing.preemptions(None, job, None, LAST, principal(request).sees)
     if not found:
@@ -206,18 +207,19 @@ def last_preemptions(desk: Desk, request: Request, job: int | None) -> Markup | 
 
 def preemptions(found: Sequence[PreemptionStatus]) -> Markup:
     """A table of them."""
-    return table(_PREEMPTIONS, [_preemption(one) for one in found], empty="Nobody has lost anything.")
+    rows = [_preemption(one) for one in found]
+    return table(_PREEMPTIONS, rows, empty="Nobody has lost anything.", label="preemptions")
 
 
 def _preemption(one: PreemptionStatus) -> Sequence[Piece]:
     return (
-        moment(one.at_us),
+        moment(one.at_us, fine=True),
         name_of(one.user, NAME_SHOWN) if one.user else NOTHING,
         _task(one.job, one.index),
         one.attempt if one.job >= 0 else NOTHING,
         name_of(one.for_user, NAME_SHOWN) if one.for_user else NOTHING,
         _task(one.for_job, one.for_index),
-        tag("span", one.reason, title=WHY.get(one.reason)),
+        WHY_SHORT.get(one.reason, one.reason),
         _change(one.loss),
         _change(one.gain),
     )
@@ -228,7 +230,7 @@ def _task(job: int, index: int) -> Markup:
     return link(where, f"{job}/{index}") if job >= 0 else tag("span", NOTHING)
 
 
-def _change(part: SharePart | None) -> str:
-    if part is None:
+def _change(had: SharePart | None) -> str:
+    if had is None:
         return NOTHING
-    return f"{share(part.before, 1)} \N{RIGHTWARDS ARROW} {share(part.after, 1)}, due {share(part.due, 1)}"
+    return f"{share(had.before, 1)} \N{RIGHTWARDS ARROW} {share(had.after, 1)}, due {share(had.due, 1)}"

@@ -15,7 +15,7 @@ import msgspec
 
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
-from volery.live.hosts.explaining import Explained, PreemptionTold
+from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.hosts.watching import Beat
 from volery.live.node.executor import Confined, Received, TaskReport
 
@@ -61,7 +61,7 @@ class Codec:
     """
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
-        said = (TaskReport, Received, Confined, Beat, Explained, PreemptionTold)
+        said = (TaskReport, Received, Confined, Beat, Explained, PeerTold, PreemptionTold)
         known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
         self._names = [kind.__name__ for kind in known]
         carried = union(known)

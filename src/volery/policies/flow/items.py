@@ -43,10 +43,6 @@ class Item:
         self.began_us: Time = NEVER
         self.attempt = 0
 
-    def unscheduled_us(self, now: Time) -> Time:
-        """For how long it has waited in all."""
-        return self.waited_us if self.began_us != NEVER else now - self.since
-
 
 Entry = tuple[Time, TaskId]
 _Line = list[Entry]

@@ -11,9 +11,6 @@ from volery.policies.match import positions
 from volery.policies.stages.records import JobRecord, Running, Waiting
 from volery.policies.stages.state import AVERAGE_MIN, State, Table
 
-SCAN_MAX = 24
-"""More machines than this are compared by one numpy pass."""
-
 
 class Machine(NamedTuple):
     """A machine, as it is now.

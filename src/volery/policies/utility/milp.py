@@ -274,7 +274,3 @@ class Generator:
             level = 0.0 if before == ALWAYS else found[before]
             found[column] = level + sum(factor * found[of] for of, factor in change)
         return found
-
-    def worth_of(self, values: Reals) -> float:
-        """What a solution is worth."""
-        return float(sum(coefficient * values[column] for column, coefficient in self._worth.items()))

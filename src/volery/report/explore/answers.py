@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.metrics.columns import Floats
-from volery.report.explore.content import Explored, ToldTask
-from volery.report.explore.delays import Places
+from volery.report.explore.content import ToldTask
+from volery.report.explore.delays import rows_at
+from volery.report.explore.grid import Grid
 from volery.report.explore.pairs import Pair, pair
+from volery.report.explore.ranked import Ranked
 from volery.report.groups import CLASSES, JobClass
 
 COUNT_MAX: Final = 500
+PAIRS_KEPT: Final = 1000
 Why = Callable[[int, str], Sequence[ToldTask]]
 Query = Mapping[str, str]
 
 
 class Answers:
-    """Answers questions about one results folder from its jobs in memory.
+    """Answers questions about one results folder from its jobs by rank.
 
     Args:
-        explored: the content of the page, and the jobs behind it.
+        grid: of all labels.
+        ranked: the jobs of each label.
+        explaining: how many runs explain themselves.
         why: tells of a run, by its number among those that explain themselves, a job or a task.
     """
 
-    def __init__(self, explored: Explored, why: Why) -> None:
-        self._content, self._runs, self._why = explored.content, explored.runs, why
-        self._places = functools.lru_cache(maxsize=None)(self._ranked)  # the classes of every label, at most
-
-    def prepare(self) -> None:
-        """Rank all jobs of every label, so that the first choice of a range need not; in any thread."""
-        for label in range(len(self._runs)):
-            self._places(label, "all")
+    def __init__(self, grid: Grid, ranked: Sequence[Ranked], explaining: int, why: Why) -> None:
+        self._grid, self._ranked, self._explaining, self._why = grid, ranked, explaining, why
+        self._compared = functools.lru_cache(maxsize=PAIRS_KEPT)(self._compare)
 
     def answer(self, question: str, query: Query) -> Any:
         """What is asked, ready to be encoded.
@@ -56,42 +56,88 @@ class Answers:
             raise InputError("from", "give one bin in from and one in to for each of the labels")
         jobs = _job_class(query.get("class", "all"))
         first, count = _number(query, "first"), min(_number(query, "count"), COUNT_MAX)
-        grid, most = self._content.grid, first + count
-        found: list[tuple[int, int]] = []
-        delays: list[Floats] = []
-        total = 0
+        top = self._grid.bins
+        found = []
         for label, low, high in zip(labels, lower, upper, strict=True):
-            places = self._places(label, jobs)
-            begin, end = places.within(grid, min(max(low, -1), grid.bins), min(max(high, -1), grid.bins))
-            total += max(0, end - begin)
-            ranks = np.arange(begin, min(end, begin + most))
-            delays.append(places.delay_s[places.order[ranks]])
-            found += [(label, rank) for rank in ranks.tolist()]
-        order = np.argsort(-np.concatenate([*delays, np.zeros(0)]), kind="stable")[first:most].tolist()
-        return {"total": total, "rows": [self._row(found[at], jobs) for at in order]}
+            of = self._ranked[label]
+            found.append((label, of, *of.within(min(max(low, -1), top), min(max(high, -1), top), jobs)))
+        total = sum(max(0, end - begin) for _, _, begin, end in found)
+        spans = [(of, begin, max(begin, end)) for _, of, begin, end in found]
+        chosen: list[tuple[float, int, int]] = []
+        for place, (begin, end) in enumerate(part(spans, first, count, jobs)):
+            chosen += [(-spans[place][0].delay_s(rank, jobs), place, rank) for rank in range(begin, end)]
+        return {"total": total, "rows": [self._row(found[place][0], rank, jobs) for _, place, rank in sorted(chosen)]}
 
-    def _row(self, place: tuple[int, int], jobs: JobClass) -> tuple[Any, ...]:
-        label, rank = place
-        one = self._places(label, jobs).rows(self._content.grid, np.array([rank]), 1)
+    def _row(self, label: int, rank: int, jobs: JobClass) -> tuple[Any, ...]:
+        one = rows_at(self._ranked[label], self._grid, [rank], jobs)
         return label, one.seed[0], one.job[0], one.tasks[0], one.submit_s[0], one.delay_s[0]
 
     def _pair(self, query: Query) -> Pair:
-        a, b = self._label(_number(query, "a")), self._label(_number(query, "b"))
-        return pair(a, b, self._runs[a], self._runs[b], self._content.grid)
+        return self._compared(self._label(_number(query, "a")), self._label(_number(query, "b")))
+
+    def _compare(self, a: int, b: int) -> Pair:
+        return pair(a, b, self._ranked[a], self._ranked[b], self._grid)
 
     def _task(self, query: Query) -> Sequence[ToldTask]:
         run = _number(query, "run")
-        if run >= len(self._content.why):
-            raise InputError("run", f"{len(self._content.why)} runs explain themselves; there is no number {run}")
+        if run >= self._explaining:
+            raise InputError("run", f"{self._explaining} runs explain themselves; there is no number {run}")
         return self._why(run, query.get("question", ""))
 
     def _label(self, number: int) -> int:
-        if not 0 <= number < len(self._runs):
-            raise InputError("labels", f"there are {len(self._runs)} labels; there is no number {number}")
+        if not 0 <= number < len(self._ranked):
+            raise InputError("labels", f"there are {len(self._ranked)} labels; there is no number {number}")
         return number
 
-    def _ranked(self, label: int, jobs: JobClass) -> Places:
-        return Places.of(self._runs[label], jobs)
+
+Span = tuple[Ranked, int, int]
+"""Ranks [first, last) of a label."""
+
+
+def part(spans: Sequence[Span], first: int, count: int, jobs: JobClass = "all") -> list[tuple[int, int]]:
+    """Where the jobs with the places [first, first + count) are in spans merged by falling delay, then span and rank.
+
+    Neither the length of the spans nor how far down the part begins matters: nothing is merged that is not in it.
+    """
+    begins, ends = _cut(spans, first, jobs), _cut(spans, first + count, jobs)
+    return list(zip(begins, ends, strict=True))
+
+
+def _cut(spans: Sequence[Span], at: int, jobs: JobClass) -> list[int]:
+    """The rank in each span at which the first so many jobs of the merged spans end."""
+    if at >= sum(last - first for _, first, last in spans):
+        return [last for _, _, last in spans]
+    near = [(of, first, min(last, first + at)) for of, first, last in spans]  # none goes further than all do
+    low, high = 0, max((_bits(of.delay_s(first, jobs)) for of, first, last in near if first < last), default=0)
+    while low < high:  # until high is the least delay that at most so many jobs exceed; halves of bits are exact
+        middle = (low + high) // 2
+        if sum(_exceeding(span, _float(middle), jobs) - span[1] for span in near) <= at:
+            high = middle
+        else:
+            low = middle + 1
+    cuts = [_exceeding(span, _float(high), jobs) for span in near]
+    left = at - sum(cut - first for cut, (_, first, _) in zip(cuts, near, strict=True))
+    for place, (of, _, last) in enumerate(near):
+        equal = _exceeding((of, cuts[place], last), _float(high - 1), jobs) - cuts[place]
+        cuts[place] += min(left, equal)
+        left -= min(left, equal)
+    return cuts
+
+
+def _exceeding(span: Span, delay_s: float, jobs: JobClass) -> int:
+    """The rank at which the jobs that are delayed longer end."""
+    of, first, last = span
+    return first + bisect_left(range(first, last), -delay_s, key=lambda rank: -of.delay_s(rank, jobs))
+
+
+def _bits(value: float) -> int:
+    """Floats of zero and more as integers in the same order (IEEE 754)."""
+    return int(np.float64(value).view(np.int64))
+
+
+def _float(bits: int) -> float:
+    """The number with these bits; below zero for those below none."""
+    return -1.0 if bits < 0 else float(np.int64(bits).view(np.float64))
 
 
 def _job_class(name: str) -> JobClass:

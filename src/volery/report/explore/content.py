@@ -14,11 +14,13 @@ import msgspec
 from volery.report.elements import shown
 from volery.report.explore.conflicts import Conflicts, conflicts_of
 from volery.report.explore.course import Course, course
-from volery.report.explore.delays import Counted, Grid, Rows, counted, grid_of, kept_rows
-from volery.report.explore.pairs import CELLS, Pair, pair
+from volery.report.explore.delays import Counted, Rows, counted, kept_rows
+from volery.report.explore.grid import CELLS, Grid
+from volery.report.explore.pairs import Pair, pair
+from volery.report.explore.ranked import Ranked, rank
 from volery.report.folder import Results
 from volery.report.groups import by_setting, group_runs
-from volery.report.rows import RunJobs, under_label
+from volery.report.rows import under_label
 
 SETTINGS_MAX: Final = 12
 ROWS_MAX, ROWS_PER_LABEL_MAX = 30_000, 2_000
@@ -67,6 +69,7 @@ class Content(msgspec.Struct, frozen=True):
         seeds: how many.
         conflicts: what the workloads ask for, over time.
         cells: on each side of a density of pairs.
+        edition: of a folder that is served, which state of it this is.
     """
 
     serves: bool
@@ -81,6 +84,7 @@ class Content(msgspec.Struct, frozen=True):
     pairs: list[Pair]
     why: list[ToldRun]
     conflicts: list[Conflicts] = []
+    edition: str = ""
 
 
 class Explored(msgspec.Struct, frozen=True, eq=False):
@@ -88,11 +92,11 @@ class Explored(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         content: what the page embeds.
-        runs: per label, its runs by seed.
+        ranked: the jobs of each label.
     """
 
     content: Content
-    runs: list[list[RunJobs]]
+    ranked: list[Ranked]
 
 
 def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = False) -> Explored:
@@ -106,8 +110,7 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
     settings = by_setting(group_runs(results.summary.runs))[:SETTINGS_MAX]
     labels = [group.label for _, members in settings for group in members]
     number = {label: place for place, label in enumerate(labels)}
-    runs = [under_label(results.jobs, label) for label in labels]
-    grid = grid_of(run for of in runs for run in of)
+    grid, ranked = rank([under_label(results.jobs, label) for label in labels])
     groups = [Setting(shown(name), [number[group.label] for group in members]) for name, members in settings]
     most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
     curves, waiting, refused = results.curves, results.waiting, results.refused
@@ -117,18 +120,18 @@ def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = Fa
         seeds=len({run.seed for run in results.summary.runs}),
         settings=groups,
         grid=grid,
-        counted=[counted(of, grid) if of else {} for of in runs],
-        rows=[kept_rows(of, grid, most) for of in runs],
+        counted=list(map(counted, ranked)),
+        rows=[kept_rows(of, grid, 0 if serves else most) for of in ranked],
         courses=[
-            course(curves[label], waiting.get(label), of, refused.get(label)) if label in curves else None
-            for label, of in zip(labels, runs, strict=True)
+            course(curves[label], waiting.get(label), of.runs, refused.get(label)) if label in curves else None
+            for label, of in zip(labels, ranked, strict=True)
         ],
         cells=CELLS,
-        pairs=[pair(a, b, runs[a], runs[b], grid) for a, b in _pairs(groups, everything=not serves)],
+        pairs=[pair(a, b, ranked[a], ranked[b], grid) for a, b in _pairs(groups, everything=not serves)],
         why=[msgspec.structs.replace(run, label=shown(run.label)) for run in why],
         conflicts=[conflicts_of(one) for one in results.conflicts[:SETTINGS_MAX]],
     )
-    return Explored(found, runs)
+    return Explored(found, ranked)
 
 
 def _pairs(settings: Sequence[Setting], *, everything: bool) -> list[tuple[int, int]]:

@@ -68,7 +68,7 @@ function bisect(values, value, above) {
 
 // A server answers where there is one; a file answers from what it holds.
 async function ask(path, query) {
-  const answer = await fetch(`${path}?${new URLSearchParams(query)}`);
+  const answer = await fetch(`${path}?${new URLSearchParams({ ...query, edition: content.edition })}`);
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.problem || answer.statusText);
   return found;

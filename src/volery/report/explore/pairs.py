@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from volery.metrics.columns import Floats, Longs
-from volery.report.explore.delays import Grid, sparse
+from volery.report.explore.delays import sparse
+from volery.report.explore.grid import CELLS, UNMEASURED, Grid
+from volery.report.explore.ranked import Bytes, Ranked
 from volery.report.rows import RunJobs
 
-CELLS: Final = 48
-"""On each side of a density."""
 OUTLIERS: Final = 20
 """On each side of equality."""
+CHUNK: Final = 1 << 17
+"""Jobs that are compared at once: what is worked out of them stays in a processor's cache."""
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -41,38 +43,79 @@ class Pair(msgspec.Struct, frozen=True):
     b_s: list[float]
 
 
-def pair(a: int, b: int, runs_a: Sequence[RunJobs], runs_b: Sequence[RunJobs], grid: Grid) -> Pair:
+class Shared(NamedTuple):
+    """Jobs that two runs of one seed have both measured."""
+
+    seed: int
+    job: Longs
+    a_s: Floats
+    b_s: Floats
+    cell_a: Bytes
+    cell_b: Bytes
+
+
+def pair(a: int, b: int, of_a: Ranked, of_b: Ranked, grid: Grid) -> Pair:
     """Two labels on the jobs that both have measured under the same seeds."""
-    of_b = {run.seed: run for run in runs_b}
-    parts = [_shared(run, of_b[run.seed]) for run in runs_a if run.seed in of_b]
-    if not parts:
-        return Pair(a, b, 0, 0, 0, [], [], [], [], [])
-    seed, job, delay_a, delay_b = map(np.concatenate, zip(*parts, strict=True))
-    cell = cell_of(grid, delay_a) * (CELLS + 1) + cell_of(grid, delay_b)
-    factor = np.log(np.maximum(delay_a, grid.low_s)) - np.log(np.maximum(delay_b, grid.low_s))
-    order = np.argsort(factor, kind="stable")
-    low, high = order[:OUTLIERS], order[::-1][:OUTLIERS]
-    ends = np.append(low[factor[low] < 0], high[factor[high] > 0])
-    chosen = ends[np.argsort(-np.abs(factor[ends]), kind="stable")]
+    counts = np.zeros((CELLS + 1) ** 2, dtype=np.int64)
+    jobs = a_lower = b_lower = 0
+    less, more = Furthest(), Furthest()
+    for one in _shared(of_a, of_b):
+        counts += np.bincount(one.cell_a.astype(np.int64) * (CELLS + 1) + one.cell_b, minlength=counts.size)
+        jobs += one.job.size
+        a_lower += int((one.a_s < one.b_s).sum())
+        b_lower += int((one.b_s < one.a_s).sum())
+        factor = np.maximum(one.a_s, grid.low_s) / np.maximum(one.b_s, grid.low_s)
+        more.look(factor, one)
+        less.look(1 / factor, one)
+    chosen = sorted(less.found + more.found, key=lambda one: -one[0])
     return Pair(
-        a, b, int(job.size), int((delay_a < delay_b).sum()), int((delay_b < delay_a).sum()),
-        sparse(np.bincount(cell)),
-        seed[chosen].tolist(), job[chosen].tolist(),
-        np.round(delay_a[chosen], 6).tolist(), np.round(delay_b[chosen], 6).tolist(),
+        a, b, jobs, a_lower, b_lower, sparse(counts),
+        [one[1] for one in chosen], [one[2] for one in chosen],
+        [round(one[3], 6) for one in chosen], [round(one[4], 6) for one in chosen],
     )  # fmt: skip
 
 
-def cell_of(grid: Grid, delays_s: Floats) -> Longs:
-    """Row or column of a density; bins of the grid side by side."""
-    fine = grid.bin_of(delays_s)
-    return np.where(fine > 0, (fine - 1) * CELLS // grid.bins + 1, 0)
+class Furthest:
+    """The jobs with the largest factors above one; of equal ones those that came first."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[float, int, int, float, float]] = []
+        """Factor, seed, job, delays under a and b; the largest factor first."""
+        self._least = 1.0
+
+    def look(self, factor: Floats, jobs: Shared) -> None:
+        """Look through some more."""
+        at = np.flatnonzero(factor > self._least)
+        if at.size > OUTLIERS:
+            at = at[np.argsort(-factor[at], kind="stable")[:OUTLIERS]]
+        self.found += [
+            (float(factor[k]), jobs.seed, int(jobs.job[k]), float(jobs.a_s[k]), float(jobs.b_s[k])) for k in at.tolist()
+        ]
+        self.found.sort(key=lambda one: -one[0])
+        del self.found[OUTLIERS:]
+        if len(self.found) == OUTLIERS:
+            self._least = self.found[-1][0]
 
 
-def _shared(a: RunJobs, b: RunJobs) -> tuple[Longs, Longs, Floats, Floats]:
-    """Seed, job and both delays of the jobs that two runs have measured."""
-    if a.job.size == b.job.size and bool((a.job == b.job).all()):
-        rows = np.flatnonzero((a.delay_s >= 0) & (b.delay_s >= 0))
-        return np.full(rows.size, a.seed), a.job[rows], a.delay_s[rows], b.delay_s[rows]
-    rows_a, rows_b = a.rows_of("all"), b.rows_of("all")
-    job, at_a, at_b = np.intersect1d(a.job[rows_a], b.job[rows_b], return_indices=True)
-    return np.full(job.size, a.seed), job, a.delay_s[rows_a][at_a], b.delay_s[rows_b][at_b]
+def _shared(of_a: Ranked, of_b: Ranked) -> Iterator[Shared]:
+    """The jobs of both, some at a time."""
+    runs_b = {run.seed: run for run in of_b.runs}
+    for a in of_a.runs:
+        b = runs_b.get(a.seed)
+        if b is None:
+            continue
+        cells_a, cells_b = of_a.cells_of(a), of_b.cells_of(b)
+        if a.job.size == b.job.size and bool((a.job == b.job).all()):
+            for low in range(0, a.job.size, CHUNK):
+                part = slice(low, low + CHUNK)
+                yield _both(a, b, part, part, cells_a, cells_b)
+        else:
+            _, rows_a, rows_b = np.intersect1d(a.job, b.job, return_indices=True)
+            yield _both(a, b, rows_a, rows_b, cells_a, cells_b)
+
+
+def _both(a: RunJobs, b: RunJobs, rows_a: slice | Longs, rows_b: slice | Longs, of_a: Bytes, of_b: Bytes) -> Shared:
+    cell_a, cell_b = of_a[rows_a], of_b[rows_b]
+    found = Shared(a.seed, a.job[rows_a], a.delay_s[rows_a], b.delay_s[rows_b], cell_a, cell_b)
+    both = (cell_a != UNMEASURED) & (cell_b != UNMEASURED)
+    return found if both.all() else Shared(a.seed, *(column[both] for column in found[1:]))

@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from volery.metrics.filming import FLIGHTS_PER_KIND, Belief, Filmed, Flight, Role
+from volery.core.film import Belief, Filmed, Flight, Role
+from volery.metrics.filming import FLIGHTS_PER_KIND
 from volery.report.elements import Row, table
 
 BELIEVERS_MAX: Final = 8
@@ -16,7 +17,7 @@ Wrong = list[tuple[int, int, int]]
 
 
 class Believed(msgspec.Struct, frozen=True):
-    """As `volery.metrics.filming.Belief`; `wrong` is None where it is that of the interval before."""
+    """As `volery.core.film.Belief`; `wrong` is None where it is that of the interval before."""
 
     by: str
     of: list[str]
@@ -27,7 +28,7 @@ class Believed(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """As `volery.metrics.filming.Filmed`; `shown`: how many flights of a kind an interval has at most."""
+    """As `volery.core.film.Filmed`; `shown`: how many flights of a kind an interval has at most."""
 
     begin_s: float
     step_s: float

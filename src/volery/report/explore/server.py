@@ -10,8 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -29,22 +28,26 @@ HEADERS: Final = {
 }
 
 
+class Page(NamedTuple):
+    """HTML with its status and its content security policy."""
+
+    status: HTTPStatus
+    body: bytes
+    policy: str
+
+
 class Site(msgspec.Struct, frozen=True, eq=False):
     """What is served.
 
     Args:
-        page: the HTML of /.
-        policy: its content security policy.
+        page: gives what / shows now.
         answer: tells what a path (without its stroke) asks, given its query.
         names: host names that requests may be addressed to.
-        prepare: called in a thread of its own when the server has been opened.
     """
 
-    page: bytes
-    policy: str
+    page: Callable[[], Page]
     answer: Callable[[str, dict[str, str]], Any]
     names: Sequence[str] = LOCAL_NAMES
-    prepare: Callable[[], None] | None = None
 
 
 def open_server(site: Site, host: str, port: int) -> ThreadingHTTPServer:
@@ -60,8 +63,6 @@ def open_server(site: Site, host: str, port: int) -> ThreadingHTTPServer:
         place, reason = f"{host}:{port}", getattr(error, "strerror", None) or str(error)
         raise InputError(place, f"cannot listen there ({reason}); give another --port or --host") from None
     server.daemon_threads = True
-    if site.prepare is not None:
-        Thread(target=site.prepare, daemon=True).start()
     return server
 
 
@@ -77,7 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         asked = urlsplit(self.path)
         if asked.path == "/":
-            self._send(HTTPStatus.OK, self.site.page, "text/html; charset=utf-8", self.site.policy)
+            found = self.site.page()
+            self._send(found.status, found.body, "text/html; charset=utf-8", found.policy)
         elif len(asked.query) > QUERY_MAX:
             self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG, asked.path, f"a query has at most {QUERY_MAX:,} letters")
         else:

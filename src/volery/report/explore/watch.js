@@ -37,20 +37,9 @@ views.watch = (mount) => {
 
   // What a scheduler believes of a cell and is not so: a corner above for free, one below for taken.
   function mistaken(pen, box, [free, taken], cell, shade) {
-    const half = Math.max(3, box.side * 0.6), { left, top, side } = box;
-    const corner = (colour, ...points) => {
-      pen.beginPath();
-      points.forEach(([x, y]) => pen.lineTo(x, y));
-      pen.closePath();
-      pen.fillStyle = colour;
-      pen.fill();
-      pen.strokeStyle = shade.ink;
-      pen.lineWidth = 0.8;
-      pen.stroke();
-    };
     const idle = run.tasks && now[cell] < 0;
-    if (free && !idle) corner(shade.wrong, [left + side - half, top], [left + side, top], [left + side, top + half]);
-    if (taken && !(run.tasks && !idle)) corner(shade.missed, [left, top + side - half], [left + half, top + side], [left, top + side]);
+    if (free && !idle) cornerCell(pen, box, shade.wrong, true, shade);
+    if (taken && !(run.tasks && !idle)) cornerCell(pen, box, shade.missed, false, shade);
   }
 
   function describe() {

@@ -5,15 +5,15 @@ A folder keeps what ran where; the rest is there where a camera has looked on (`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.film import KILLED, Filmed
 from volery.metrics import busy_time_us
-from volery.metrics.filming import Filmed
 from volery.metrics.timeline import TASK_RUNS, laid_out
 from volery.report import gantt
 from volery.report.elements import figure, section, shown
@@ -29,6 +29,8 @@ from volery.report.rows import under_label
 SCRIPTS: Final = ("core.js", "tables.js", "field.js", "course.js", "roles.js", "watch.js")
 SECOND_US: Final = 1e6
 MOMENTS_MAX: Final = 60
+Bounds = Callable[[int, int], tuple[int, int]]
+"""Of the whole run -> of what is shown of it, microseconds."""
 
 
 class PlayedTasks(msgspec.Struct, frozen=True):
@@ -81,20 +83,23 @@ class Film(msgspec.Struct, frozen=True, omit_defaults=True):
     said: Said | None = None
 
 
-def watch_page(results: Results, kept: KeptTimeline, filmed: Filmed | None = None) -> str:
+def watch_page(
+    results: Results, kept: KeptTimeline, filmed: Filmed | None = None, bounds: Bounds | None = None
+) -> str:  # fmt: skip
     """The page of one run that the folder has kept, as text.
 
     Args:
         results: the folder.
         kept: the run.
         filmed: what a camera has seen of it.
+        bounds: of the part that is shown.
 
     Raises:
         InputError: when a file of the folder is missing or damaged.
     """
     one = read_timeline(results.path, kept)
     machines = f"{kept.machines:,} machines, Volery {results.manifest.volery_version}"
-    return _page(f"{shown(kept.label)}, seed {kept.seed}", machines, one, _course(results, kept), filmed)
+    return _page(f"{shown(kept.label)}, seed {kept.seed}", machines, one, _course(results, kept), filmed, bounds)
 
 
 def journal_page(title: str, subtitle: str, filmed: Filmed, slots: Sequence[int]) -> str:
@@ -109,7 +114,7 @@ def journal_page(title: str, subtitle: str, filmed: Filmed, slots: Sequence[int]
         InputError: no task has run.
     """
     ran = {name: np.array(column, dtype=np.int64) for name, column in filmed.attempts.items()}
-    ran["killed"] = ran["killed"].astype(np.bool_)
+    ran["killed"] = ran.pop("outcome") == KILLED
     laid = laid_out(ran, slots, filmed.begin_us)
     if not laid:
         raise InputError(title, "no task has run in it; there is nothing to play")
@@ -122,11 +127,18 @@ def journal_page(title: str, subtitle: str, filmed: Filmed, slots: Sequence[int]
         filmed.begin_us / SECOND_US, float(edges[-1]) / SECOND_US, np.rint(1000 * busy).astype(int).tolist(), [], [],
         waiting.tolist(), [],
     )  # fmt: skip
-    return _page(title, subtitle, one, told, filmed)
+    return _page(
+        title, subtitle, one, told, filmed, lambda first, last: (max(first, filmed.begin_us), min(last, filmed.end_us))
+    )
 
 
-def _page(title: str, subtitle: str, one: Timeline, along: Course | None, filmed: Filmed | None) -> str:
+def _page(
+    title: str, subtitle: str, one: Timeline, along: Course | None, filmed: Filmed | None, bounds: Bounds | None = None
+) -> str:  # fmt: skip
     run = played(one)
+    if bounds is not None:
+        begin_us, end_us = bounds(int(run.begin_s * SECOND_US), round(run.end_s * SECOND_US))
+        run = msgspec.structs.replace(run, begin_s=begin_us / SECOND_US, end_s=end_us / SECOND_US)
     told = None if filmed is None else said(filmed)
     film = Film(run, [title], 1, [Setting("", [0])], [along], _moments(run, along, filmed), told)
     script = embed.script(SCRIPTS)
@@ -140,7 +152,7 @@ def _page(title: str, subtitle: str, one: Timeline, along: Course | None, filmed
 
 def _moments(run: Played, along: Course | None, filmed: Filmed | None) -> list[tuple[float, str]]:
     """What a viewer would look for: the fullest queue, the first task that was killed, and what a camera noticed."""
-    found = [] if filmed is None else [(at / SECOND_US, what) for at, what in filmed.moments]
+    found = [] if filmed is None else [(at / SECOND_US, shown(what)) for at, what in filmed.moments]
     if along is not None and along.waiting and max(along.waiting) > 0:
         most = max(along.waiting)
         step_s = (along.end_s - along.begin_s) / len(along.waiting)
@@ -148,6 +160,7 @@ def _moments(run: Played, along: Course | None, filmed: Filmed | None) -> list[t
     if run.tasks is not None and any(run.tasks.killed):
         first = min(end for end, killed in zip(run.tasks.end_s, run.tasks.killed, strict=True) if killed)
         found.append((first, "first task that is killed"))
+    found = [(at, what) for at, what in found if run.begin_s <= at <= run.end_s]
     if len(found) > MOMENTS_MAX:
         found = found[:: -(-len(found) // MOMENTS_MAX)]
     return sorted(found)

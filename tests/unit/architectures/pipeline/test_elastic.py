@@ -183,7 +183,7 @@ def test_what_does_not_go_together_is_told(given: dict[str, str], problem: str) 
         entry.build(MACHINES, configure(entry, given), Streams(0))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.integers(0, 900), st.integers(1, 4), st.integers(1, 200)), min_size=1, max_size=12),
     st.sampled_from(["react", "threshold/pause_s:0", "hist/day_h:1", "plan", "token", "react/spare:0.5/least:3"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from volery.core.model import Task
@@ -96,7 +96,6 @@ def test_check_notices_units_that_were_never_there(kind: type[WeightedDrf | Hier
         order.check()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(-3, 3)), max_size=60))
 def test_a_ranking_is_what_sorting_gives(steps: list[tuple[int, int | None]]) -> None:
     ranking = Ranking()
@@ -113,7 +112,6 @@ def test_a_ranking_is_what_sorting_gives(steps: list[tuple[int, int | None]]) ->
         assert ranking.key(member) == keys.get(member)
 
 
-@settings(deadline=None)
 @given(st.booleans(), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=60))
 def test_a_fair_queue_takes_the_poorest_users_oldest_task_that_fits(
     hierarchical: bool, steps: list[tuple[int, int]]
@@ -152,7 +150,6 @@ def test_a_fair_queue_takes_the_poorest_users_oldest_task_that_fits(
 CAPACITY = (30, 60)
 
 
-@settings(deadline=None)
 @given(
     st.booleans(),
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), st.integers(0, 6), st.integers(0, 6)), max_size=60),

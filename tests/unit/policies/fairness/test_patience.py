@@ -69,7 +69,7 @@ def test_nothing_is_too_large_for_a_turn_and_the_poorer_user_comes_first(kind: t
     turns.check()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(trees(), st.data())
 def test_sums_are_kept_whatever_is_served(tree: Sharer, draw: st.DataObject) -> None:
     """Where all wait for ever and what has started ends at once, nobody has more than one turn more than a sibling."""
@@ -83,7 +83,7 @@ def test_sums_are_kept_whatever_is_served(tree: Sharer, draw: st.DataObject) -> 
         assert max(parts) - min(parts) <= 1, (node, counts)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(trees(), st.data())
 def test_sums_are_kept_in_any_history(tree: Sharer, draw: st.DataObject) -> None:
     """Resources that divide badly, so that equals differ by what roundings leave."""

@@ -158,7 +158,7 @@ def trees() -> st.SearchStrategy[Sharer]:
     return st.builds(labelled, shapes, st.lists(st.integers(1, 3), min_size=3, max_size=9))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(trees(), st.sampled_from([(7,), (12, 12), (9, 18), (8, 5, 13)]), st.data())
 def test_hdrf_decides_as_its_description_in_rational_numbers(
     tree: Sharer, capacity: Resources, draw: st.DataObject
@@ -209,7 +209,7 @@ EITHER: list[Resources] = [(1, 0), (0, 1)]
 BOTH: Resources = (1, 1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(trees(), st.data())
 def test_hierarchical_share_guarantee(tree: Sharer, draw: st.DataObject) -> None:
     """Each user has its parent's share by weight, down the tree (SoCC 2013), up to one task per node on its path."""
@@ -231,7 +231,7 @@ def hoarded(order: FairOrder, demands: dict[str, Resources], hoarder: str, turns
     return Counter(running)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(trees(), st.data())
 def test_hdrf_never_starves_whatever_ends(tree: Sharer, draw: st.DataObject) -> None:
     """Whoever had everything at first and whichever tasks end: where a task's end makes room for any other that needs

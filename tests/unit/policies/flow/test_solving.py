@@ -76,7 +76,7 @@ def answered(question: Question) -> Answer | None:
         return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs(), st.lists(st.integers(-9, 9), min_size=NODES, max_size=NODES))
 def test_the_flow_is_the_cheapest_and_the_same_from_any_beginning(graph: Graph, prices: list[int]) -> None:
     found = answered(Question(graph))
@@ -93,7 +93,7 @@ def test_the_flow_is_the_cheapest_and_the_same_from_any_beginning(graph: Graph, 
     assert (again.flows, again.prices) == (found.flows, found.prices)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_the_other_solver_answers_with_the_same_flow(graph: Graph) -> None:
     one, other = answered(Question(graph)), answered(Question(graph, solver="scaling"))

@@ -81,7 +81,7 @@ def test_primitives_on_three_machines(text: str, worth: float, solver: str) -> N
     assert plan(parse(text), sets={"all": 0b111}, supply=Supply(0b111), solver=solver).worth == worth
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.lists(expressions(whole_values, k_max=3, time_max=2, most=3), min_size=1, max_size=3),
     st.integers(0, 15),
@@ -101,7 +101,7 @@ def test_the_solver_finds_what_no_other_way_of_giving_machines_exceeds(
     assert greedy.worth <= found.worth + 1e-6
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(expressions(whole_values, k_max=3, time_max=2, most=4), min_size=1, max_size=4), st.integers(0, 15))
 def test_the_same_cycle_has_the_same_plan_here_and_in_another_process(requests: list[Expression], idle: int) -> None:
     planning = Planning(tuple(requests), SETS, Supply(idle), limits=Limits(nodes=3))

@@ -1,0 +1,52 @@
+"""The page of the API, from its own description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from volery.cli.reference.structs import cell
+from volery.look.markdown import table
+
+
+def api() -> Iterator[str]:
+    """What can be asked over HTTP, and what is sent back."""
+    from volery.live.service.admission import Traffic
+    from volery.live.service.api import operations
+    from volery.live.service.desk import Desk
+    from volery.live.service.openapi import describe
+
+    description = describe(operations(cast(Desk, None), Path(), Traffic()))  # nothing is asked of the desk here
+
+    yield from (
+        "# The API over HTTP",
+        "",
+        "A running API describes itself at `/openapi.json`.",
+        "",
+    )
+    rows = []
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            asked = ", ".join(f"`{parameter['name']}`" for parameter in operation.get("parameters", ()))
+            rows.append((f"`{method.upper()} {path}`", cell(operation["summary"]), asked))
+    yield from table(("request", "what it does", "parameters"), rows)
+    yield from ("## What is sent", "")
+    for name, schema in description["components"]["schemas"].items():
+        if "properties" in schema:
+            yield from (f"### {name}", "", cell(schema.get("description", "")), "")
+            shown = [
+                (f"`{key}`", cell(_schema(each)), cell(each.get("description", "")))
+                for key, each in schema["properties"].items()
+            ]
+            yield from table(("key", "type", "meaning"), shown)
+
+
+def _schema(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[-1]
+    if "anyOf" in schema:
+        return " | ".join(_schema(each) for each in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {_schema(schema.get('items', {}))}"
+    return " | ".join(map(str, schema["enum"])) if "enum" in schema else str(schema.get("type", "anything"))

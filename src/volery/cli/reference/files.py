@@ -1,0 +1,92 @@
+"""The page of the files that Volery reads: studies, federations, jobs, costs, faults and the rest, key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from volery.cli.reference.structs import cell, keys, structs_in, summary
+from volery.look.markdown import table
+
+HEADS: Final = ("key", "type", "default", "meaning")
+
+
+def files() -> Iterator[str]:
+    """Every key of the files that Volery reads."""
+    yield from (
+        "# Files",
+        "",
+        "Keys of the TOML files that Volery reads, from the structs that they are read into.",
+        "",
+    )
+    yield "Names of keys end in their unit: `_s` seconds, `_us` microseconds, `_mb` 2^20 bytes, `_mbps` Mbit/s."
+    yield "A default that is empty means that nothing is said. What is not a key here is refused with its place."
+    yield ""
+    yield from _study()
+    for title, use, struct in described():
+        yield from (f"## {title}", "", use, "")
+        yield from table(HEADS, keys(struct))
+        for below in structs_in(struct):
+            yield from (f"### {title}: `{below.__name__}`", "", cell(summary(below)), "")
+            yield from table(HEADS, keys(below))
+        if title == "federation.toml":
+            yield from _machines()
+
+
+def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
+    """Files beside a study's: name, what for, and what they are read into."""
+    from volery.core.costs import CostModel
+    from volery.live.cluster.federation import FederationFile
+    from volery.live.jobs import JobDescription
+    from volery.sim.faults import FaultPlan
+    from volery.storm.schedule import Schedule
+    from volery.study.experiments import Experiment
+    from volery.workload.requests import RequestModel
+
+    return (
+        ("federation.toml", "For `volery up` and `volery serve`.", FederationFile),
+        ("job.toml", "For `volery submit`, `volery plan`, the API and the Python clients.", JobDescription),
+        ("costs.toml", "What work costs: `volery calibrate` writes it, `--costs` and `[network]` read it.", CostModel),
+        ("requests.toml", "What tasks ask for, for `--requests`.", RequestModel),
+        ("faults.toml", "What goes wrong in a run of the lab (a plan, as a storm draws it).", FaultPlan),
+        ("schedule.toml", "Harm to a live federation, or to the lab: `volery storm --schedule`.", Schedule),
+        ("experiment.toml", "A published figure or claim, for `volery reproduce`.", Experiment),
+    )
+
+
+def _study() -> Iterator[str]:
+    from volery.study.file import TABLES
+    from volery.study.spec import ArchitectureChoice, Setting
+
+    yield from (
+        "## STUDY.toml",
+        "",
+        "For `volery run`. Under `[axes]` each of these keys may have a list of values; all are combined.",
+        "",
+    )
+    where = {key: section for section, names in TABLES.items() if section != "axes" for key in names}
+    yield from table(("table", *HEADS), [(f"`[{where[row[0].strip('`')]}]`", *row) for row in keys(Setting)])
+    own = [
+        ("`[study]`", "`name`", "text", "the file's name", "what the report calls the study"),
+        (
+            "`[axes]`",
+            "`architectures`",
+            "list of text, or of tables",
+            "required",
+            "as `megha:gms=10`, or as tables with the keys below; the first is what the others are compared with",
+        ),
+        ("`[axes]`", "`seeds`", "list of whole number, or how many", "`1`", "one run of everything per seed"),
+    ]
+    yield from table(("table", *HEADS), own)
+    yield from ("### STUDY.toml: an architecture as a table", "")
+    yield from table(HEADS, keys(ArchitectureChoice))
+
+
+def _machines() -> Iterator[str]:
+    """The keys of [[machines]], which is a table of free attributes and has no struct."""
+    from volery.live.cluster.federation import MACHINE_MEANINGS
+
+    yield from ("### federation.toml: `[[machines]]`", "", "Equal machines.", "")
+    yield from table(("key", "meaning"), [(f"`{name}`", meaning) for name, meaning in MACHINE_MEANINGS.items()])

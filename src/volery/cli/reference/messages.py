@@ -1,0 +1,138 @@
+"""The page of messages: what the components of each design say to each other, field by field."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, get_args, get_type_hints
+
+from volery import architectures
+from volery.architectures import REGISTRY
+from volery.cli.reference.structs import args, cell
+from volery.core.component import Architecture
+from volery.core.errors import InputError
+from volery.core.flow import SUBMISSIONS, flow_of
+from volery.core.model import Cluster, Message
+from volery.core.streams import Streams
+from volery.look.markdown import table
+
+MACHINES: Final = 40
+SHARES: Final = "a:1+b:1"
+PARTS: Final = "part of other messages"
+INTRODUCTION: Final = (
+    "What components say to each other, from the classes of the messages and from the tables `receives` and `sends` of "
+    "the roles, under the defaults and under each alternative of a parameter. Names of fields end in their unit "
+    "(`_us`: microseconds). On the wire a message is an array in MessagePack: its name, and its fields in this order."
+)
+OF_SUBMITTERS: Final = (
+    "Every design speaks these with whoever submits. Messages that are *patient* may ride along with later ones."
+)
+Hops = dict[str, dict[tuple[str, str], None]]
+
+
+def messages() -> Iterator[str]:
+    """Per family of designs, each message with its fields, and who sends it to whom."""
+    yield from ("# Messages", "", INTRODUCTION, "", "## The submitter's", "", OF_SUBMITTERS, "")
+    spoken = _submitters()
+    yield from table(("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in spoken])
+    links = _links()
+    yield from ("## Of links that may lose", "", "With `reliable=true` all that components say travels in these.", "")
+    yield from table(("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in links])
+    for names, own in _families({*spoken, *links}):
+        yield from (f"## {', '.join(names)}", "")
+        hops = _hops([REGISTRY[name] for name in names])
+        rows = [(_name(one), _fields(one), _way(hops.get(one.__name__, {})), _meaning(one)) for one in own]
+        yield from table(("message", "fields", "from > to", "meaning"), rows)
+
+
+def _families(apart: set[type[Message]]) -> Iterator[tuple[list[str], list[type[Message]]]]:
+    """Designs that speak the same messages, with those that are theirs."""
+    families: dict[frozenset[type], list[str]] = defaultdict(list)
+    for name, entry in REGISTRY.items():
+        families[entry.messages].append(name)
+    for spoken, names in families.items():
+        yield names, sorted(spoken - apart, key=lambda one: one.__name__)
+
+
+def _submitters() -> list[type[Message]]:
+    """Those that go to or from the submitter in any design."""
+    from volery.core import events
+
+    asked = sorted(SUBMISSIONS, key=lambda one: one.__name__)
+    answers = [events.JobAccepted, events.JobRejected, events.JobDone]
+    return [*asked, *answers]
+
+
+def _links() -> list[type[Message]]:
+    from volery.policies.links import LINK_MESSAGES
+
+    return sorted(LINK_MESSAGES, key=lambda one: one.__name__)
+
+
+def _hops(entries: list[Architecture]) -> Hops:
+    """Per message, between which roles it goes, under any one parameter of these designs."""
+    found: Hops = defaultdict(dict)
+    for entry in entries:
+        for given in _settings(entry):
+            try:
+                config = architectures.configure(entry, given)
+                deployments = [entry.build(cluster, config, Streams(0)) for cluster in _clusters(entry)]
+            except InputError:
+                continue  # an alternative that wants others beside it
+            for deployment in deployments:
+                for hop in flow_of(deployment).hops:
+                    found[hop.message][hop.source, hop.to] = None
+    return found
+
+
+def _clusters(entry: Architecture) -> list[Cluster]:
+    slots = Cluster.uniform(MACHINES)
+    amounts = Cluster(slots.constraints, slots.slots, resources=("cpu_milli",), capacities=((1000,),) * MACHINES)
+    return [slots, amounts] if entry.vectors else [slots]
+
+
+def _settings(entry: Architecture) -> Iterator[Mapping[str, Any]]:
+    """The defaults, what makes it bear faults, each alternative of each parameter, and what switches stages on."""
+    yield {}
+    yield entry.bearing
+    for parameter in architectures.parameters(entry):
+        values = parameter.type.split(" | ") if "|" in parameter.type else ["true", "false"]
+        if "|" in parameter.type or parameter.type == "bool":
+            yield from ({parameter.name: value} for value in values)
+        if parameter.name == "shares":
+            yield {"shares": SHARES}
+            yield {**entry.bearing, "shares": SHARES}
+    for realisation in entry.stages.values():
+        name, equals, value = realisation.when.partition("=")
+        if equals:
+            yield {name: value}
+
+
+def _name(message: type[Message]) -> str:
+    return f"`{message.__name__}`" + (" (patient)" if message.patient else "")
+
+
+def _fields(message: type[Message]) -> str:
+    """Each with its type."""
+    hints = get_type_hints(message)
+    return ", ".join(f"`{name}`: {_type(hints[name])}" for name in message.__struct_fields__) or "none"
+
+
+def _type(hint: Any) -> str:
+    """Without the modules."""
+    text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", text)
+
+
+def _meaning(message: type[Message]) -> str:
+    """All that its docstring says, fields last."""
+    said = inspect.cleandoc(message.__doc__ or "").partition("Args:")[0]
+    told = args(message)
+    fields = (f"`{name}`: {text.rstrip('.')}." for name, text in told.items() if name in message.__struct_fields__)
+    return cell(f"{said} {' '.join(fields)}")
+
+
+def _way(hops: Mapping[tuple[str, str], None]) -> str:
+    return ", ".join(f"{source} > {to}" for source, to in hops) or PARTS

@@ -1,0 +1,146 @@
+"""A federation at a glance: what the live page shows first, as figures for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Protocol
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volery.core.model import Address
+from volery.live.hosts.explaining import PairStatus
+from volery.live.service.admission import as_json, principal
+from volery.live.service.desk import Desk
+from volery.live.service.openapi import Operation
+from volery.live.service.pace import ended_of
+from volery.live.status import NodeStatus
+from volery.live.window.watched import Watched
+
+ALLOCATIONS: Final = 2_000
+"""Tasks whose allocation times are counted."""
+
+Percentile = Annotated[int, Meta(description="microseconds")]
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes that the same component is in charge of."""
+
+    name: Annotated[str, Meta(description="who is in charge; all: the design has no such component")]
+    nodes: int
+    drained: int
+    slots: int
+    running: int
+
+
+class AllocationTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """From the submission of a task's job until its first attempt starts."""
+
+    tasks: Annotated[int, Meta(description=f"of so many, at most {ALLOCATIONS:,}, of the jobs submitted last")]
+    p50: Percentile
+    p95: Percentile
+    p99: Percentile
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The federation at a glance; figures of jobs are one's own for who is no operator, who gets no null ones."""
+
+    nodes: int
+    drained: int
+    lost: Annotated[int, Meta(description="nodes that those in charge of them hear nothing of")]
+    slots: int
+    running: Annotated[int, Meta(description="tasks, of everybody")]
+    jobs_pending: int
+    jobs_running: int
+    tasks_pending: int
+    clusters: tuple[ClusterStatus, ...]
+    ended: Annotated[int | None, Meta(description="tasks, since the API has started; null: it may not be seen")] = None
+    per_second: Annotated[
+        float | None, Meta(description="tasks that ended, over the last minute; null: it may not be seen, or not yet")
+    ] = None
+    allocation: Annotated[AllocationTimes | None, Meta(description="null: it may not be seen, or nothing has run")] = (
+        None
+    )
+    views: Annotated[tuple[PairStatus, ...], Meta(description="of schedulers, where they report their decisions")] = ()
+
+
+class Pacing(Protocol):
+    """Tells how fast tasks end."""
+
+    def per_second(self, ended: int) -> float | None:
+        """Tasks per second over the last minute, given how many have ended so far; None: too soon to tell."""
+
+
+def summary_of(
+    desk: Watched, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]], user: str | None,
+    nodes: Sequence[NodeStatus],
+) -> Summary:  # fmt: skip
+    """The federation as far as this host knows it.
+
+    Args:
+        desk: knows.
+        pace: knows how fast tasks end.
+        in_charge: who is in charge of each node.
+        user: who sees figures of their own jobs alone; None: those of all.
+        nodes: all.
+    """
+    loads = desk.loads(user)
+    known = Summary(
+        nodes=len(nodes), drained=sum(node.drained for node in nodes), lost=len(desk.lost()),
+        slots=sum(node.slots for node in nodes),
+        running=sum(node.running for node in nodes), jobs_pending=sum(load.jobs_pending for load in loads),
+        jobs_running=sum(load.jobs_running for load in loads),
+        tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, in_charge),
+    )  # fmt: skip
+    if user is not None:
+        return known
+    ended = ended_of(desk.told)
+    return msgspec.structs.replace(
+        known, ended=ended, per_second=pace.per_second(ended),
+        allocation=allocation(desk.allocations_us(ALLOCATIONS)), views=tuple(desk.views()),
+    )  # fmt: skip
+
+
+def in_order(name: str) -> tuple[tuple[int, str], ...]:
+    """By what names are sorted whose numbers count as numbers: lm/2 before lm/10."""
+    return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"([0-9]{1,18})", name))
+
+
+def clusters(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
+    """Nodes by who is in charge of them."""
+    found: dict[str, list[NodeStatus]] = {}
+    for node in nodes:
+        found.setdefault(", ".join(in_charge.get(node.address, ())) or "all", []).append(node)
+    return tuple(
+        ClusterStatus(
+            name=name, nodes=len(members), drained=sum(node.drained for node in members),
+            slots=sum(node.slots for node in members), running=sum(node.running for node in members),
+        )
+        for name, members in sorted(found.items(), key=lambda item: in_order(item[0]))
+    )  # fmt: skip
+
+
+def allocation(found: Sequence[int]) -> AllocationTimes | None:
+    """Percentiles of microseconds, each the smallest that so many of a hundred do not exceed."""
+    if not found:
+        return None
+    ordered = sorted(found)
+    p50, p95, p99 = (ordered[max(0, -(-len(ordered) * q // 100) - 1)] for q in (50, 95, 99))
+    return AllocationTimes(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
+
+
+def summarising(desk: Desk) -> Operation:
+    """The summary as an operation."""
+    in_charge: dict[Address, tuple[Address, ...]] = {}
+
+    async def summary(request: Request) -> Response:
+        """The federation at a glance: use, throughput, allocation times, clusters, what schedulers' views are worth."""
+        if not in_charge:  # it never changes, and takes seconds where there are ten thousand nodes
+            in_charge.update(await asyncio.to_thread(desk.partitions))
+        return as_json(summary_of(desk, desk.pace, in_charge, principal(request).sees, desk.nodes()))
+
+    return Operation("GET", "/summary", summary, Summary)
