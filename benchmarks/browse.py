@@ -95,15 +95,15 @@ def served(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
             server.wait(60)
 
 
-def cpu_s(process: int) -> float:
+def cpu_s(server: int) -> float:
     """CPU seconds of all threads of a process so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def memory_mb(process: int, name: str) -> float:
+def memory_mb(server: int, name: str) -> float:
     """Resident memory of a process, now (VmRSS) or at most (VmHWM)."""
-    status = Path(f"/proc/{process}/status").read_text()
+    status = Path(f"/proc/{server}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1]) * 1024 / 1e6
 
 
@@ -279,11 +279,11 @@ def walked(page: Page, rounds: int) -> tuple[dict[str, list[float]], dict[str, l
 def command(folder: Path, word: str) -> dict[str, Any]:
     """What a command on the folder costs."""
     began = time.monotonic()
-    with subprocess.Popen([VOLERY, word, folder], stdout=subprocess.DEVNULL) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+    with subprocess.Popen([VOLERY, word, folder], stdout=subprocess.DEVNULL) as running:
+        _, status, used = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
     return {
-        "command": f"volery {word}", "status": process.returncode, "wall_s": round(time.monotonic() - began, 1),
+        "command": f"volery {word}", "status": running.returncode, "wall_s": round(time.monotonic() - began, 1),
         "cpu_s": round(used.ru_utime + used.ru_stime, 1), "peak_mb": round(used.ru_maxrss * 1024 / 1e6),
     }  # fmt: skip
 
