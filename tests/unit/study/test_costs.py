@@ -96,7 +96,8 @@ def test_a_role_has_one_processor() -> None:
 
 def test_frames_are_written_read_and_played(tmp_path: Path) -> None:
     hosts = {
-        name: HostCosts({name: {}}, made=EventCost(3), read=EventCost(40)) for name in ("gm", "lm", "node", "submitter")
+        name: HostCosts({name: {"other": EventCost(1)}}, made=EventCost(3), read=EventCost(40))
+        for name in ("gm", "lm", "node", "submitter")
     }
     model = CostModel(hosts=hosts, frames=Frames((90, 110, 400), 12.5, 2))
     path = tmp_path / "apart.toml"
