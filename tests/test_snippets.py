@@ -64,9 +64,10 @@ def parse(words: list[str]) -> None:
         _, rest, _ = command.make_parser(context).parse_args(list(words))
         if not hasattr(command, "commands") or (not rest and command.invoke_without_command):
             return
-        if rest[0] not in command.commands:
+        found = command.get_command(context, rest[0])
+        if found is None:
             raise typer.BadParameter(f"there is no command {rest[0]!r}")
-        command, words = command.commands[rest[0]], rest[1:]
+        command, words = found, rest[1:]
 
 
 ALL = [(page, words) for page in PAGES for words in commands(page)]

@@ -31,7 +31,6 @@ ENTRY_POINTS = {
     "volery.cli.main",
     "volery.cli.__main__",
     "volery.__main__",
-    "volery.conformance.elsewhere",
     "volery.cli.forecasting",
 }
 FOR_TESTS = {"volery.conformance", "volery.live.wire.memory", "volery.sim.recording", "volery.theory"}
@@ -111,12 +110,8 @@ def test_unit_tests_mirror_the_source() -> None:
         or (path.parent == unit and not (PACKAGE / f"{path.stem.removeprefix('test_')}.py").exists())
     }
     assert not strange, "no such room in src/volery"
-    untested = {
-        room
-        for room in rooms
-        if len(room.parts) == 1 and room.name != "conformance" and not any((unit / room).rglob("test_*.py"))
-    }
-    assert not untested, "a room of src/volery without unit tests (the mutants are those of conformance)"
+    untested = {room for room in rooms if len(room.parts) == 1 and not any((unit / room).rglob("test_*.py"))}
+    assert not untested, "a room of src/volery without unit tests"
 
 
 def defined_names(path: Path) -> Iterator[tuple[int, str]]:

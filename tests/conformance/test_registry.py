@@ -39,7 +39,7 @@ OF_ENTRIES = (
 )
 """Seldom touched by parameters, or demanded by others in passing: for variants `make conformance` runs them."""
 OF_WORKFLOWS = ("check_jitter_is_safe", "check_submitting_twice", "check_ties_are_safe")
-"""`check_workflows` demands the same of variants in passing: with jitter, with submissions twice, with ties shuffled."""
+"""`check_workflows` demands the same of variants in passing: with jitter, submitted twice, with ties shuffled."""
 OF_THE_QUICK = (*OF_ENTRIES, *OF_WORKFLOWS, "check_every_task_finishes_once", "check_labels_do_not_matter",
                 "check_repeated_messages", "check_same_seed_same_digest", "check_workflows")  # fmt: skip
 """For designs that take ten times as long as others `make conformance` runs these.

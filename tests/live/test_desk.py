@@ -12,6 +12,7 @@ from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
+from volery.live.hosts.explaining import PeerTold
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.node.executor import TaskReport
 from volery.live.service.errors import ConflictError, UnwrittenError
@@ -49,6 +50,33 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
         tasks = it.desk.tasks(number, 0, 10)
         assert [(Path(task.folder) / "stdout").read_text() for task in tasks] == ["0\n", "1\n", "2\n"]
         assert all(node.running == 0 for node in it.desk.nodes())
+
+    play(tmp_path, scenario)
+
+
+def test_an_attempt_whose_host_has_died_does_not_count_as_running_once_another_runs(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        for at_us, (attempt, node) in enumerate([(16, "node/0"), (32, "node/1")]):
+            it.post(TaskReport(900, 9, attempt, node, "running", at_us))
+        await asyncio.sleep(0.05)
+        assert [node.running for node in it.desk.nodes()] == [0, 1]
+        it.post(TaskReport(900, 9, 32, "node/1", "finished", 5))
+        await asyncio.sleep(0.05)
+        assert [node.running for node in it.desk.nodes()] == [0, 0]
+
+    play(tmp_path, scenario)
+
+
+def test_nodes_are_lost_as_long_as_somebody_hears_nothing_of_them(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        for by, lost in (("lm/0", True), ("lm/0/standby", True), ("lm/0", False)):
+            it.post(PeerTold(by, "node/1", lost))
+        it.post(PeerTold("gm/0", "lm/0", True))
+        await asyncio.sleep(0.05)
+        assert [node.lost for node in it.desk.nodes()] == [False, True]
+        it.post(PeerTold("lm/0/standby", "node/1", False))
+        await asyncio.sleep(0.05)
+        assert not any(node.lost for node in it.desk.nodes())
 
     play(tmp_path, scenario)
 

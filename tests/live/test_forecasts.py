@@ -17,6 +17,7 @@ from tests.live.serving import at_work, sleeping_at_work
 
 from volery.cli.forecasting import answer
 from volery.cli.main import main
+from volery.core.errors import InputError
 from volery.core.model import SECOND, Task
 from volery.live.client import Client
 from volery.live.service import foretelling
@@ -112,6 +113,32 @@ def test_who_would_be_preempted_is_named_to_those_who_may_know(users: Users, mon
     (named,) = users.olga.forecast(planned | {"user": "bob"}).preempts
     assert (named.job, named.user, named.tasks) == (taken.id, "ada", 2)
     users.ada.cancel(taken.id)
+
+
+def test_a_job_under_way_has_a_forecast_that_serves_all_who_ask_soon(
+    users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Question] = []
+
+    async def counted(question: Question) -> Answer:
+        asked.append(question)
+        return await in_a_thread(question)
+
+    monkeypatch.setattr(foretelling, "ask_lab", counted)
+    before, number = users.bob.forecasts().open, users.bob.send(sleeping(60, SLOTS + 2)).id
+    until(users.bob, number, running=SLOTS)
+    told = users.bob.forecast_of(number)
+    assert told.moments is not None
+    assert told.moments.last_end.median_us is not None
+    assert 100 * SECOND < told.moments.last_end.median_us < 125 * SECOND, "two rounds of a minute"
+    assert users.olga.forecast_of(number).moments == told.moments
+    assert len(asked) == 1
+    with pytest.raises(InputError, match="no such job"):
+        users.ada.forecast_of(number)
+    users.bob.cancel(number)
+    until(users.bob, number)
+    assert users.bob.forecast_of(number).problem == "the job has ended"
+    assert users.bob.forecasts().open <= before, "forecasts of jobs under way do not count"
 
 
 def test_what_could_never_run_has_no_forecast(users: Users) -> None:

@@ -60,6 +60,9 @@ def test_every_count_is_that_of_the_records(now: int) -> None:
     spans = list(zip(RECORDS.start_us, RECORDS.finish_us, strict=True))
     running = [task for task, (start, end) in enumerate(spans) if 0 <= start <= now < end]
     finished = [task for task, (start, end) in enumerate(spans) if start >= 0 and end <= now]
+    waited = [start - TRACE.arrival_us[job] for job, (start, _) in zip(TRACE.job_of_task(), spans, strict=True)
+              if 0 <= start <= now]  # fmt: skip
+    assert sorted(snapshot.allocations_us(1_000)) == sorted(waited)
     nodes = snapshot.nodes()
     assert sum(node.running for node in nodes) == len(running)
     assert {node.address for node in nodes if node.running} == {f"node/{RECORDS.worker[task]}" for task in running}

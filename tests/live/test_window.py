@@ -11,9 +11,10 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.live.bench import LIMIT_S
-from tests.live.serving import serving
+from tests.live.serving import at_work, serving
 
 from volery.live.service.tokens import TokenFile
+from volery.live.window.html import duration
 
 EVIL = "<script>alert(1)</script>\"'&"
 
@@ -233,3 +234,121 @@ def test_users_see_their_own_and_forged_orders_are_refused(tmp_path: Path) -> No
         assert http.post("/window/session/end", json={}, headers={"origin": url}).status_code == 200
         http.cookies.update(kept)
         assert http.get("/window/jobs").status_code == 303, "and when it is left"
+
+
+def figures_of(text: str, *names: str) -> list[str]:
+    shown = facts(text)
+    return [shown[name] for name in names]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    found = re.findall(r"<tbody>(.*?)</tbody>", text)
+    return [rows(f"<tbody>{one}</tbody>") for one in found]
+
+
+def percent(part: float, of: float = 1.0) -> str:
+    return f"{100 * part / of:.1f} %"
+
+
+def test_every_number_of_every_view_is_that_of_the_api(tmp_path: Path) -> None:
+    """A still federation of three clusters: users with shares, of whom one has lost tasks, and a drained node."""
+    parameters = {"gms": 2, "lms": 3, "heartbeat_s": 0.05, "why": True, "shares": "ada:2+lab:1(bob:1)"}
+    machines = [{"count": 9, "labels": {"disk": "ssd"}}]
+    with (
+        at_work(tmp_path, executor="sleep", machines=machines, parameters=parameters) as url,
+        httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
+    ):
+        submit_and_wait(http, command="true", tasks=20, user="ada", estimate_s=0.01)
+        http.post("/nodes/node/8/drain", json={})
+        of_bob = submit(http, command="true", tasks=11, user="bob", estimate_s=600)
+        of_ada = submit(http, command="true", tasks=9, user="ada", estimate_s=600)
+        deadline = time.monotonic() + LIMIT_S
+        while http.get(f"/jobs/{of_ada}").json()["running"] < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        told, page = http.get("/summary").json(), http.get("/").text
+        assert figures_of(
+            page, "nodes", "drained", "slots", "tasks that run", "utilisation", "jobs pending", "jobs running",
+            "tasks that wait", "tasks that have ended",
+        ) == [
+            *(str(told[name]) for name in ("nodes", "drained", "slots", "running")),
+            percent(told["running"], told["slots"]),
+            *(str(told[name]) for name in ("jobs_pending", "jobs_running", "tasks_pending", "ended")),
+        ]  # fmt: skip
+        users = {one["user"]: one for one in http.get("/users").json()}
+        assert told["tasks_pending"] == sum(user["tasks_pending"] for user in users.values())
+        assert told["running"] == sum(node["running"] for node in http.get("/nodes").json()) == 8
+        in_clusters, old, wrong = tables(page)
+        assert in_clusters == [
+            [one["name"], *(str(one[name]) for name in ("nodes", "drained", "slots", "running")),
+             f" {percent(one['running'], one['slots'])}"] for one in told["clusters"]
+        ]  # fmt: skip
+        shown = re.findall(r'demand">(p..)</span><span class="count">(.*?)</span>', page)
+        assert shown == [(name, duration(told["allocation"][name])) for name in ("p50", "p95", "p99")]
+        views = {(one["by"], one["asked"]): one for one in told["views"]}
+        pairs = [[views[f"gm/{gm}", f"lm/{lm}"] for lm in range(3)] for gm in range(2)]
+        assert old == [
+            [f"{duration(one['recent_view_age_us'])}{one['recent']} decisions" for one in row] for row in pairs
+        ]
+        assert wrong == [
+            [f"{one['recent_refused']} of {one['recent']}since the start {one['refused']} of {one['decisions']}"
+             for one in row] for row in pairs
+        ]  # fmt: skip
+
+        listed = rows(http.get("/window/jobs").text)
+        assert [[row[0], row[1], row[3], row[4], row[5]] for row in listed] == [
+            [str(job["id"]), job["state"], job["user"], str(job["tasks"]),
+             f"{progress_words(job)} {percent(job['finished'], job['tasks'])}"] for job in http.get("/jobs").json()
+        ]  # fmt: skip
+
+        job, page = http.get(f"/jobs/{of_bob}").json(), http.get(f"/window/jobs/{of_bob}").text
+        states = ("tasks", "running", "finished", "failed", "killed", "unsatisfiable")
+        assert figures_of(page, *states, "pending") == [
+            *(str(job[state]) for state in states), str(job["tasks"] - job["running"]),
+        ]  # fmt: skip
+        why = http.get(f"/jobs/{of_bob}/why").json()
+        funnel = re.findall(r'demand">(.*?)</span><span class="count">(.*?)</span>', page)
+        assert funnel == [(step["demand"], str(step["machines"])) for step in why["funnel"]]
+        assert f"{why['waiting']} tasks of the job have not been started" in page
+        decided, lost = tables(page)
+        assert [row[1:5] for row in decided] == [
+            [one["by"], one["chosen"], one["node"], one["asked"]] for one in why["decisions"]
+        ]
+        ledger = http.get("/preemptions").json()
+        assert [row[1:6] for row in lost] == [
+            [one["user"], f"{one['job']}/{one['index']}", str(one["attempt"]), one["for_user"],
+             f"{one['for_job']}/{one['for_index']}"] for one in ledger
+        ]  # fmt: skip
+        assert [row[7] for row in lost] == [
+            f"{percent(one['loss']['before'])} \N{RIGHTWARDS ARROW} {percent(one['loss']['after'])}, due "
+            f"{percent(one['loss']['due'])}" for one in ledger
+        ]  # fmt: skip
+        at_work_now = [task for task in http.get(f"/jobs/{of_bob}/tasks").json() if task["state"] == "running"]
+        assert re.findall(r'aria-label="task (\d+): running on (.*?)"', page) == [
+            (str(task["index"]), task["node"]) for task in at_work_now
+        ]
+
+        used, due, _ = tables(http.get("/window/users").text)
+        assert [[row[0], row[1], row[2].strip(), *row[3:7]] for row in used] == [
+            [user["user"], percent(user["share"]), percent(user["tasks_running"], told["slots"]),
+             *(str(user[name]) for name in ("tasks_running", "tasks_pending", "jobs_running", "jobs_pending"))]
+            for user in sorted(users.values(), key=lambda user: -user["tasks_running"])
+        ]  # fmt: skip
+        assert [[row[0].strip("\N{EM SPACE}").removesuffix(" and its members"), *row[1:3]] for row in due] == [
+            [one["name"], str(one["weight"]), percent(one["share"])] for one in http.get("/shares").json()
+        ]
+
+        for node, row in zip(http.get("/nodes").json(), rows(http.get("/window/nodes").text), strict=True):
+            state = "drained" if node["drained"] else "in use"
+            assert row[:6] == [
+                node["address"], state, *(str(node[name]) for name in ("running", "slots", "cores")),
+                f"{node['memory_mb']:,}",
+            ]  # fmt: skip
+            shown_node = http.get(f"/window/nodes/{node['address']}").text
+            assert facts(shown_node)["running"] == f"{node['running']} of {node['slots']} slots"
+            assert len(rows(shown_node)) == node["running"]
+
+
+def progress_words(job: dict[str, int]) -> str:
+    states = ("finished", "running", "failed", "killed", "unsatisfiable")
+    return ", ".join(f"{job[state]} {state}" for state in states if job[state]) or "none has started"

@@ -24,41 +24,41 @@ def digests_under(hash_seed: str, architecture: Architecture) -> list[str] | str
     """The digests of a design under a hash seed, in another process; a text says what went wrong there.
 
     Args:
-        hash_seed: PYTHONHASHSEED of that process.
+        hash_seed: PYTHONHASHSEED of that interpreter.
         architecture: can be pickled.
     """
-    process = _process(hash_seed, os.pathsep.join(filter(None, sys.path)))
-    asking, answering = _pipes(process)
+    interpreter = _interpreter(hash_seed, os.pathsep.join(filter(None, sys.path)))
+    asking, answering = _pipes(interpreter)
     try:
         pickle.dump(architecture, asking)
         asking.flush()
         answer: list[str] | str = pickle.load(answering)  # noqa: S301 - written by our own child
     except (BrokenPipeError, EOFError):
-        _process.cache_clear()
-        return f"it ended with status {process.wait()}"
+        _interpreter.cache_clear()
+        return f"it ended with status {interpreter.wait()}"
     return answer
 
 
 @functools.cache
-def _process(hash_seed: str, path: str) -> subprocess.Popen[bytes]:
+def _interpreter(hash_seed: str, path: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter runs our own program
+    interpreter = subprocess.Popen(  # noqa: S603 - our own interpreter runs our own program
         [sys.executable, "-c", PROGRAM], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    atexit.register(_end, process)
-    return process
+    atexit.register(_end, interpreter)
+    return interpreter
 
 
-def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    return process.stdin, process.stdout
+def _pipes(interpreter: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    assert interpreter.stdin is not None
+    assert interpreter.stdout is not None
+    return interpreter.stdin, interpreter.stdout
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait()
-    for pipe in _pipes(process):
+def _end(interpreter: subprocess.Popen[bytes]) -> None:
+    interpreter.terminate()
+    interpreter.wait()
+    for pipe in _pipes(interpreter):
         pipe.close()
 
 

@@ -33,5 +33,4 @@ def refused_tasks(records: Records, begins_us: Longs) -> Floats:
         return np.full(begins_us.size, np.nan)
     at_us, amounts = np.array(moments, dtype=np.int64).T
     interval = np.maximum(np.searchsorted(begins_us, at_us, side="right") - 1, 0)
-    refused: Floats = np.bincount(interval, weights=amounts, minlength=begins_us.size).astype(np.float64)
-    return refused
+    return np.bincount(interval, weights=amounts, minlength=begins_us.size).astype(np.float64)

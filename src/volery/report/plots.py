@@ -44,6 +44,8 @@ LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.26, 0.85, 0.0
 LEGEND_LETTERS = 54
 """A longer label takes several lines of the legend; a legend wider than the picture would leave no room for that."""
 STRIP_INCHES = 0.85
+STRIPS_POINTS = 10_000
+"""Of all strips of a picture together: as many as ten runs keep."""
 UNDATED: Final[Mapping[str, dict[str, Any]]] = {
     ".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}
 }  # fmt: skip
@@ -121,11 +123,12 @@ def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> s
     if title:
         figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     strips = figure.subplots(len(curves), 1, sharex=True, sharey=True)
+    each = max(1, STRIPS_POINTS // len(curves))
     for place, (axes, one) in enumerate(zip(strips, curves, strict=True)):
         axes.patch.set_visible(False)
         if place:
-            _draw_curve(axes, curves[0], divisor, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7)
-        _draw_curve(axes, one, divisor, color=PALETTE[0], linestyle="-")
+            _draw_curve(axes, curves[0], divisor, each, color=PALETTE[6], linestyle="-", linewidth=0.9, alpha=0.7)
+        _draw_curve(axes, one, divisor, each, color=PALETTE[0], linestyle="-")
         behind = f" (grey: {shortened(curves[0].label, LINE_MAX)})" if place == 1 else ""
         axes.set_title(literal(shortened(one.label, LINE_MAX) + behind), loc="left", fontsize=10, pad=2)
     _share_axes(strips[0])
@@ -134,11 +137,15 @@ def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> s
     return svg_text(figure, 0)
 
 
-def _draw_curve(axes: Axes, one: Curve, divisor: float, **style: Any) -> None:
-    """The mean over seeds, and the range over seeds as a band."""
+def _draw_curve(axes: Axes, one: Curve, divisor: float, most: int = STRIPS_POINTS, **style: Any) -> None:
+    """The mean over seeds, and the range over seeds as a band; of at most so many points, each for its neighbours."""
     times, low, mean, high = over_seeds(one)
     if not times.size:
         return
+    if times.size > most:
+        first = np.arange(0, times.size, -(-times.size // most))
+        mean = np.add.reduceat(mean, first) / np.diff(first, append=times.size)
+        times, low, high = times[first], np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)
     if len(one.values) > 1:
         axes.fill_between(times / divisor, low, high, color=style["color"], alpha=0.18, linewidth=0)
     axes.plot(times / divisor, mean, **({"linewidth": 1.5} | style))

@@ -25,7 +25,6 @@ _RUN: Final = {
     "label": "what tables call runs that differ in the seed alone",
     "seed": "of all random streams",
 }
-_OF_SECONDS: Final = ("mean", "p50", "p95", "p99")
 COLUMNS: Final[dict[str, dict[str, str]]] = {
     "jobs.parquet": _RUN
     | {
@@ -44,7 +43,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "time_s": "beginning of the interval, s since the run began",
         "utilisation": "mean over the interval of what is in use / what there is, 0 to 1; of the resource used most",
         "waiting_tasks": "mean over the interval of tasks that could start and have not; NaN in old runs",
-        "refused_tasks": "placements that were refused in the interval; NaN where the run tells of none",
+        "refused_tasks": "placements that were refused in the interval; NaN in old runs, and where a run tells of none",
     },
     "task_runs.parquet": _RUN
     | {
@@ -83,10 +82,17 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "seed": "that drew constraints",
         "begin_s": "of the interval, whole s since the run began",
         "end_s": "likewise",
-        "waiting": "mean over the seconds of the interval: tasks that no schedule can run at once with the others",
-        "waiting_max": "of the worst second of the interval",
-        "collisions": "mean: expected tasks that find their slot taken when each draws one that it fits",
-        "collisions_max": "likewise",
-    }
-    | {f"{kind}_{name}": "of all seconds of the input" for kind in ("waiting", "collisions") for name in _OF_SECONDS},
+        "waiting": "mean per second: tasks that no schedule can run at once with the others, at its beginning",
+        "waiting_max": "largest of any second of the interval",
+        "collisions": "mean per second: expected tasks that find the slot taken which they draw",
+        "collisions_max": "largest of any second of the interval",
+        "waiting_mean": "mean of all seconds, the same in all rows",
+        "waiting_p50": "median of all seconds, the same in all rows",
+        "waiting_p95": "p95 of all seconds, the same in all rows",
+        "waiting_p99": "p99 of all seconds, the same in all rows",
+        "collisions_mean": "mean of all seconds, the same in all rows",
+        "collisions_p50": "median of all seconds, the same in all rows",
+        "collisions_p95": "p95 of all seconds, the same in all rows",
+        "collisions_p99": "p99 of all seconds, the same in all rows",
+    },
 }

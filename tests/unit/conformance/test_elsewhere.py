@@ -1,3 +1,5 @@
+"""The processes that answer for designs under other hash seeds."""
+
 from __future__ import annotations
 
 import os

@@ -6,6 +6,8 @@ from array import array
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
@@ -14,6 +16,7 @@ from volery.core.model import AMOUNT_MAX, Amounts, Cluster
 from volery.core.resources import Packing, check_resources, check_vectors
 from volery.core.trace import Trace
 
+AMOUNT = st.sampled_from([0, 1, AMOUNT_MAX - 1, AMOUNT_MAX]) | st.integers(0, AMOUNT_MAX)
 NAMES = ("cpu_milli", "memory_mb")
 SLOTS = Cluster.uniform(2)
 OFFERING = msgspec.structs.replace(SLOTS, resources=NAMES, capacities=((4000, 8192), (1000, 1024)))
@@ -89,3 +92,14 @@ def test_a_design_of_slots_is_refused_machines_with_capacities() -> None:
 def test_amounts_that_no_field_holds_are_refused(amounts: Amounts) -> None:
     with pytest.raises(ValueError, match="amounts"):
         Packing(2)[amounts]
+
+
+@given(st.lists(st.tuples(AMOUNT, AMOUNT), min_size=1, max_size=5))
+def test_a_request_fits_exactly_where_every_amount_does_and_the_rest_stays_free(pairs: list[tuple[int, int]]) -> None:
+    offered, asked = (tuple(amounts) for amounts in zip(*pairs, strict=True))
+    packing = Packing(len(pairs))
+    left = packing.free(offered) - packing[asked]
+    fits = left & packing.guards == packing.guards
+    assert fits == all(ask <= offer for offer, ask in pairs)
+    if fits:
+        assert packing.amounts(left) == tuple(offer - ask for offer, ask in pairs)

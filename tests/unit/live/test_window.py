@@ -185,6 +185,9 @@ def test_a_field_has_a_cell_per_node_and_no_more_than_its_bound() -> None:
     assert cells_of([]) == []
     assert cells_of(nodes[4:6]) == [Cell("node/4", 1, 2, 1, 0, 0), Cell("node/5", 1, 2, 0, 1, 0)]
     assert cells_of(nodes[4:6], {"node/4"})[0].lost == 1
+    wrong = {"node/4": (3, 2), "node/5": (1, 1)}
+    found = cells_of(nodes[4:6], wrong=wrong)
+    assert [(cell.believed_free, cell.believed_taken) for cell in found] == [(1, 1), (0, 1)], "of 2 slots 1 and 0 run"
     found = cells_of(nodes)
     assert len(found) == CELLS_MAX
     assert [sum(column) for column in list(zip(*map(msgspec.structs.astuple, found), strict=True))[1:]] == [

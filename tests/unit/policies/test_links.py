@@ -164,6 +164,18 @@ def test_a_new_incarnation_is_greeted_into_and_told_of() -> None:
     assert not old.ear.heard
 
 
+def test_what_an_earlier_life_has_said_is_not_heard_once_the_next_is_known() -> None:
+    a, old = End("a/0"), End("b/0")
+    old.say("a/0", 1)
+    late = old.frames()
+    new = End("b/0", incarnation=1)
+    new.say("a/0", 5)
+    a.take(new.frames(), "b/0")
+    assert a.ear.renewed == ["b/0"]
+    a.take(late, "b/0")
+    assert not a.ear.heard
+
+
 def test_a_new_incarnation_believes_no_session_that_is_not_said_to_it() -> None:
     a, new = End("a/0", incarnation=3), End("b/0", incarnation=1)
     stale = Frame(0, 0, 1, 0, b"\x92\xa4Word\x01")

@@ -142,3 +142,13 @@ def test_a_run_that_has_ended_counts_as_idle_in_the_mean_over_seeds() -> None:
     times, low, mean, high = plots.over_seeds(curve)
     assert times.tolist() == [0, 1, 2, 3]
     assert (low.tolist(), mean.tolist(), high.tolist()) == ([1, 1, 0, 0], [1, 1, 0.5, 0.5], [1, 1, 1, 1])
+
+
+def test_many_strips_share_their_points() -> None:
+    draw, times = np.random.default_rng(0), np.arange(1000.0)
+
+    def picture(count: int) -> str:
+        curves = [plots.Curve(str(k), (times, times), tuple(draw.random((2, 1000)))) for k in range(count)]
+        return plots.utilisation_curves(curves)
+
+    assert len(picture(40)) < 1.5 * len(picture(10))

@@ -149,6 +149,23 @@ def test_killing_what_does_not_run_here_does_nothing(task: int, attempt: int) ->
     assert records.finish_us[0] == 100
 
 
+def test_killing_a_task_in_the_instant_in_which_it_has_ended_does_nothing() -> None:
+    """Ends come before timers: the master that kills cannot know yet."""
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            port.launch(event.job.tasks[0], 0)
+            port.set_timer("kill", 100)
+        elif isinstance(event, TimerFired):
+            port.kill(0, 0)
+            port.send("submitter", JobDone(0))
+
+    node = Actor(react)
+    records = play({"node/0": node}, trace_of("t", [0], [[100]]))
+    assert [event.outcome for _, event, _ in node.seen if isinstance(event, TaskFinished)] == ["finished"]
+    assert (records.finish_us[0], records.killed) == (100, {})
+
+
 def test_killing_twice_or_after_the_end_does_nothing_more() -> None:
     ends: list[str] = []
 

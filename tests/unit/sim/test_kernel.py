@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import heapq
+import itertools
+from collections.abc import Mapping, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.sim.actors import Actor, Note, answer, launch_all, play
 
 from volery.conformance.cases import trace_of
-from volery.core.component import Component, UnknownMessageError
+from volery.core.component import Component, UnknownMessageError, role_of
 from volery.core.events import (
     Computed,
     Counted,
@@ -338,3 +343,67 @@ def test_a_first_launch_keeps_the_attempt_that_it_was_given() -> None:
 
     records = play({"node/0": Actor(react)}, trace_of("one task", [0], [[5]]))
     assert list(records.attempt) == [3]
+
+
+ROLES = ("entry", "left", "node")
+Step = tuple[str, int]
+"""What an actor does on an event: "send" to the role of this place, "timer" after so long, "launch" the next task."""
+Happened = tuple[Time, Address, str, int]
+
+
+def in_contract_order(
+    steps: Sequence[Step], delays: Mapping[tuple[str, str], Time], durations: list[Time]
+) -> list[Happened]:
+    """What happens by the contract alone: a heap of (time, phase, order of sending); each event takes two steps."""
+    left, task, seen = list(enumerate(steps)), 0, list[Happened]()
+    heap = [(0, 3, -1, "entry/0", "submit", 0)]
+    while heap:
+        now, _, _, who, what, number = heapq.heappop(heap)
+        seen.append((now, who, what, number))
+        for order, (kind, argument) in [left.pop(0) for _ in range(min(2, len(left)))]:
+            if kind == "send":
+                to = f"{ROLES[argument % 3]}/0"
+                delay = delays[role_of(who), role_of(to)]
+                heapq.heappush(heap, (now + delay, 2 if delay else 3, order, to, "note", order))
+            elif kind == "timer":
+                heapq.heappush(heap, (now + argument, 1, order, who, "timer", order))
+            elif who == "node/0" and task < len(durations):
+                heapq.heappush(heap, (now + durations[task], 0, order, who, "end", task))
+                task += 1
+    return seen
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(["send", "send", "timer", "launch"]), st.integers(1, 4)), max_size=40),
+    delays=st.fixed_dictionaries({link: st.integers(0, 2) for link in itertools.product(ROLES, ROLES)}),
+    durations=st.lists(st.integers(1, 4), min_size=8, max_size=8),
+)
+def test_events_come_in_the_order_of_the_contract(
+    steps: list[Step], delays: dict[tuple[str, str], Time], durations: list[Time]
+) -> None:
+    """(time, phase, order of sending), phases being ends, timers, delayed messages, messages without delay."""
+    left, tasks, seen = list(enumerate(steps)), list[Task](), list[Happened]()
+
+    def react(port: Port, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, Submit):
+            tasks.extend(event.job.tasks)
+            port.send("submitter", JobDone(0))
+            seen.append((now, port.address, "submit", 0))
+        elif isinstance(event, Note):
+            seen.append((now, port.address, "note", event.number))
+        elif isinstance(event, TimerFired):
+            assert isinstance(event.key, int)
+            seen.append((now, port.address, "timer", event.key))
+        elif isinstance(event, TaskFinished):
+            seen.append((now, port.address, "end", event.task.id))
+        for order, (kind, argument) in [left.pop(0) for _ in range(min(2, len(left)))]:
+            if kind == "send":
+                port.send(f"{ROLES[argument % 3]}/0", Note(order))
+            elif kind == "timer":
+                port.set_timer(order, now + argument)
+            elif port.address == "node/0" and tasks:
+                port.launch(tasks.pop(0), 0)
+
+    actors = {f"{role}/0": Actor(react) for role in ROLES}
+    play(actors, trace_of("t", [0], [durations]), Cluster((0,), (8,)), delays=delays)
+    assert seen == in_contract_order(steps, delays, durations)

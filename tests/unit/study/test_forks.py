@@ -11,7 +11,7 @@ import pytest
 
 from volery.architectures import configure, lookup, names
 from volery.core.model import SECOND, Cluster
-from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
+from volery.core.standing import Interval, Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
 from volery.study.forks import RESOLUTION_US, foretell
 from volery.study.lifetimes import Kind
 
@@ -104,6 +104,22 @@ def test_nothing_goes_to_a_drained_machine() -> None:
     """All but one are drained: four tasks of a second follow each other."""
     standing = Standing(0, (), job(0, waiting=4), known(1), drained=tuple(range(1, 12)))
     assert near(ask(standing).moments.last_end.median_us, 4)
+
+
+def test_of_a_job_under_way_it_says_when_what_is_left_starts_and_ends() -> None:
+    """Its running tasks end in 2 s and in 5; its others can start when the job before it ends, in 1 s."""
+    jobs = (
+        job(0, running=held(range(6), 2)),
+        StandingJob(1, "", 0, (*held(range(6, 10), 1), *held(range(10, 12), 0, kind=1)), (WaitingTasks(4, 0, 0),)),
+    )
+    moments = ask(Standing(0, jobs, None, known(3, 5), asked=1), "central", gms=1).moments
+    assert near(moments.first_end.median_us, 2)
+    assert near(moments.first_start.median_us, 1)
+    assert near(moments.last_start.median_us, 1)
+    assert near(moments.last_end.median_us, 5)
+    nothing_waits = ask(Standing(0, jobs, None, known(3, 5), asked=0), "central", gms=1).moments
+    assert nothing_waits.first_start == nothing_waits.last_start == Interval(None, None, None)
+    assert near(nothing_waits.last_end.median_us, 1)
 
 
 def test_it_says_whom_the_job_would_preempt() -> None:

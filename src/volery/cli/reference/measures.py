@@ -48,7 +48,7 @@ def measures() -> Iterator[str]:
 def _rows(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
     told, hints = args(struct), get_type_hints(struct)
     for name in struct.__struct_fields__:
-        yield f"`{name}`", unit(name, hints[name]), kind(hints[name]), cell(told.get(name, ""))
+        yield f"`{name}`", unit(name, hints[name]), kind(hints[name]), cell(told.get(name, "")).replace("None", "null")
 
 
 def unit(name: str, hint: Any) -> str:
@@ -57,4 +57,4 @@ def unit(name: str, hint: Any) -> str:
     found = next(ends, None)
     if found is not None:
         return UNITS[found]
-    return COUNTS if hint is int else ""
+    return COUNTS if hint is int and name != "seed" else ""

@@ -13,7 +13,7 @@ from volery.core.component import Architecture, Deployment
 from volery.core.flow import Hop, flow_of
 from volery.live.recorded.bar import DESIGN
 from volery.live.window.frame import View
-from volery.live.window.html import Markup, Piece, facts, joined, section, tag
+from volery.live.window.html import Markup, Piece, facts, joined, name_of, section, tag
 from volery.live.window.tables import Column, table
 
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")
@@ -63,5 +63,5 @@ def _words(text: str) -> list[Piece]:
     return [tag("code", piece) if at % 2 else piece for at, piece in enumerate(plain.split("`"))]
 
 
-def _hop(hop: Hop) -> tuple[str, ...]:
-    return hop.source, hop.message, hop.to, hop.meaning
+def _hop(hop: Hop) -> tuple[Piece, ...]:
+    return hop.source, hop.message, hop.to, name_of(hop.meaning)

@@ -251,11 +251,15 @@ class Snapshot:
         )  # fmt: skip
 
     def allocations_us(self, limit: int) -> list[Time]:
-        """Submission until the first start, of the jobs that were submitted last and have started."""
-        jobs = self.recording.jobs
-        rows = np.flatnonzero(self._count.states >= 0)[-limit:]
-        rows = rows[jobs.started_us[rows] <= self.time_us]
-        found: list[Time] = np.maximum(jobs.started_us[rows] - jobs.submitted_us[rows], 0).tolist()
+        """From a job's submission until the first attempt of a task starts, of the tasks of the last jobs."""
+        jobs, attempts, found = self.recording.jobs, self.recording.attempts, list[Time]()
+        for row in np.flatnonzero(jobs.started_us <= self.time_us)[::-1][:limit].tolist():
+            of_job = attempts.of_tasks(row, 0, LATER)
+            firsts = of_job[np.diff(attempts.place[of_job], prepend=-1) != 0]
+            began = attempts.start_us[firsts]
+            found += np.maximum(began[began <= self.time_us] - jobs.submitted_us[row], 0)[: limit - len(found)].tolist()
+            if len(found) >= limit:
+                break
         return found
 
     # Why.

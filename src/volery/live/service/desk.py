@@ -75,9 +75,9 @@ class Desk(Questions, Component):
 
     __slots__ = (
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_entry", "_feed", "_fleet", "_held", "_in_charge",
-        "_late_s", "_lost", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running", "_sent",
-        "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "commit_s", "commits",
-        "pace", "sharing", "told",
+        "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_received", "_resuming", "_running",
+        "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "commit_s",
+        "commits", "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +110,7 @@ class Desk(Questions, Component):
         self._resuming: asyncio.Task[None] | None = None
         self._sent: dict[JobId, tuple[Message, ...]] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
+        self._latest: dict[TaskId, int] = {}
         self._news: list[News] = []
         self._told_nodes: list[NodeStatus] = []
         self._lost: set[tuple[Address, Address]] = set()
@@ -133,9 +134,13 @@ class Desk(Questions, Component):
         self.told[state] = self.told.get(state, 0) + 1
         if state == "running":
             self._running[key] = event.node
-            for earlier in range(event.attempt):  # that ended with its host, which may never say so
-                self._running.pop((event.task, earlier), None)
+            before = self._latest.get(event.task)
+            if before is not None and before < event.attempt:  # it ended with its host, which may never say so
+                self._running.pop((event.task, before), None)
+            self._latest[event.task] = event.attempt
             return
+        if self._latest.get(event.task) == event.attempt:
+            del self._latest[event.task]
         self._running.pop(key, None)
         if source != event.node and role_of(source) == AGENT:
             self._received.setdefault(source, []).append(key)

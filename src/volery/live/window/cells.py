@@ -46,8 +46,10 @@ def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong:
         counts = (sum(node.slots for node in of), sum(node.running for node in of), sum(node.drained for node in of))
         there = [node.address for node in of] if lost or wrong else []
         mistakes = [wrong[node] for node in there if node in wrong]
-        believed = sum(free for free, _ in mistakes), sum(taken for _, taken in mistakes)
-        found.append(Cell(of[0].address, len(of), *counts, sum(node in lost for node in there), *believed))
+        # A view is compared at the end of an interval; what has changed since is no mistake.
+        free = min(sum(free for free, _ in mistakes), counts[1])
+        taken = min(sum(taken for _, taken in mistakes), counts[0] - counts[1])
+        found.append(Cell(of[0].address, len(of), *counts, sum(node in lost for node in there), free, taken))
     return found
 
 

@@ -95,8 +95,10 @@ class Sessions:
 def is_foreign(request: HTTPConnection) -> bool:
     """Whether a page of another origin has made a browser send this; other ports of the same host are others, too."""
     origin = request.headers.get("origin")
-    if origin is None:
-        return request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+    if origin is None or origin == "null":
+        # Of a form that was sent without scripts, from a page that names itself to nobody, the origin is null.
+        unsaid = "same-origin" if origin is None else "cross-site"
+        return request.headers.get("sec-fetch-site", unsaid) not in ("same-origin", "none")
     return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
 
 
