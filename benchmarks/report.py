@@ -1,8 +1,8 @@
 """How large a report is, and how long a browser takes to open it: `python benchmarks/report.py DIR`.
 
-Needs chromium and the extra [dev] (playwright). Prints JSON; times are of one opening each, in seconds: until the page and
-every view of its scripts stood, until the browser had painted something, and the processor time of the page's thread,
-which a busy machine does not stretch.
+Needs chromium and the extra [dev] (playwright). Prints JSON; times are of one opening each, in seconds: until the page
+and every view of its scripts stood, until the browser had painted something, and the processor time of the page's
+thread, which a busy machine does not stretch.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Disk:
             if durable:
                 self._copy()
 
-        store.sync, store.commit = synced, committed  # type: ignore[method-assign]
+        store.sync, store.commit = synced, committed  # type: ignore[method-assign]  # looked on, not replaced
 
     def _copy(self) -> None:
         self._image.mkdir(exist_ok=True)
