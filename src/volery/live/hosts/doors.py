@@ -52,6 +52,35 @@ class Door:
         host.inbox.append((self, TaskFinished(task, attempt, outcome), self.address))
         host.wake()
 
+    def set_timer(self, key: Key, at: Time, now: Time) -> None:
+        """Let a timer fire at a time, in the place of the one that has this key."""
+        self.drop_timer(key)
+        alarm = self.timers[key] = Alarm(key)
+        if at <= now:
+            self.host.inbox.append((self, alarm, self.address))
+        else:
+            self._arm(alarm, at, now)
+
+    def drop_timer(self, key: Key) -> None:
+        """Let the timer of this key, if there is one, not fire."""
+        alarm = self.timers.pop(key, None)
+        if alarm is not None and alarm.handle is not None:
+            alarm.handle.cancel()
+
+    def _arm(self, alarm: Alarm, at: Time, now: Time) -> None:
+        # Loops know milliseconds and round to the nearest: whoever asks for less is called early, again and again.
+        delay_s = -((now - at) // 1000) / 1000
+        alarm.handle = asyncio.get_running_loop().call_later(delay_s, self._due, alarm, at)
+
+    def _due(self, alarm: Alarm, at: Time) -> None:
+        now = self.host.now()
+        if now < at:
+            self._arm(alarm, at, now)  # the loop's clock is coarser than ours
+            return
+        alarm.handle = None
+        self.host.inbox.append((self, alarm, self.address))
+        self.host.wake()
+
 
 class Doorkeeper:
     """Lets in what components of this host take, from those who stand where it comes from, and refuses all else.

@@ -404,9 +404,9 @@ class Host:
         if kind == effect_kinds.LAUNCH:
             self._actions.append((self._launch, (door, *effect[1:])))
         elif kind == effect_kinds.SET_TIMER:
-            self._set_timer(door, effect[1], effect[2], now)
+            door.set_timer(effect[1], effect[2], now)
         elif kind == effect_kinds.CANCEL_TIMER:
-            self._drop_timer(door, effect[1])
+            door.drop_timer(effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
             if type(effect[1]) in TOLD:
@@ -465,32 +465,6 @@ class Host:
             self._executor.start(door.address, task, attempt, door.ended, note)
         else:
             self._executor.start(door.address, task, attempt, door.ended)
-
-    def _set_timer(self, door: Door, key: Key, at: Time, now: Time) -> None:
-        self._drop_timer(door, key)
-        alarm = door.timers[key] = Alarm(key)
-        if at <= now:
-            self.inbox.append((door, alarm, door.address))
-        else:
-            self._arm(door, alarm, at, now)
-
-    def _arm(self, door: Door, alarm: Alarm, at: Time, now: Time) -> None:
-        # Loops know milliseconds and round to the nearest: whoever asks for less is called early, again and again.
-        alarm.handle = self._loop.call_later(-((now - at) // 1000) / 1000, self._due, door, alarm, at)
-
-    def _due(self, door: Door, alarm: Alarm, at: Time) -> None:
-        now = self.now()
-        if now < at:
-            self._arm(door, alarm, at, now)  # the loop's clock is coarser than ours
-            return
-        alarm.handle = None
-        self.inbox.append((door, alarm, door.address))
-        self.wake()
-
-    def _drop_timer(self, door: Door, key: Key) -> None:
-        alarm = door.timers.pop(key, None)
-        if alarm is not None and alarm.handle is not None:
-            alarm.handle.cancel()
 
     def _compute(self, door: Door, key: Key, problem: Any) -> None:
         if self._pool is None:

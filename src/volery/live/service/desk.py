@@ -37,8 +37,9 @@ from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
 from volery.live.service.questions import Questions, started_tasks
+from volery.live.service.rows import OpenJob
 from volery.live.service.sharing import Sharing
-from volery.live.service.store import JobStore, News, OpenJob
+from volery.live.service.store import JobStore, News
 from volery.live.service.writing import Write
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
 

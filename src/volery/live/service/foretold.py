@@ -22,8 +22,8 @@ from volery.core.standing import Moments
 from volery.live.forecasts import Came, ForecastRecord, Foretold, MomentRecord
 from volery.live.jobs import JobDescription
 from volery.live.service.meters import Meter
+from volery.live.service.rows import encoded
 from volery.live.service.standing import reading
-from volery.live.service.store import encoded
 
 COUNTS_US: Final = 60 * SECOND
 """A job that is submitted later finds another federation."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -25,9 +25,10 @@ from volery.live.node.executor import TaskReport
 from volery.live.service import listing, usages
 from volery.live.service.database import Database
 from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, job_status
+from volery.live.service.rows import JobRow, OpenJob, encoded, key_of, state_after, task_status
 from volery.live.service.sharebook import ShareBook
-from volery.live.service.tally import NOTHING, Counts, Tally, UserLoad, counts_of
-from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
+from volery.live.service.tally import NOTHING, Tally, UserLoad, counts_of
+from volery.live.status import JobStatus, TaskState, TaskStatus
 
 _TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
 _UPDATE_JOB: Final = (
@@ -46,66 +47,7 @@ _REFUSED: Final = "refused for now: "
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
-class OpenJob(NamedTuple):
-    """A job that had not ended when the store was last closed."""
-
-    id: JobId
-    first_task: TaskId
-    description: JobDescription
-    cancelling: bool
-
-
-class _Job(msgspec.Struct):
-    """A job that is under way, as its row will be."""
-
-    id: JobId
-    first_task: TaskId
-    user: str
-    tasks: int
-    unsatisfiable: int
-    answered: bool = False
-    cancelling: bool = False
-    state: JobState = "pending"
-    reason: str = ""
-    running: int = 0
-    finished: int = 0
-    failed: int = 0
-    killed: int = 0
-    started_us: Time | None = None
-    ended_us: Time | None = None
-
-    heard: bytearray | None = None
-    """Per task, whether it may have a row; None: each may."""
-    counted: Counts = NOTHING
-    """What it adds to its user's load."""
-
-    def count(self, state: TaskState, by: int) -> None:
-        """So many more of its tasks are in a state."""
-        if state == "running":
-            self.running += by
-        elif state == "finished":
-            self.finished += by
-        elif state == "failed":
-            self.failed += by
-        elif state == "killed":
-            self.killed += by
-
-    def load(self) -> Counts:
-        """What it adds to its user's load now."""
-        if self.ended_us is not None:
-            return NOTHING
-        ended = self.finished + self.failed + self.killed + self.unsatisfiable
-        return counts_of(self.state, self.tasks - self.running - ended, self.running)
-
-    def row(self, revision: int) -> tuple[Any, ...]:
-        """For `_UPDATE_JOB`."""
-        return (
-            self.answered, self.cancelling, self.state, self.reason, self.running, self.finished, self.failed,
-            self.killed, self.started_us, self.ended_us, revision, self.id,
-        )  # fmt: skip
-
-
-_JOB_COLUMNS: Final = ", ".join(name for name in _Job.__struct_fields__ if name not in ("heard", "counted"))
+_JOB_COLUMNS: Final = ", ".join(name for name in JobRow.__struct_fields__ if name not in ("heard", "counted"))
 _described: Final = msgspec.json.Decoder(JobDescription).decode
 _UNHEARD: Final[tuple[TaskState, int, Time | None]] = ("pending", NEVER, None)
 
@@ -127,8 +69,8 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.shares = ShareBook(self._sql, self._read)
-        self._under_way: dict[JobId, _Job] = {}
-        self._changed: dict[JobId, _Job] = {}
+        self._under_way: dict[JobId, JobRow] = {}
+        self._changed: dict[JobId, JobRow] = {}
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = usages.Usages(self._sql, self._read)
         self._tally = Tally(self._read)
@@ -217,7 +159,7 @@ class JobStore:
     def job_with_key(self, user: str, key: str) -> tuple[JobId, int] | None:
         """Number and task count of the job that a user has submitted under a key."""
         query = "SELECT id, tasks FROM jobs WHERE key = ?"
-        return self._sql.execute(query, (_key(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
+        return self._sql.execute(query, (key_of(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
         """Whether a job was submitted with exactly this description."""
@@ -236,7 +178,7 @@ class JobStore:
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, _key(description.user, description.key), encoded(description), first_task,
+            (number, key_of(description.user, description.key), encoded(description), first_task,
              description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
              now_us, self._next_revision()),
         )  # fmt: skip
@@ -301,7 +243,7 @@ class JobStore:
         self._settle(job, now_us, wait=False)
         self._write_changes()
 
-    def _job_under_way(self, number: JobId) -> _Job | None:
+    def _job_under_way(self, number: JobId) -> JobRow | None:
         """A job that has not ended, to be changed."""
         job = self._under_way.get(number)
         if job is None:
@@ -309,7 +251,7 @@ class JobStore:
             row = self._sql.execute(query, (number,)).fetchone()
             if row is None:
                 return None
-            job = self._under_way[number] = _Job(*row)
+            job = self._under_way[number] = JobRow(*row)
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
@@ -333,7 +275,7 @@ class JobStore:
         self._rows.clear()
         self._changed.clear()
 
-    def _report(self, job: _Job, report: TaskReport) -> None:
+    def _report(self, job: JobRow, report: TaskReport) -> None:
         place = report.task - job.first_task
         if not 0 <= place < job.tasks:
             return
@@ -344,7 +286,7 @@ class JobStore:
             started_us = None
         if job.heard is not None:
             job.heard[place] = True
-        began, told = report.state == "running", _told(report, job)
+        began, told = report.state == "running", state_after(report, job)
         if began:
             started_us = report.at_unix_us
         self._rows[job.id, place] = (
@@ -358,7 +300,7 @@ class JobStore:
         if job.started_us is None:
             job.started_us = started_us
 
-    def _known(self, job: _Job, place: int) -> tuple[TaskState, int, Time | None]:
+    def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, Time | None]:
         """State, attempt and start of a task as it was last told, in this batch or before."""
         row = self._rows.get((job.id, place))
         if row is not None:
@@ -368,7 +310,7 @@ class JobStore:
         query = "SELECT state, attempt, started_us FROM tasks WHERE job = ? AND place = ?"
         return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
 
-    def _settle(self, job: _Job, now_us: int, wait: bool = True) -> bool:
+    def _settle(self, job: JobRow, now_us: int, wait: bool = True) -> bool:
         """End a job that is answered, unless some task of it has not ended; whether it has ended."""
         heard = job.finished + job.failed + job.killed + job.unsatisfiable
         if wait and (job.running or (heard < job.tasks and not job.cancelling)):
@@ -431,7 +373,7 @@ class JobStore:
             f"SELECT {_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
         )  # fmt: skip
         used = self._usages.of(number, first, end)
-        known = {row[1]: _task(row, used.get((row[1], row[4]))) for row in rows}
+        known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
         unheard: TaskState = "pending" if not job.ended else "cancelled" if job.state == "cancelled" else "unknown"
         return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
 
@@ -461,7 +403,7 @@ class JobStore:
             "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
             (after, job, limit, user),
         )
-        found: list[JobStatus | TaskStatus] = [*map(_task, tasks), *map(job_status, jobs)]
+        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
         found.sort(key=lambda status: status.revision)
         return found[:limit]
 
@@ -479,26 +421,3 @@ class JobStore:
         """The places of a job's tasks that need not run again."""
         query = "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')"
         return {row[0] for row in self._read.execute(query, (number,))}
-
-
-def _told(report: TaskReport, job: _Job) -> TaskState:
-    """The state that a report puts its task in: one that was killed runs again, unless its job is given up."""
-    return "pending" if report.state == "killed" and not job.cancelling else report.state
-
-
-def encoded(description: JobDescription) -> bytes:
-    """A description as it is kept: equal ones are equal bytes."""
-    return msgspec.json.encode(description, order="deterministic")
-
-
-def _key(user: str, key: str) -> str | None:
-    """A key as it is kept: each user has its own; no name or key holds what stands between them."""
-    return f"{user}\n{key}" if key else None
-
-
-def _task(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
-    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = row
-    return TaskStatus(
-        job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
-        started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
-    )  # fmt: skip
