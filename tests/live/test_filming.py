@@ -57,7 +57,7 @@ def test_every_task_that_ran_is_played(split: bool, tmp_path: Path) -> None:
 
 def test_the_page_of_journals_names_hosts_and_refuses_what_is_for_results(tmp_path: Path) -> None:
     record("megha", tmp_path, split=True)
-    answer = CliRunner().invoke(app, ["watch", str(tmp_path), "--json"])
+    answer = CliRunner().invoke(app, ["watch", str(tmp_path), "-o", str(tmp_path / "watch.html"), "--json"])
     told = msgspec.json.decode(answer.stdout)
     assert len(told["hosts"]) == 3
     assert told["events"] > 150

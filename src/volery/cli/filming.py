@@ -133,12 +133,6 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     messages: bool
     silent: bool
 
-    @property
-    def folder(self) -> Path:
-        """Where a page goes of which nobody says where."""
-        assert self.place is not None
-        return self.place.parent if self.place.is_file() else self.place
-
     def check(self) -> None:
         """Refuse what goes not together.
 

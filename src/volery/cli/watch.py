@@ -13,9 +13,8 @@ from volery.cli.timeline import RunName, RunSeed
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.cli.filming import Reel
+    from volery.cli.filming import Choice
 
-NAME = "watch.html"
 ANY_PORT = 0
 
 
@@ -28,9 +27,6 @@ def watch(
     ] = None,
     run: RunName = None,
     seed: RunSeed = None,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Show it on the live page, at any moment of it, until Ctrl-C.")
-    ] = False,
     demo: Annotated[
         bool, typer.Option("--demo", help="Show a small Megha at work: what it does, in a minute.")
     ] = False,
@@ -43,16 +39,24 @@ def watch(
     ] = None,
     messages: Annotated[
         bool,
-        typer.Option("--messages", help="Run it again and look on: messages, queues of all roles, views."),
+        typer.Option(
+            "--messages", help="On a page of its own (-o): run it again, and show messages, queues, and views, too."
+        ),
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where --serve listens; 0: any free port.")] = ANY_PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = ANY_PORT,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE.html", help=f"The page; PLACE/{NAME}.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html",
+            help="Write a page of its own, which needs no server.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play a run, or what a federation has journalled, at any speed: write a page and print its path, or serve it."""
+    """Play a run, or what a federation has journalled, on the live page, as it stood at any moment, until Ctrl-C."""
     from volery.cli.filming import Choice, part_of
     from volery.report.page import write_page
 
@@ -60,29 +64,29 @@ def watch(
         raise InputError("PLACE", "give a results folder or journals; or --demo, without them")
     chosen = Choice(place, run, seed, part_of(begin_s, end_s), messages=messages, silent=as_json)
     chosen.check()
-    if serve and output is not None:
-        raise InputError("--output", "is for a page on disk; leave it out, or leave --serve out")
-    if serve or (demo and output is None):
-        _serve(chosen.reel(), port, as_json)
+    if output is None:
+        if messages:
+            raise InputError("--messages", "is for a page of its own (-o FILE.html); the live page shows them anyway")
+        _serve(chosen, port, as_json)
         return
-    path = output if output is not None else chosen.folder / NAME
-    if path.suffix != ".html":
-        raise InputError(str(path), "a page's name must end in .html")
+    if output.suffix != ".html":
+        raise InputError(str(output), "a page's name must end in .html")
     text, told = chosen.page()
-    write_page(path, text)
+    write_page(output, text)
     if as_json:
-        print_json({"page": str(path)} | told)
+        print_json({"page": str(output)} | told)
     else:
-        typer.echo(str(path))
+        typer.echo(str(output))
 
 
-def _serve(reel: Reel, port: int, as_json: bool) -> None:
+def _serve(chosen: Choice, port: int, as_json: bool) -> None:
     """Show it until Ctrl-C."""
     try:
         from volery.live.recorded.serving import Showing
     except ImportError as error:
-        problem = f"{error.name} is not installed; install 'volery[live]', or write a page: leave --serve out"
+        problem = f"{error.name} is not installed; install 'volery[live]', or write a page of its own: -o watch.html"
         raise InputError("volery", problem) from None
+    reel = chosen.reel()
     showing = Showing(reel.app(), port)
     if as_json:
         print_json({"url": showing.url} | reel.told)

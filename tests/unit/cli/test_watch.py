@@ -1,4 +1,4 @@
-"""`volery watch`: writes the page of the run that is asked for, or says which there are."""
+"""`volery watch`: plays the run that is asked for, or writes its page, or says which there are."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, 
 def test_it_writes_the_page_of_a_kept_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "kept"
     compare("oracle", "sparrow", trace="syn:4x5", workers=10, seeds=2, folder=folder)
-    assert said(capsys, folder)[:2] == (0, f"{folder / 'watch.html'}\n")
     page = tmp_path / "one.html"
-    assert said(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", page)[0] == 0
+    assert said(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", page)[:2] == (0, f"{page}\n")
     first = page.read_bytes()
     assert b"<h1>sparrow, seed 1</h1>" in first
     said(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", page)
@@ -48,7 +47,7 @@ def test_the_film_on_disk_shows_a_part_and_says_what_is_wrong_with_one(
     for words, problem in (
         (("--from", 3, "--to", 3), "--to: 3 s is not after 3 s"), (("--from", 99), "--from: 99 s is after its end"),
         (("--to", -1), "--to: -1 s is before its beginning"), (("--demo",), "PLACE: give a results folder or journals"),
-        (("--serve", "-o", page), "--output: is for a page on disk"),
+        (("--messages",), "--messages: is for a page of its own"),
     ):  # fmt: skip
         status, _, error = said(capsys, folder, *words)
         assert (status, problem in error) == (2, True), error
@@ -72,7 +71,7 @@ def test_it_serves_a_run_on_the_live_page_until_it_is_ended(
         assert [one.getsockname()[0] for one in sockets] == ["127.0.0.1"]
 
     monkeypatch.setattr(Server, "serve", ended)
-    status, printed, _ = said(capsys, folder, "--serve", "--json")
+    status, printed, _ = said(capsys, folder, "--json")
     told = msgspec.json.decode(printed)
     assert (status, told["label"], told["seed"]) == (0, "sparrow", 0)
     assert told["url"].startswith("http://127.0.0.1:")

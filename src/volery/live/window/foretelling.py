@@ -57,7 +57,7 @@ _MOMENTS: Final = (
     Column("median"),
     Column("9 in 10 before"),
     Column("", text=True),
-    Column("median (UTC)", text=True),
+    Column("median", text=True),
 )
 _RECORD: Final = (
     Column("moment", text=True),
@@ -89,7 +89,7 @@ def told_forecast(forecast: Forecast, words: dict[str, str]) -> Markup:
         f"of {whole(count)} tasks from {BASES[name]}" for name in BASES if (count := getattr(forecast.known, name))
     ]
     said = joined((
-        "Made at ", moment(forecast.made_us), f" UTC from {runs}, as if nobody else came. Durations are known ",
+        "Made at ", moment(forecast.made_us), f" from {runs}, as if nobody else came. Durations are known ",
         ", ".join(known) or "of none", ".",
     ))  # fmt: skip
     losers = [_loss(one) for one in forecast.preempts[:PREEMPTS_SHOWN]]

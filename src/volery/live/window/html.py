@@ -127,7 +127,7 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
         return escaped(us)
     parts = f".{us % SECOND_US // 1000:03d}" if fine else ""
     shown, stamp = time.strftime("%Y-%m-%d %H:%M:%S", told), time.strftime("%Y-%m-%dT%H:%M:%S", told)
-    return tag("time", shown + parts, datetime=f"{stamp}{parts}Z")
+    return tag("time", f"{shown}{parts}Z", datetime=f"{stamp}{parts}Z")
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:

@@ -59,7 +59,7 @@ COLUMNS: Final = (
     Column("user", "user", text=True),
     Column("tasks", "tasks"),
     Column("progress", text=True),
-    Column("submitted (UTC)", "submitted_us"),
+    Column("submitted", "submitted_us"),
     Column("took"),
     Column("reason", "reason", text=True),
 )
@@ -169,9 +169,9 @@ async def job_view(
         ("state", state_of(job.state)),
         ("reason", name_of(job.reason) if job.reason else NOTHING),
         ("progress", progress(job)),
-        ("submitted (UTC)", moment(job.submitted_us)),
-        ("first task started (UTC)", moment(job.started_us)),
-        ("ended (UTC)", moment(job.ended_us)),
+        ("submitted", moment(job.submitted_us)),
+        ("first task started", moment(job.started_us)),
+        ("ended", moment(job.ended_us)),
         ("from submission to end", duration(took)),
     )
     pending = job.tasks - sum(getattr(job, state) for state in _PARTS)
@@ -274,5 +274,5 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
         role="img",
         aria_label=f"{len(ran)} tasks over {duration(span)}",
     )
-    until = f" UTC to {duration(span)} later; one line per task, as its last attempt left it"
+    until = f" to {duration(span)} later; one line per task, as its last attempt left it"
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))

@@ -51,7 +51,7 @@ _RUNS: Final = (
     Column("job", text=True),
     Column("user", text=True),
     Column("attempt"),
-    Column("started (UTC)", text=True),
+    Column("started", text=True),
     Column("for"),
 )
 

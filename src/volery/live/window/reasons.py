@@ -10,7 +10,7 @@ from volery.live.window.html import Markup, Piece, bar, duration, joined, link, 
 from volery.live.window.tables import Column, table
 
 _DECISIONS: Final = (
-    Column("when (UTC)", text=True),
+    Column("when", text=True),
     Column("by", text=True),
     Column("decided", text=True),
     Column("node", text=True),

@@ -28,7 +28,7 @@ async def task_view(desk: Watched, task: TaskStatus, outputs: Outputs | None) ->
         ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
         ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
         ("exit code", NOTHING if task.exit_code is None else task.exit_code),
-        ("started (UTC)", moment(task.started_us, fine=True)), ("ended (UTC)", moment(task.ended_us, fine=True)),
+        ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
         ("took", duration(took)), *_used(task.usage),
     )  # fmt: skip
     said = None if outputs is None else await logs(task, outputs)

@@ -55,10 +55,10 @@ _SHARES: Final = (
     Column("weight"),
     Column("share"),
     Column("", text=True),
-    Column("weight was changed (UTC)", text=True),
+    Column("weight was changed", text=True),
 )
 _PREEMPTIONS: Final = (
-    Column("when (UTC)", text=True),
+    Column("when", text=True),
     Column("lost by", text=True),
     Column("task"),
     Column("attempt"),
