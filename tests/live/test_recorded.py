@@ -126,6 +126,9 @@ def test_why_is_as_it_was_then() -> None:
     pairs = at(RECORDING, 60 * SECOND).views()
     assert sum(pair.refused for pair in pairs) == RECORDS.counters["inconsistencies"]
     assert sum(pair.decisions for pair in at(RECORDING, 0).views()) < sum(pair.decisions for pair in pairs)
+    assert [(pair.recent, pair.recent_refused) for pair in pairs] == [(p.decisions, p.refused) for p in pairs]
+    assert all(pair.recent_view_age_us == pair.view_age_us for pair in pairs if pair.recent)
+    assert {pair.recent_view_age_us for pair in at(RECORDING, 3600 * SECOND).views()} == {None}
 
 
 PATHS = (

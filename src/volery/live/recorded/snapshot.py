@@ -33,6 +33,8 @@ from volery.live.status import (
 )
 
 MINUTE_US: Final = 60_000_000
+RECENT_US: Final = 5 * MINUTE_US
+"""As a live page counts what is recent."""
 LOOK_MAX: Final = 1_000
 
 
@@ -310,22 +312,32 @@ class Snapshot:
 
     def views(self) -> list[PairStatus]:
         """What schedulers have decided so far on their views of each other's parts."""
-        times, pairs, ages = self.recording.asked
         names = self.recording.filmed.decided.pairs
-        until = int(np.searchsorted(times, self.time_us, side="right"))
-        refused = ages[:until] < 0
-        yes = pairs[:until][~refused]
-        counts, ages_us = np.bincount(yes, minlength=len(names)), np.zeros(len(names))
-        np.add.at(ages_us, yes, ages[:until][~refused])
-        noes = np.bincount(pairs[:until][refused], minlength=len(names))
+        decisions, refused, ages_us = self._decided(0)
+        recent, recent_refused, recent_ages_us = self._decided(self.time_us - RECENT_US)
         return [
             PairStatus(
-                by=by, asked=asked, decisions=int(counts[place]), refused=int(noes[place]),
-                view_age_us=int(ages_us[place]) // max(1, int(counts[place])),
+                by=by, asked=asked, decisions=decisions[place], refused=refused[place],
+                view_age_us=ages_us[place] // max(1, decisions[place]), recent=recent[place],
+                recent_refused=recent_refused[place],
+                recent_view_age_us=recent_ages_us[place] // recent[place] if recent[place] else None,
             )
             for (by, asked), place in sorted((pair, place) for place, pair in enumerate(names))
-            if counts[place] or noes[place]
+            if decisions[place] or refused[place]
         ]  # fmt: skip
+
+    def _decided(self, since_us: Time) -> tuple[list[int], list[int], list[int]]:
+        """Per pair, from then until now: placements that held, those that were refused, and the sum of ages, us."""
+        times, pairs, ages = self.recording.asked
+        first = int(np.searchsorted(times, since_us)) if since_us > 0 else 0
+        until, many = int(np.searchsorted(times, self.time_us, side="right")), len(self.recording.filmed.decided.pairs)
+        of, age_us = pairs[first:until], ages[first:until]
+        held, none = age_us >= 0, np.zeros(many, dtype=np.int64)
+        if not of.size:
+            return none.tolist(), none.tolist(), none.tolist()
+        sums = np.bincount(of[held], weights=age_us[held], minlength=many).astype(np.int64)
+        counts, refused = (np.bincount(of[some], minlength=many) for some in (held, ~held))
+        return counts.tolist(), refused.tolist(), sums.tolist()
 
     # Users.
 
