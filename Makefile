@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# One more than that: some tests wait more than they work.
+TESTERS ?= 3
 
 .PHONY: demo test lint types imports unit conformance bench bench-serving bench-window bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
@@ -32,7 +34,7 @@ imports: $(VENV)/.tools
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.tools
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(TESTERS)
 
 conformance: $(VENV)/.tools  ## every check on every design and variant, and every output that the documentation shows: half an hour and more
 	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/test_snippets.py

@@ -174,7 +174,7 @@ def _read(file: Path, table: dict[str, Any]) -> str:
         return "study"
     if set(table) == {"network"}:
         return "part of a study"
-    if {"delay_us", "costs"} <= set(table):
+    if {"delay_us", "costs"} <= set(table) or {"frames", "hosts"} <= set(table):
         read_costs(file)
         return "costs"
     if "classes" in table:

@@ -6,12 +6,15 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 LIMIT_S = 30
+READY_S = 60
+"""Who waits for others that have died would wait for ever."""
 _VOLERY = (sys.executable, "-m", "volery.cli.main")
 
 
@@ -27,11 +30,15 @@ class Serving:
         """What it says when it is at work."""
         assert self.running.stdout is not None
         lines: list[str] = []
+        late = threading.Timer(READY_S, self.running.kill)
+        late.start()
         for line in self.running.stdout:
             lines.append(line)
             if line.rstrip() == "}":
+                late.cancel()
                 found: dict[str, Any] = json.loads("".join(lines))
                 return found
+        late.cancel()
         assert self.running.stderr is not None
         raise AssertionError(f"it ended before it was ready: {self.running.stderr.read()}")
 

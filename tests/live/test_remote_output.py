@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import ssl
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -37,10 +38,14 @@ class Apart(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def apart(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apart]:
-    base = tmp_path_factory.mktemp("apart")
-    for folder in (base, *base.parents[:2]):
-        folder.chmod(0o755)
+def apart(guarded: Guarded) -> Iterator[Apart]:
+    with tempfile.TemporaryDirectory(prefix="volery-") as folder:  # pytest's own let no other account in
+        base = Path(folder)
+        base.chmod(0o755)
+        yield from _apart(base, guarded)
+
+
+def _apart(base: Path, guarded: Guarded) -> Iterator[Apart]:
     tls = guarded.authority.folder
     run_as = f'run_as = "{RUN_AS}"\n' if RUN_AS else ""
     for host in ("gm", "lm", "node", "api"):
@@ -55,7 +60,7 @@ def apart(guarded: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         user: json.loads(volery("token", "add", user, "-o", base / "api" / "federation", "--json"))["token"]
         for user in ("ada", "bob")
     }
-    hosts = ("gm", "lm", "node", "api")
+    hosts = ("node", "gm", "lm", "api")
     with serving(*(["serve", host, "-c", str(base / host / "federation.toml")] for host in hosts)) as started:
         url = [one.ready() for one in started][-1]["api"]
         yield Apart(url, tokens, dict(zip(hosts, started, strict=True)), f"{tls}/ca.crt")

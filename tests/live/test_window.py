@@ -30,6 +30,13 @@ def submit(http: httpx2.Client, **job: object) -> int:
     return int(http.post("/jobs", json=job).json()["id"])
 
 
+def wait_until_running(http: httpx2.Client, number: int, tasks: int) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while http.get(f"/jobs/{number}").json()["running"] < tasks:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def submit_and_wait(http: httpx2.Client, **job: object) -> int:
     number = submit(http, **job)
     assert http.get(f"/events?job={number}").is_success
@@ -276,11 +283,9 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Still]:
         submit_and_wait(http, command="true", tasks=20, user="ada", estimate_s=0.01)
         http.post("/nodes/node/8/drain", json={})
         of_bob = submit(http, command="true", tasks=11, user="bob", estimate_s=600)
+        wait_until_running(http, of_bob, 8)
         of_ada = submit(http, command="true", tasks=9, user="ada", estimate_s=600)
-        deadline = time.monotonic() + LIMIT_S
-        while http.get(f"/jobs/{of_ada}").json()["running"] < 5:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until_running(http, of_ada, 5)
         yield Still(http, of_bob)
 
 
@@ -333,7 +338,13 @@ def test_every_number_of_a_job_is_that_of_the_api(still: Still) -> None:
     assert f"{why['waiting']} tasks of the job have not been started" in page
     decided, lost = tables(page)
     assert [row[1:5] for row in decided] == [
-        [one["by"], one["chosen"], one["node"], one["asked"]] for one in why["decisions"]
+        [
+            one["by"],
+            one["chosen"] + (f" (after {one['omitted']} more)" if one["omitted"] else ""),
+            one["node"],
+            one["asked"],
+        ]
+        for one in why["decisions"]
     ]
     ledger = http.get("/preemptions").json()
     assert [row[1:6] for row in lost] == [

@@ -154,7 +154,7 @@ def test_output_is_followed_and_stays_in_view(browser: Browser, tmp_path: Path) 
         expect(shown).to_contain_text("<b>more</b>")
         shutil.rmtree(tmp_path / "tasks" / str(number))
         page.reload()
-        expect(page.locator("#live")).to_contain_text("unless it was too old to be kept")
+        expect(page.locator("#live")).to_contain_text("where the task ran, or no longer")
         assert complaints == []
 
 
