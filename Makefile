@@ -36,8 +36,8 @@ imports: $(VENV)/.tools
 unit: $(VENV)/.tools
 	$(BIN)/python -m pytest -n $(TESTERS)
 
-conformance: $(VENV)/.tools  ## every check on every design and variant, and every output that the documentation shows: half an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/test_snippets.py
+conformance: $(VENV)/.tools  ## every check on every design and variant, every public simulator, and every output that the documentation shows: half an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/golden tests/test_snippets.py
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py
