@@ -176,6 +176,10 @@ def test_components_have_no_clock_no_entropy_and_no_channel_of_their_own() -> No
     assert not impure + called
 
 
+def test_no_module_is_hidden_by_a_folder_of_its_name() -> None:
+    demand_none([path.as_posix() for path in (ROOT / "src").rglob("*.py") if path.with_suffix("").is_dir()])
+
+
 def test_no_module_is_an_orphan() -> None:
     imported = {
         target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
@@ -35,7 +35,24 @@ class _Remaining(ProgressColumn):
         return Text(f"ETA {left // 60}:{left % 60:02d}")
 
 
-class LiveProgress:
+class _Drawn:
+    """Lines on the terminal, between the beginning and the end of a `with`."""
+
+    _display: Progress
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        self._display.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop drawing."""
+        self._display.stop()
+
+
+class LiveProgress(_Drawn):
     """A watcher of runs that draws on the terminal; silent where there is none or when told so.
 
     It is a context manager: the lines vanish when it closes, and what stays is the table.
@@ -59,17 +76,6 @@ class LiveProgress:
         self._shares: dict[str, float] = {}
         self._finished = self._expected = 0
         self._all = self._display.add_task("all runs", total=None, state="")
-
-    def __enter__(self) -> LiveProgress:
-        """Begin to draw."""
-        self._display.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop drawing."""
-        self._display.stop()
 
     def expected(self, run_count: int) -> None:
         """So many runs will be run."""
@@ -113,7 +119,7 @@ class LiveProgress:
         self._display.update(self._all, completed=done, state=f"{self._finished}/{self._expected} runs")
 
 
-class OneLine:
+class OneLine(_Drawn):
     """Progress of one thing on standard error; silent where there is no terminal or when told so."""
 
     def __init__(self, silent: bool) -> None:
@@ -123,17 +129,6 @@ class OneLine:
             disable=silent or not sys.stderr.isatty(),
         )  # fmt: skip
         self._line: TaskID | None = None
-
-    def __enter__(self) -> OneLine:
-        """Begin to draw."""
-        self._display.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop drawing."""
-        self._display.stop()
 
     def moved(self, what: str, part: float, total: float, state: str = "") -> None:
         """So far it is."""

@@ -160,6 +160,8 @@ def test_every_status_is_told(pages: dict[str, str]) -> None:
 def test_the_api_is_told_with_what_it_sends(pages: dict[str, str]) -> None:
     assert "| `GET /jobs/{id}` | One job, with its tasks counted by state. | `id` |" in pages["api"]
     assert "### JobStatus" in pages["api"]
+    for asked in ("POST /forecast", "GET /jobs/{id}/forecast", "GET /summary", "PUT /shares/{name}"):
+        assert f"| `{asked}` |" in pages["api"]
 
 
 def test_links_of_made_pages_lead_somewhere(pages: dict[str, str]) -> None:

@@ -14,10 +14,11 @@ def api() -> Iterator[str]:
     from volery.live.service.admission import Traffic
     from volery.live.service.api import operations
     from volery.live.service.desk import Desk
+    from volery.live.service.foretelling import Foreteller
     from volery.live.service.openapi import describe
 
-    description = describe(operations(cast(Desk, None), None, Traffic()))  # nothing is asked of the desk here
-
+    known = operations(cast(Desk, None), None, Traffic(), cast(Foreteller, object()))  # nothing is asked of them here
+    description = describe(known)
     yield from (
         "# The API over HTTP",
         "",
