@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +151,83 @@ def test_time_is_zoomed_pairs_are_chosen_and_a_task_is_explained(browser: Browse
 
     visit.page.get_by_role("button", name="3/1").click()
     assert "no place found" in visit.page.locator("[data-view=why]").inner_text()
+    assert visit.complaints == []
+
+
+def seconds(text: str) -> float:
+    """A duration as the page writes it."""
+    number, unit = text.replace(",", "").split()
+    return float(number) * {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}[unit]
+
+
+def means_over(folder: Path, label: str, low: float, high: float) -> list[float]:
+    """Utilisation, waiting tasks and unfinished jobs of a label: means over a stretch of time and over seeds.
+
+    A run that has ended counts as zero.
+    """
+    curves, jobs = (
+        parquet.read_table(folder / name, filters=[("label", "=", label)]).to_pandas()
+        for name in ("utilisation.parquet", "jobs.parquet")
+    )
+    found = np.zeros(3)
+    for _, curve in curves.groupby("seed"):
+        begin = curve.time_s.to_numpy()
+        end = np.append(begin[1:], 2 * begin[-1] - begin[-2])
+        inside = np.clip(np.minimum(end, high) - np.maximum(begin, low), 0, None)
+        found[:2] += [(curve[name] * inside).sum() for name in ("utilisation", "waiting_tasks")]
+    open_until = jobs.submit_s + jobs.jrt_s
+    found[2] = (open_until.clip(upper=high) - jobs.submit_s.clip(lower=low)).clip(lower=0).sum()
+    return list(found / curves.seed.nunique() / (high - low))
+
+
+def test_means_under_the_curves_are_those_of_the_stretch_that_the_page_names(browser: Browser, tmp_path: Path) -> None:
+    """Designs that end at different times are averaged over the same time, the whole of it or a part."""
+    trace = "poisson:load=1.6,workers=20,fanout=5,mean=2,jobs=200"
+    compare("oracle", "eagle:schedulers=1", "pigeon", trace=trace, workers=20, cutoff_s=1.0, seeds=2,
+            folder=tmp_path)  # fmt: skip
+    ends = parquet.read_table(tmp_path / "utilisation.parquet").to_pandas().groupby("label").time_s.max()
+    assert ends.max() > 1.1 * ends.min(), "the designs end at different times"
+    visit = Visit(browser, f"file://{tmp_path}/report.html")
+    view = visit.page.locator("[data-view=course]")
+
+    def held(tolerance: float) -> None:
+        said = view.locator("[role=status]").inner_text()
+        low, high = (seconds(part) for part in re.findall(r"[\d.,]+ (?:ms|s|min|h)\b", said)[:2])
+        rows = visit.rows("[data-view=course]")
+        assert len(rows) == 3
+        for label, busy, waiting, unfinished in rows:
+            expected = means_over(tmp_path, label, low, high)
+            shown = [float(busy.removesuffix(" %")) / 100, *(float(one.replace(",", "")) for one in (waiting, unfinished))]
+            assert shown == pytest.approx(expected, rel=tolerance, abs=0.002), label
+
+    held(0.02)
+    view.locator("svg.chart").focus()
+    visit.page.keyboard.press("+")
+    held(0.03)
+    for _ in range(2):
+        visit.page.keyboard.press("Shift+ArrowRight")
+    held(0.03)
+    assert visit.complaints == []
+
+
+def test_counts_and_percentiles_of_a_range_of_delays_are_those_of_the_jobs(browser: Browser, tmp_path: Path) -> None:
+    trace = "poisson:load=1.2,workers=20,fanout=5,mean=2,jobs=300"
+    compare("pigeon", "sparrow", trace=trace, workers=20, cutoff_s=2.0, seeds=2, folder=tmp_path)
+    visit = Visit(browser, f"file://{tmp_path}/report.html")
+    visit.page.locator("[data-view=delays] svg.chart").focus()
+    for key in ["PageDown"] * 4 + ["Shift+PageUp"] * 10:
+        visit.page.keyboard.press(key)
+    said = visit.page.locator("[data-view=delays] [role=status]").inner_text()
+    low, high = (seconds(part) for part in re.findall(r"[\d.,]+ (?:µs|ms|s|min|h)\b", said)[:2])
+    step = float(re.findall(r"at most ([\d.]+) %", said)[0]) / 100
+    for label, jobs, share, _, *percentiles in visit.rows("[data-view=delays] > div:nth-of-type(4)"):
+        delays = np.sort(parquet.read_table(tmp_path / "jobs.parquet", filters=[("label", "=", label)])["delay_s"])
+        inside = delays[(delays > low) & (delays <= high)]
+        assert inside.size > 50
+        assert count(jobs) == pytest.approx(inside.size, abs=3), "the bounds are shown with three digits"
+        assert float(share.removesuffix(" %")) == pytest.approx(100 * inside.size / delays.size, abs=0.6)
+        exact = [np.percentile(inside, p, method="inverted_cdf") for p in (50, 90, 95, 99, 100)]
+        assert all(a * 0.985 <= seconds(b) <= a * (1.02 + step) for a, b in zip(exact, percentiles, strict=True))
     assert visit.complaints == []
 
 

@@ -105,6 +105,19 @@ function overTime(mount, { by, name, what, names, settings: every, curves, panel
 
   const columns = () => panels().flatMap((panel) => (panel.largest ? [panel, { ...panel, key: panel.largest, name: `${panel.name}, most`, most: true }] : [panel]));
 
+  // Mean, or largest value, of a curve over the stretch that is shown: outside its own time a curve is zero.
+  function over(one, values, most) {
+    const [low, high] = span(), step = (one.end_s - one.begin_s) / values.length;
+    let sum = 0, largest = 0;
+    values.forEach((value, at) => {
+      const seconds = Math.min(high, one.begin_s + (at + 1) * step) - Math.max(low, one.begin_s + at * step);
+      if (seconds <= 1e-9 * step) return;
+      sum += value * seconds;
+      largest = Math.max(largest, value);
+    });
+    return most ? largest : sum / (high - low);
+  }
+
   // At the cursor, or the mean of the stretch that is shown.
   function tell() {
     const rows = shown().map((label) => {
@@ -112,19 +125,14 @@ function overTime(mount, { by, name, what, names, settings: every, curves, panel
       return [make("bdi", {}, labelName(label, state.setting.name, names)), ...columns().map((panel) => {
         const values = one[panel.key];
         if (!values.length) return NOTHING;
-        if (state.cursor !== null) {
-          const at = pointAt(one, state.cursor);
-          return at >= 0 && at < values.length ? panel.text(values[at] * panel.scale) : NOTHING;
-        }
-        const from = clamp(pointAt(one, span()[0]), 0, values.length - 1), to = clamp(pointAt(one, span()[1]), from + 1, values.length);
-        const part = values.slice(from, to);
-        const found = panel.most ? part.reduce((high, value) => Math.max(high, value), 0) : part.reduce((sum, value) => sum + value, 0) / part.length;
+        const found = state.cursor === null ? over(one, values, panel.most) : values[pointAt(one, state.cursor)] ?? 0;
         return panel.text(found * panel.scale);
       })];
     });
     table.replaceChildren(grid([what, ...columns().map((panel) => panel.name)], rows, 1));
     const stretch = state.cursor === null ? `Means from ${duration(span()[0])} to ${duration(span()[1])}` : `At ${duration(state.cursor)}`;
-    said.textContent = `${stretch}${content.seeds > 1 ? `, over ${content.seeds} seeds, of which one that has ended counts as zero` : ""}. Drag to zoom in; + and ${MINUS} zoom with the keyboard, arrows move, Escape shows the whole run.`;
+    const seeds = content.seeds > 1 ? ` over ${content.seeds} seeds` : "";
+    said.textContent = `${stretch}${seeds}; a run that has ended counts as zero. Drag to zoom in; + and ${MINUS} zoom with the keyboard, arrows move, Escape shows the whole run.`;
   }
 
   function zoom(low, high) {
