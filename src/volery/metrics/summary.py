@@ -81,6 +81,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         seed: of all random streams.
         trace: name of the trace.
         workers, slots: size of the cluster.
+        axes: values of the study's axes by name: the trace as it was given, the workers, and all that vary.
         cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
         jobs, tasks: in the trace.
         unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
@@ -149,6 +150,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     cutoff_s: float | None = None
     label: str = ""
+    axes: dict[str, Any] = {}
     utilisation: dict[str, float] = {}
     misses: tuple[str, ...] = ()
     preemption: PreemptionSummary | None = None

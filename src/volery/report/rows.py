@@ -22,7 +22,7 @@ AGAIN: Final = "run the study again with the same output folder: finished runs a
 
 
 class RunJobs(msgspec.Struct, frozen=True, eq=False):
-    """The jobs of one run; a negative delay (or NaN) stands for a job that was not measured.
+    """The jobs of one run; NaN (in older tables a negative delay) stands for a job that was not measured.
 
     Args:
         label, seed: of the run.

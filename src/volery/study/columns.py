@@ -24,6 +24,8 @@ _RUN: Final = {
     "architecture": "registry name",
     "label": "what tables call runs that differ in the seed alone",
     "seed": "of all random streams",
+    "trace": "the workload as the study names it; further axes that vary follow as columns of their own",
+    "workers": "machines of the setting",
 }
 _OF_SECONDS: Final = ("mean", "p50", "p95", "p99")
 COLUMNS: Final[dict[str, dict[str, str]]] = {
@@ -33,18 +35,18 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "submit_s": "submission, s since the run began",
         "tasks": "how many it has",
         "unsatisfiable": "tasks that never ran, because they fit no machine or were given up",
-        "ideal_s": "ideal JRT, s: the longest task that ran, or the critical path; negative where none ran",
-        "jrt_s": "job response time, s: answer - submission; negative where there was no answer",
-        "delay_s": "jrt_s - ideal_s, s",
+        "ideal_s": "ideal JRT, s: the longest task that ran, or the critical path; null where none ran",
+        "jrt_s": "job response time, s: answer - submission; null where there was no answer",
+        "delay_s": "jrt_s - ideal_s, s; null where there was no answer",
         "is_short": "whether its estimate is at most the cutoff; false for all without a cutoff",
-        "wait_s": "longest time for which one of its tasks was ready and had not started, s; negative where none did",
+        "wait_s": "longest time for which one of its tasks was ready and had not started, s; null where none did",
     },
     "utilisation.parquet": _RUN
     | {
         "time_s": "beginning of the interval, s since the run began",
         "utilisation": "mean over the interval of what is in use / what there is, 0 to 1; of the resource used most",
-        "waiting_tasks": "mean over the interval of tasks that could start and have not; NaN in old runs",
-        "refused_tasks": "placements that were refused in the interval; NaN where the run tells of none",
+        "waiting_tasks": "mean over the interval of tasks that could start and have not; null in old runs",
+        "refused_tasks": "placements that were refused in the interval; null where the run tells of none",
     },
     "task_runs.parquet": _RUN
     | {

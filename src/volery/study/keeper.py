@@ -118,7 +118,7 @@ class Keeper:
         self.write_manifest()
         results = self.results()
         write_json(self.folder.path / SUMMARY, {"runs": results.runs, "differences": results.differences})
-        write_tables(self.folder, [run for run, _ in self._finished()])
+        write_tables(self.folder, [run for run, _ in self._finished()], self.study)
 
     def complete(self) -> None:
         """All runs are finished: write the rest, and forget what belongs to no run of the study."""
@@ -163,8 +163,13 @@ class Keeper:
         """The finished runs under the names of this study: another may have called an equal run otherwise."""
         found = [(run, self.done[run.key]) for run in self.planned if run.key in self.done]
         return [
-            (run, msgspec.structs.replace(stored, summary=_named(stored.summary, run.spec))) for run, stored in found
+            (run, msgspec.structs.replace(stored, summary=self._named(stored.summary, run.spec)))
+            for run, stored in found
         ]
+
+    def _named(self, summary: RunSummary, spec: RunSpec) -> RunSummary:
+        axes = self.study.axis_values(spec)
+        return msgspec.structs.replace(summary, label=spec.label, parameters=spec.parameters, axes=axes)
 
     def write_manifest(self) -> None:
         """Write the manifest with the runs that are finished now."""
@@ -190,10 +195,6 @@ class Keeper:
 def _stored(folder: ResultsFolder, planned: Sequence[PlannedRun]) -> dict[str, StoredRun]:
     found = ((run, folder.finished(run.key)) for run in planned)
     return {run.key: stored for run, stored in found if stored is not None}
-
-
-def _named(summary: RunSummary, spec: RunSpec) -> RunSummary:
-    return msgspec.structs.replace(summary, label=spec.label, parameters=spec.parameters)
 
 
 def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:

@@ -144,7 +144,17 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The axes that have more than one value."""
         return tuple(name for name in SETTING_FIELDS if len(self.axes.get(name, ())) > 1)
 
+    def axis_columns(self) -> dict[str, tuple[Any, ...]]:
+        """The axes that are columns of every table, with their values: `trace`, `workers`, and all that vary."""
+        names = dict.fromkeys((*ALWAYS_COLUMNS, *self.varying()))
+        return {name: tuple(_cell(value) for value in self.axes[name]) for name in names}
 
+    def axis_values(self, setting: Setting) -> dict[str, Any]:
+        """The values of `axis_columns` at one point of the study."""
+        return {name: _cell(getattr(setting, name)) for name in self.axis_columns()}
+
+
+ALWAYS_COLUMNS: Final = ("trace", "workers")
 SETTING_FIELDS: Final = tuple(Setting.__struct_fields__)
 HOSTS: Final = dict[str, HostCosts]
 FRAMES: Final = Frames | None
@@ -248,6 +258,11 @@ def _distinct(values: list[Any], axis: str, place: Callable[[str, int | None], s
 def point_label(setting: Setting, varying: Sequence[str]) -> str:
     """The values of the axes that vary, as `workers=100 slots=2`; empty when none does."""
     return " ".join(f"{name}={_written(getattr(setting, name))}" for name in varying)
+
+
+def _cell(value: Any) -> Any:
+    """A value as a table holds it: a table of keys as text."""
+    return _written(value) if isinstance(value, dict) else value
 
 
 def _written(value: Any) -> str:

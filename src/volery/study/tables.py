@@ -13,24 +13,37 @@ from volery.metrics.timeline import HEAT, TASK_RUNS
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.results import RUNS, ResultsFolder, replacing, write_json
 from volery.study.runs import read_inputs
+from volery.study.spec import StudySpec
 
 JOBS, UTILISATION = "jobs.parquet", "utilisation.parquet"
 CONSTRAINT_LOAD, CONFLICTS = "constraint_load.parquet", "conflicts.parquet"
+Block = tuple[dict[str, Any], dict[str, Any]]
+"""Rows of one run or input: what is the same in all of them, and columns."""
 TIMELINES = {TASK_RUNS: "task_runs.parquet", HEAT: "heat.parquet"}
 
 
-def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
-    """Write jobs.parquet and utilisation.parquet of these finished runs, and what ran where and when.
+def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun], study: StudySpec) -> None:
+    """Write jobs.parquet and utilisation.parquet of finished runs of a study, and the table of what ran where and when.
 
     Runs that an earlier version has kept have no part of the last; a table without rows is not written.
 
     Raises:
         InputError: when the columns of a run are missing or damaged.
     """
-    _write(folder, JOBS, (_labelled(run, folder.columns(run.key, "jobs")) for run in runs))
-    _write(folder, UTILISATION, (_labelled(run, _curve(folder, run)) for run in runs))
+    import pyarrow as pa
+
+    types = {name: pa.array(values).type for name, values in study.axis_columns().items()}
+
+    def labelled(run: PlannedRun, columns: dict[str, Any]) -> Block:
+        spec = run.spec
+        named = {"run": run.key, "architecture": spec.architecture, "label": spec.label, "seed": spec.seed}
+        axes = {name: pa.scalar(value, types[name]) for name, value in study.axis_values(spec).items()}
+        return named | axes, columns
+
+    _write(folder, JOBS, (labelled(run, _jobs(folder, run)) for run in runs))
+    _write(folder, UTILISATION, (labelled(run, _curve(folder, run)) for run in runs))
     for part, name in TIMELINES.items():
-        blocks = (_labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part)))
+        blocks = (labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part)))
         first = next(blocks, None)
         if first is not None:
             _write(folder, name, itertools.chain([first], blocks))
@@ -114,19 +127,27 @@ def _setting(run: PlannedRun) -> dict[str, Any]:
     return {"trace": run.spec.trace, "workers": run.spec.workers, "seed": run.spec.seed}
 
 
+def _jobs(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
+    """The columns per job, with nulls for what did not happen: runs keep -1 us there."""
+    import pyarrow as pa
+
+    columns = folder.columns(run.key, "jobs")
+    missing = {name: columns[name] < 0 for name in ("ideal_s", "jrt_s", "wait_s") if name in columns}
+    missing["delay_s"] = missing["jrt_s"]  # a delay itself may be negative, on machines that are faster than the trace
+    return columns | {name: pa.array(columns[name], mask=where) for name, where in missing.items()}
+
+
 def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
-    """Utilisation, queue and refusals over time; no numbers stand for what an earlier version has not kept of a run."""
+    """Utilisation, queue and refusals over time, with nulls for what the run does not report."""
+    import pyarrow as pa
+
     columns = folder.columns(run.key, "curve")
     unknown = columns["time_s"] * float("nan")
-    return columns | {name: unknown for name in ("waiting_tasks", "refused_tasks") if name not in columns}
+    kept = {name: columns.get(name, unknown) for name in ("waiting_tasks", "refused_tasks")}
+    return columns | {name: pa.array(values, from_pandas=True) for name, values in kept.items()}
 
 
-def _labelled(run: PlannedRun, columns: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    spec = run.spec
-    return {"run": run.key, "architecture": spec.architecture, "label": spec.label, "seed": spec.seed}, columns
-
-
-def _write(folder: ResultsFolder, name: str, blocks: Iterator[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def _write(folder: ResultsFolder, name: str, blocks: Iterator[Block]) -> None:
     """One row group per block; what is constant in a block costs next to nothing."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -136,8 +157,8 @@ def _write(folder: ResultsFolder, name: str, blocks: Iterator[tuple[dict[str, An
         try:
             for constants, columns in blocks:
                 length = len(next(iter(columns.values())))
-                arrays = {key: pa.repeat(pa.scalar(value), length) for key, value in constants.items()}
-                table = pa.table(arrays | {key: pa.array(column) for key, column in columns.items()})
+                arrays = {key: pa.repeat(value, length) for key, value in constants.items()}
+                table = pa.table(arrays | columns)
                 writer = writer or parquet.ParquetWriter(unfinished, table.schema, compression="zstd")
                 writer.write_table(table)
         finally:

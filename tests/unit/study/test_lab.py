@@ -16,9 +16,11 @@ from volery.core.errors import InputError
 from volery.metrics import conflicts_per_second
 from volery.sim import Progress
 from volery.study import (
+    ArchitectureChoice,
     Outcome,
     PlannedRun,
     ResultsFolder,
+    StudySpec,
     TraceFacts,
     compare,
     compare_spec,
@@ -149,8 +151,8 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     }  # fmt: skip
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [
-        "run", "architecture", "label", "seed", "job", "submit_s", "tasks", "unsatisfiable", "ideal_s", "jrt_s",
-        "delay_s", "is_short", "wait_s",
+        "run", "architecture", "label", "seed", "trace", "workers", "job", "submit_s", "tasks", "unsatisfiable",
+        "ideal_s", "jrt_s", "delay_s", "is_short", "wait_s",
     ]  # fmt: skip
     assert jobs.num_rows == 4 * 8
     first = jobs.filter((np.array(jobs["label"]) == "megha") & (np.array(jobs["seed"]) == 0))
@@ -158,7 +160,8 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     assert float(np.percentile(measured, 50)) == pytest.approx(results.runs[0].delay_s.p50)
     curve = parquet.read_table(tmp_path / "utilisation.parquet")
     assert curve.column_names == [
-        "run", "architecture", "label", "seed", "time_s", "utilisation", "waiting_tasks", "refused_tasks",
+        "run", "architecture", "label", "seed", "trace", "workers", "time_s", "utilisation", "waiting_tasks",
+        "refused_tasks",
     ]  # fmt: skip
     assert 0 < max(curve["utilisation"].to_pylist()) <= 1
     load = parquet.read_table(tmp_path / "constraint_load.parquet")
@@ -173,6 +176,35 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     summary = msgspec.json.decode((tmp_path / "summary.json").read_bytes())
     assert [run["digest"] for run in summary["runs"]] == [run.digest for run in results.runs]
     assert len(summary["differences"]) == len(results.differences)
+
+
+def test_what_did_not_happen_is_null_and_axes_are_columns(tmp_path: Path) -> None:
+    """A mean over a column of jobs.parquet leaves out jobs that never ran, and settings need no reading of labels."""
+    trace = tmp_path / "wide.tr"
+    trace.write_text("0 1 1 1\n1 1 2 2\n")
+    study = StudySpec(
+        "axes", (ArchitectureChoice("oracle"),), {"trace": (str(trace),), "workers": (4,), "delay_us": (0, 500)}
+    )
+    run_study(study, folder=tmp_path / "a")
+    jobs = parquet.read_table(tmp_path / "a" / "jobs.parquet")
+    assert jobs["delay_us"].to_pylist() == [0, 0, 500, 500]
+    assert set(jobs["workers"].to_pylist()) == {4}
+    assert set(jobs["trace"].to_pylist()) == {str(trace)}
+    summary = msgspec.json.decode((tmp_path / "a" / "summary.json").read_bytes())
+    assert [run["axes"]["delay_us"] for run in summary["runs"]] == [0, 500]
+    heat = parquet.read_table(tmp_path / "a" / "task_runs.parquet")
+    assert set(heat["delay_us"].to_pylist()) == {0, 500}
+
+    compare("oracle", trace="syn:2x2", workers=1, constraints="sharma2011", seeds=4, folder=tmp_path / "b")
+    jobs = parquet.read_table(tmp_path / "b" / "jobs.parquet")
+    never = np.array(jobs["unsatisfiable"]) == 2
+    assert never.any(), "one machine does not meet all constraints"
+    for name in ("ideal_s", "jrt_s", "delay_s", "wait_s"):
+        assert [value is None for value in jobs[name].to_pylist()] == never.tolist()
+    curve = parquet.read_table(tmp_path / "b" / "utilisation.parquet")
+    assert curve["refused_tasks"].null_count == curve.num_rows, "the oracle reports no refusals"
+    assert curve["waiting_tasks"].null_count == 0
+    write_results_report(tmp_path / "b")
 
 
 def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
