@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,12 +17,25 @@ if TYPE_CHECKING:
 SHOWN_DIGITS = 16
 
 
-def verify(folder: Folder, processes: Processes = 1, dask: Dask = None, as_json: AsJson = False) -> None:
-    """Run everything in a results folder again and compare the digests; status 1 where one differs."""
+def verify(
+    folder: Folder,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A trace or machine file that has moved, or a folder that holds it; found by its digest. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    processes: Processes = 1,
+    dask: Dask = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run everything in a results folder again and compare every number of every file; status 1 where one differs."""
     from volery.study import verify as verify_folder
 
     with LiveProgress(silent=as_json) as watcher:
-        verification = verify_folder(folder, processes=processes, dask=dask, watcher=watcher)
+        verification = verify_folder(folder, traces=trace or (), processes=processes, dask=dask, watcher=watcher)
     if as_json:
         print_json(
             {
@@ -33,6 +47,7 @@ def verify(folder: Folder, processes: Processes = 1, dask: Dask = None, as_json:
                     | {"agrees": run.agrees, "same_input": run.same_input}
                     for run in verification.runs
                 ],
+                "differences": verification.differences,
             }
         )
     else:
@@ -62,8 +77,11 @@ def _print_table(verification: Verification) -> None:
     typer.echo(
         f"{wrong} of {len(verification.runs)} runs differ."
         if wrong
-        else f"All {len(verification.runs)} runs come out as recorded."
+        else f"All {len(verification.runs)} runs come out as recorded"
+        + (", but files of the folder were changed:" if verification.differences else ", and so does every number.")
     )
+    for difference in verification.differences:
+        terminal().print(Text(f"  {difference}", "bold red"), soft_wrap=True)
     if len(verification.runs) < verification.planned:
         typer.echo(f"The study has {verification.planned} runs; the others have not finished yet.")
     if not verification.same_code:

@@ -14,11 +14,11 @@ from volery.core.errors import InputError
 from volery.metrics import ComparedMeans, RunSummary
 from volery.study.differences import differences
 from volery.study.flows import write_flows
-from volery.study.plan import PlannedRun, in_table_order, inputs_key, outline
+from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.sources import study_digest
-from volery.study.spec import RunSpec, StudySpec
+from volery.study.spec import RunSpec, StudySpec, is_file
 from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
@@ -219,7 +219,14 @@ def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:
         },
         seeds=study.seeds,
         planned=planned,
+        inputs=_digests(study),
     )
+
+
+def _digests(study: StudySpec) -> dict[str, str]:
+    """SHA-256 of the files that a study names and that are there."""
+    names = [str(value) for axis, values in study.axes.items() for value in values if is_file(axis, value)]
+    return {name: content_digest(name) for name in names if Path(name).is_file()}
 
 
 def load_results(path: Path) -> Results:

@@ -64,6 +64,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         cluster: machines of the first setting.
         seeds: as in the study.
         planned: how many runs the study has.
+        inputs: SHA-256 of the bytes of every file that the study names; a file is recognised by it wherever it lies.
         runs: the finished ones, in the order of the tables.
     """
 
@@ -79,6 +80,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     cluster: dict[str, Any] = {}
     seeds: tuple[int, ...]
     planned: int
+    inputs: dict[str, str] = {}
     runs: tuple[FinishedRun, ...] = ()
 
 
@@ -187,11 +189,12 @@ class ResultsFolder:
 
     def finished(self, key: str) -> StoredRun | None:
         """The run of this key, if it is here whole."""
-        path = self._run_path(key)
-        if not (path.exists() and path.with_suffix(".npz").exists()):
-            return None
+        return self.summarised(key) if _is_whole(self._run_path(key).with_suffix(".npz")) else None
+
+    def summarised(self, key: str) -> StoredRun | None:
+        """The JSON part of the run of this key, if it is here and can be read."""
         try:
-            run: StoredRun = self._read(path, StoredRun)
+            run: StoredRun = self._read(self._run_path(key), StoredRun)
         except InputError:
             return None
         return run if run.key == key else None
@@ -216,15 +219,18 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
+        import zipfile
+        import zlib
+
         import numpy as np
 
         path = self._run_path(key).with_suffix(".npz")
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 prefix = f"{part}_"
                 return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(str(path), f"cannot be read: {error}") from None
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(str(path), f"cannot be read: {error}; run the study again with this folder") from None
 
     def mapped(self, key: str, part: str) -> dict[str, Any]:
         """As `columns`, but on disk, in files without a name that go with the arrays: little is held in memory.
@@ -274,6 +280,18 @@ class ResultsFolder:
 
     def _run_path(self, key: str) -> Path:
         return self.path / RUNS / f"{key}.json"
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether an archive is there, and every part of it has its checksum."""
+    import zipfile
+    import zlib
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 @contextlib.contextmanager

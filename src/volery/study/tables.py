@@ -132,7 +132,7 @@ def _jobs(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
     import pyarrow as pa
 
     columns = folder.columns(run.key, "jobs")
-    missing = {name: columns[name] < 0 for name in ("ideal_s", "jrt_s", "wait_s") if name in columns}
+    missing: dict[str, Any] = {name: columns[name] < 0 for name in ("ideal_s", "jrt_s", "wait_s") if name in columns}
     missing["delay_s"] = missing["jrt_s"]  # a delay itself may be negative, on machines that are faster than the trace
     return columns | {name: pa.array(columns[name], mask=where) for name, where in missing.items()}
 

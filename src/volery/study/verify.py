@@ -1,17 +1,29 @@
-"""Are the results what the code gives? Runs everything in a results folder again and compares digests."""
+"""Verification of a results folder: every run is run again, every file is made again, and every number compared."""
 
 from __future__ import annotations
 
-from contextlib import closing
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from volery.core.errors import InputError
-from volery.study.plan import PlannedRun, plan
+from volery.study.compared import COMPARED, MEASURED, Same, of_trees, same_value, without_measured
+from volery.study.keeper import Keeper, new_manifest
+from volery.study.plan import PlannedRun, content_digest, outline
 from volery.study.pool import Watcher, check_places, each_outcome
-from volery.study.results import FinishedRun, ResultsFolder
+from volery.study.results import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, Manifest, ResultsFolder, StoredRun
+from volery.study.runs import Outcome
 from volery.study.sources import study_digest
+from volery.study.spec import RunSpec, is_file, is_synthetic
+
+NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
+"""Times that `--profile stages` has measured; the manifest is compared apart."""
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -37,22 +49,44 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """All runs of a folder, and whether the code is the one that made them."""
+    """All runs and files of a folder, and whether the code is the one that made them.
+
+    Args:
+        same_code: whether the sources that results depend on are those of the manifest.
+        planned: runs of the study.
+        runs: the finished ones.
+        differences: the first number or line that differs in each file: `FILE: PLACE is OLD, and comes out as NEW`.
+            Empty where a digest differs, because every file differs then.
+    """
 
     same_code: bool
     planned: int
     runs: tuple[Verified, ...]
+    differences: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
-        """Whether every digest agrees."""
-        return all(run.agrees for run in self.runs)
+        """Whether every digest and every number agrees."""
+        return not self.differences and all(run.agrees for run in self.runs)
 
 
 def verify(
-    folder: Path, *, processes: int = 1, dask: str | None = None, watcher: Watcher | None = None
+    folder: Path,
+    *,
+    traces: Sequence[Path] = (),
+    processes: int = 1,
+    dask: str | None = None,
+    watcher: Watcher | None = None,
 ) -> Verification:
-    """Run again every run that the folder's manifest calls finished.
+    """Run every finished run of a folder again, derive every file anew, and compare all numbers.
+
+    Processor times and memory are measured, and so not compared with those of the new runs; they must agree between the
+    files of the folder. Pictures in report.html are not compared.
+
+    Args:
+        folder: the results.
+        traces: files, or folders that hold them, of inputs that have moved; each is recognised by its digest.
+        processes, dask, watcher: as in `volery.study.run_study`.
 
     Raises:
         InputError: when the folder holds no results, holds none that are finished, or an input is gone.
@@ -62,22 +96,182 @@ def verify(
     if not manifest.runs:
         raise InputError(str(folder), "no run of this study has finished; there is nothing to verify")
     recorded = {(run.label, run.seed): run for run in manifest.runs}
-    planned = {(run.spec.label, run.spec.seed): run for run in plan(manifest.config)}
+    moved = _moved(manifest, traces)
+    planned = _planned(folder, manifest, recorded, moved)
+    with tempfile.TemporaryDirectory() as place:
+        again = _Again(folder, Path(place) / folder.resolve().name, manifest, planned)
+        unique = {run.key: run for run in planned}.values()
+        with closing(each_outcome(list(unique), processes, watcher, dask)) as outcomes:
+            for run, outcome in outcomes:
+                again.add(run, outcome)
+        runs = tuple(
+            again.verified(run, recorded[run.spec.label, run.spec.seed])
+            for run in sorted(planned, key=lambda run: list(recorded).index((run.spec.label, run.spec.seed)))
+        )
+        same_code = manifest.code_sha256 == study_digest(manifest.config)
+        agree = all(run.agrees and run.same_input for run in runs)
+        renamed = {new: old for old, new in moved.items()} | again.renamed
+        differences = tuple(again.differences(same_value(renamed))) if agree else ()
+        return Verification(same_code, manifest.planned, runs, differences)
+
+
+def _planned(
+    folder: Path, manifest: Manifest, recorded: dict[tuple[str, int], FinishedRun], moved: dict[str, str]
+) -> list[PlannedRun]:
+    """The finished runs, under the keys of the manifest, with inputs where they lie now.
+
+    Raises:
+        InputError: the manifest lists a run that its study does not have.
+    """
+    planned = {(run.spec.label, run.spec.seed): run for run in outline(manifest.config)}
     strange = next((run for run in recorded if run not in planned), None)
     if strange is not None:
         raise InputError(
             str(folder), f"its manifest lists {strange[0]!r} with seed {strange[1]}, which is no part of its study"
         )
-    again = [run for run in planned.values() if (run.spec.label, run.spec.seed) in recorded]
-    found = {}
-    with closing(each_outcome(again, processes, watcher, dask)) as outcomes:
-        for run, outcome in outcomes:
-            before = recorded[run.spec.label, run.spec.seed]
-            found[run.spec.label, run.spec.seed] = _verified(run, before, outcome.summary.digest, outcome.trace.sha256)
-    return Verification(
-        manifest.code_sha256 == study_digest(manifest.config), manifest.planned, tuple(found[name] for name in recorded)
+    found = [(run, recorded[name]) for name, run in planned.items() if name in recorded]
+    return [msgspec.structs.replace(run, key=line.key, spec=_relocated(run.spec, moved)) for run, line in found]
+
+
+def _relocated(spec: RunSpec, moved: dict[str, str]) -> RunSpec:
+    values = {name: getattr(spec, name) for name in spec.__struct_fields__}
+    return msgspec.structs.replace(
+        spec, **{name: moved[value] for name, value in values.items() if is_file(name, value) and value in moved}
     )
 
 
-def _verified(run: PlannedRun, before: FinishedRun, digest: str, trace_sha256: str) -> Verified:
-    return Verified(run.spec.label, run.spec.seed, before.digest, digest, trace_sha256 == before.trace_sha256)
+def _moved(manifest: Manifest, places: Sequence[Path]) -> dict[str, str]:
+    """Recorded names of inputs that lie elsewhere now, and where.
+
+    A file is recognised by its digest; for a folder of an earlier version, which has none, a single file stands for the
+    study's only trace, and its rows are compared.
+
+    Raises:
+        InputError: a place is not there, or an input is found at none of them.
+    """
+    files = [path for place in places for path in _files(place)]
+    names = [str(value) for axis, values in manifest.config.axes.items() for value in values if is_file(axis, value)]
+    moved = {}
+    for name in dict.fromkeys(names):
+        digest = manifest.inputs.get(name)
+        if is_synthetic(name) and not Path(name).exists():
+            continue
+        if files:
+            same = (path for path in files if digest is not None and content_digest(str(path)) == digest)
+            guess = files[0] if digest is None and len(files) == 1 and len(names) == 1 else None
+            place = next(same, guess)
+            if place is not None:
+                moved[name] = str(place)
+                continue
+        if not Path(name).exists():
+            raise InputError(
+                name, "the input is not there" + (", and none of the files given with --trace has its digest" if files
+                else "; give the file, or a folder that holds it, with --trace")
+            )  # fmt: skip
+    return moved
+
+
+def _files(place: Path) -> list[Path]:
+    if place.is_dir():
+        return sorted(path for path in place.rglob("*") if path.is_file())
+    if not place.exists():
+        raise InputError("--trace", f"{str(place)!r} is not there")
+    return [place]
+
+
+class _Again:
+    """The folder as today's runs make it, beside the recorded one.
+
+    Attributes:
+        renamed: names of traces found now -> recorded, where a file has another name now.
+    """
+
+    def __init__(self, folder: Path, place: Path, manifest: Manifest, planned: Sequence[PlannedRun]) -> None:
+        self._recorded = folder
+        self._new = ResultsFolder(place)
+        (place / RUNS).mkdir(parents=True)
+        with suppress(FileNotFoundError):
+            (place / STAGE_TIMES).write_bytes((folder / STAGE_TIMES).read_bytes())
+        self._manifest = manifest
+        self._planned = planned
+        self._done: dict[str, StoredRun] = {}
+        self.renamed: dict[str, str] = {}
+
+    def add(self, run: PlannedRun, outcome: Outcome) -> None:
+        """Keep a run, with the processor times and the memory that were recorded."""
+        stored = ResultsFolder(self._recorded).summarised(run.key)
+        if stored is not None:
+            if outcome.trace.name != stored.trace.name:
+                self.renamed[outcome.trace.name] = stored.trace.name
+            outcome.summary = _as_measured(outcome.summary, stored.summary)
+            outcome.trace = _as_measured(outcome.trace, stored.trace)
+        self._done[run.key] = self._new.write_run(run.key, outcome)
+
+    def verified(self, run: PlannedRun, line: FinishedRun) -> Verified:
+        """The digests of a run, then and now."""
+        found = self._done[run.key]
+        same_input = found.trace.sha256 == line.trace_sha256
+        return Verified(line.label, line.seed, line.digest, found.summary.digest, same_input)
+
+    def differences(self, same: Same) -> Iterator[str]:
+        """The first difference of every file; all runs have their recorded digests."""
+        old = self._manifest
+        kept = ("volery_version", "code_sha256", "python", "numpy", "created", "command", "inputs")
+        fresh = msgspec.structs.replace(
+            new_manifest(old.config, old.planned, old.command), **{name: getattr(old, name) for name in kept}
+        )
+        keep = Keeper(fresh, self._planned, self._new, self._done)
+        keep.write_tables()
+        if len(old.runs) == old.planned:
+            keep.complete()
+        elif (self._recorded / REPORT).exists():
+            keep.write_report()
+        pairs = ((path, _tree(path / MANIFEST)) for path in (self._recorded, self._new.path))
+        (_, before), (_, after) = pairs
+        yield from _first(MANIFEST, of_trees(before, after, same))
+        yield from self._files(same)
+
+    def _files(self, same: Same) -> Iterator[str]:
+        names = sorted(str(path.relative_to(self._new.path)) for path in self._new.path.rglob("*") if path.is_file())
+        label = {run.key: f" ({run.spec.label}, seed {run.spec.seed})" for run in self._planned}
+        for name in names:
+            path, kind = self._recorded / name, Path(name).suffix
+            if name in NOT_COMPARED or kind not in COMPARED:
+                continue
+            if not path.exists():
+                if kind not in (".load", ".conflicts"):  # kept to save time; their numbers stand in tables
+                    yield f"{name} is missing"
+                continue
+            differences = COMPARED[kind](path, self._new.path / name, same)
+            yield from _first(name + label.get(path.stem, ""), _damaged(differences))
+        for path in sorted(self._recorded.glob("*.parquet")):
+            if path.name not in names:
+                yield f"{path.name} does not come out"
+
+
+def _first(name: str, differences: Iterator[str]) -> Iterator[str]:
+    """The first difference of a file, with how many more there are."""
+    found = list(differences)
+    if found:
+        yield f"{name}: {found[0]}" + (f" (and {len(found) - 1} more)" if found[1:] else "")
+
+
+def _damaged(differences: Iterator[str]) -> Iterator[str]:
+    """The differences, or that the recorded file cannot be read."""
+    import pyarrow as pa
+
+    try:
+        yield from differences
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, msgspec.DecodeError, pa.ArrowException) as e:
+        yield f"is damaged ({str(e).partition(chr(10))[0]})"
+
+
+def _tree(path: Path) -> Any:
+    """The manifest without what reading the trace took."""
+    return without_measured(msgspec.json.decode(path.read_bytes()))
+
+
+def _as_measured(found: Any, recorded: Any) -> Any:
+    """What was found now with the processor times and the memory of the record."""
+    names = MEASURED.intersection(found.__struct_fields__)
+    return msgspec.structs.replace(found, **{name: getattr(recorded, name) for name in names})

@@ -195,7 +195,7 @@ def test_a_results_folder_is_shown_reported_and_verified(command: Command, tmp_p
     assert all(Path(one).read_text(encoding="utf-8").startswith("<svg ") for one in drawn)
     verified = command("verify", folder)
     assert verified.status == 0
-    assert "All 2 runs come out as recorded." in verified.out
+    assert "All 2 runs come out as recorded, and so does every number." in verified.out
     assert command("verify", folder, "--json").json["agrees"] is True
 
 

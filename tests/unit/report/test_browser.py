@@ -197,8 +197,8 @@ def test_means_under_the_curves_are_those_of_the_stretch_that_the_page_names(bro
         assert len(rows) == 3
         for label, busy, waiting, unfinished in rows:
             expected = means_over(tmp_path, label, low, high)
-            shown = [float(busy.removesuffix(" %")) / 100, *(float(one.replace(",", "")) for one in (waiting, unfinished))]
-            assert shown == pytest.approx(expected, rel=tolerance, abs=0.002), label
+            numbers = [float(text.replace(",", "").removesuffix(" %")) for text in (busy, waiting, unfinished)]
+            assert [numbers[0] / 100, *numbers[1:]] == pytest.approx(expected, rel=tolerance, abs=0.002), label
 
     held(0.02)
     view.locator("svg.chart").focus()

@@ -1,0 +1,195 @@
+"""Compares two files of a results folder number by number, and names the first place at which they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from html.parser import HTMLParser
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+RELATIVE: Final = 1e-9
+"""Numbers that differ by less are equal: libraries may add up in another order on another machine."""
+MEASURED: Final = frozenset({"wall_s", "cpu_s", "tasks_per_cpu_s", "peak_rss_mb", "compute_s", "read_s"})
+"""What every run measures anew: processor time and memory."""
+_MISSING: Final = object()
+_ROWS: Final = 1 << 16
+
+Same = Callable[[Any, Any], bool]
+"""Whether a recorded value that is no container equals the one found now."""
+
+
+def same_value(renamed: Mapping[str, str]) -> Same:
+    """The comparison of single values.
+
+    Args:
+        renamed: names found now -> names recorded, of inputs that lie elsewhere now.
+    """
+
+    def same(recorded: Any, found: Any) -> bool:
+        if isinstance(found, str) and isinstance(recorded, str) and recorded != found:
+            for now, before in renamed.items():
+                found = found.replace(now, before)
+        if isinstance(recorded, bool) or isinstance(found, bool):
+            return recorded is found
+        if isinstance(recorded, int | float) and isinstance(found, int | float):
+            return math.isclose(recorded, found, rel_tol=RELATIVE) or (math.isnan(recorded) and math.isnan(found))
+        return bool(recorded == found)
+
+    return same
+
+
+def of_trees(recorded: Any, found: Any, same: Same, place: str = "") -> Iterator[str]:
+    """Differences between two JSON documents, with their places: `runs[2].delay_s.p50 is 0.5, and comes out as 0.6`."""
+    if isinstance(recorded, dict) and isinstance(found, dict):
+        for key in dict.fromkeys((*found, *recorded)):
+            inner = f"{place}.{key}" if place else str(key)
+            yield from of_trees(recorded.get(key, _MISSING), found.get(key, _MISSING), same, inner)
+    elif isinstance(recorded, list) and isinstance(found, list):
+        for at, (old, new) in enumerate(zip_longest(recorded, found, fillvalue=_MISSING)):
+            yield from of_trees(old, new, same, f"{place}[{at}]")
+    elif recorded is _MISSING:
+        yield f"{place} is missing"
+    elif found is _MISSING:
+        yield f"{place} does not come out"
+    elif not same(recorded, found):
+        yield f"{place} is {_short(recorded)}, and comes out as {_short(found)}"
+
+
+def without_measured(tree: Any) -> Any:
+    """A JSON document without the fields that every run measures anew."""
+    if isinstance(tree, dict):
+        return {key: without_measured(value) for key, value in tree.items() if key not in MEASURED}
+    return [without_measured(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def of_columns(recorded: Mapping[str, Any], found: Mapping[str, Any], same: Same, first_row: int = 0) -> Iterator[str]:
+    """Differences between two sets of numpy columns, one per column."""
+    import numpy as np
+
+    for name in dict.fromkeys((*found, *recorded)):
+        if name not in recorded or name not in found:
+            yield f"column {name} {'is missing' if name not in recorded else 'does not come out'}"
+            continue
+        old, new = recorded[name], found[name]
+        if old.shape != new.shape:
+            yield f"column {name} has {len(old)} rows, and comes out with {len(new)}"
+        elif old.dtype.kind in "iufb" and new.dtype.kind in "iufb":
+            differs = np.flatnonzero(~np.isclose(old, new, rtol=RELATIVE, atol=0.0, equal_nan=True))
+            if differs.size:
+                at = int(differs[0])
+                yield f"{name}[{first_row + at}] is {old[at]}, and comes out as {new[at]}"
+        else:
+            pairs = enumerate(zip(old.tolist(), new.tolist(), strict=True))
+            wrong = next((row for row in pairs if not same(*row[1])), None)
+            if wrong is not None:
+                at, (value, other) = wrong
+                yield f"{name}[{first_row + at}] is {_short(value)}, and comes out as {_short(other)}"
+
+
+def of_json(recorded: Path, found: Path, same: Same) -> Iterator[str]:
+    """Differences between two JSON files.
+
+    Raises:
+        ValueError: the recorded one is damaged.
+    """
+    yield from of_trees(msgspec.json.decode(recorded.read_bytes()), msgspec.json.decode(found.read_bytes()), same)
+
+
+def of_archives(recorded: Path, found: Path, same: Same) -> Iterator[str]:
+    """Differences between the columns of two .npz files.
+
+    Raises:
+        ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error: the recorded one is damaged.
+    """
+    import numpy as np
+
+    with np.load(recorded, allow_pickle=False) as old, np.load(found, allow_pickle=False) as new:
+        yield from of_columns(dict(old), dict(new), same)
+
+
+def of_tables(recorded: Path, found: Path, same: Same) -> Iterator[str]:
+    """Differences between two Parquet files, read in pieces.
+
+    Raises:
+        pyarrow.ArrowException, OSError: the recorded one is damaged.
+    """
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(recorded) as old, parquet.ParquetFile(found) as new:
+        if old.metadata.num_rows != new.metadata.num_rows:
+            yield f"has {old.metadata.num_rows} rows, and comes out with {new.metadata.num_rows}"
+            return
+        first = 0
+        for pair in zip(*(file.iter_batches(_ROWS) for file in (old, new)), strict=True):
+            before, after = (
+                {name: batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names}
+                for batch in pair
+            )
+            yield from of_columns(before, after, same, first)
+            first += pair[0].num_rows
+
+
+def of_pages(recorded: Path, found: Path, same: Same) -> Iterator[str]:
+    """Differences between the words, and the content of the scripts, of two HTML pages; pictures are left out."""
+    old, new = (_PageText.of(path) for path in (recorded, found))
+    wrong = next((pair for pair in zip_longest(old.words, new.words, fillvalue="") if not same(*pair)), None)
+    if wrong is not None:
+        yield f"{_short(wrong[0])} stands where {_short(wrong[1])} comes out"
+    for text, other in zip_longest(old.content, new.content, fillvalue="null"):
+        yield from of_trees(msgspec.json.decode(text), msgspec.json.decode(other), same, "content")
+
+
+COMPARED: Final[dict[str, Callable[[Path, Path, Same], Iterator[str]]]] = {
+    ".json": of_json, ".npz": of_archives, ".parquet": of_tables, ".html": of_pages,
+    ".load": of_json, ".conflicts": of_json,
+}  # fmt: skip
+"""How files are compared, by the ending of their name."""
+
+
+class _PageText(HTMLParser):
+    """Takes the text that a reader sees, and the JSON that scripts read, from an HTML page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.content: list[str] = []
+        self._within = ""
+        self._broken = False
+
+    @classmethod
+    def of(cls, path: Path) -> _PageText:
+        """The text of a file."""
+        text = cls()
+        text.feed(path.read_text(encoding="utf-8"))
+        return text
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notice parts whose text nobody reads, and words that go on after a place for a line break."""
+        self._broken = tag == "wbr"
+        if not self._within and tag in ("svg", "style", "script"):
+            self._within = "json" if dict(attrs).get("type") == "application/json" else tag
+
+    def handle_endtag(self, tag: str) -> None:
+        """Notice their end."""
+        if tag == self._within or (tag == "script" and self._within == "json"):
+            self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        """Keep words and content."""
+        if self._within == "json":
+            self.content.append(data)
+        elif not self._within:
+            words = data.split()
+            if self._broken and self.words and words:
+                self.words[-1] += words.pop(0)
+            self.words += words
+            self._broken = False
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

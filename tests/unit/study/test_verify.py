@@ -1,0 +1,207 @@
+"""`volery verify` recomputes every number of every file of a results folder, and names the first that was changed."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from volery.core.errors import InputError
+from volery.study import compare, load_results, verify, write_results_report
+
+SETTING: dict[str, Any] = {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011", "cutoff_s": 1.0}
+PAIR = ("oracle", "megha:why=true")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("verify") / "results"
+    compare(*PAIR, **SETTING, folder=path)
+    return path
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "results"))
+
+
+def test_a_folder_that_nobody_touched_agrees_in_every_number(folder: Path) -> None:
+    verification = verify(folder)
+    assert verification.differences == ()
+    assert verification.agrees
+
+
+def edit_json(path: Path, change: Callable[[Any], None]) -> None:
+    content = msgspec.json.decode(path.read_bytes())
+    change(content)
+    path.write_bytes(msgspec.json.encode(content))
+
+
+def edit_table(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    parquet.write_table(change(parquet.read_table(path)), path)
+
+
+def stored(folder: Path, suffix: str) -> Path:
+    key = next(run.key for run in manifest_runs(folder) if run.label == PAIR[1])
+    return folder / "runs" / f"{key}{suffix}"
+
+
+def manifest_runs(folder: Path) -> Any:
+    from volery.study import ResultsFolder
+
+    return ResultsFolder(folder).manifest().runs
+
+
+def halved(table: pa.Table) -> pa.Table:
+    place = table.column_names.index("delay_s")
+    return table.set_column(place, "delay_s", pa.array(np.asarray(table["delay_s"]) / 2))
+
+
+def median_of_a_run(folder: Path) -> None:
+    edit_json(stored(folder, ".json"), lambda run: run["summary"]["delay_s"].update(p50=1e-4))
+
+
+def columns_of_a_run(folder: Path) -> None:
+    path = stored(folder, ".npz")
+    with np.load(path) as archive:
+        columns = dict(archive)
+    columns["jobs_delay_s"][3] += 1.0
+    kept = io.BytesIO()
+    np.savez_compressed(kept, **columns)
+    path.write_bytes(kept.getvalue())
+
+
+def word_of_the_page(folder: Path) -> None:
+    path = folder / "report.html"
+    text = path.read_text(encoding="utf-8")
+    place = text.index("<td", text.index("<h2>Delay</h2>"))
+    number = re.compile(r"(?<=>)[1-9][\d.]* (?=m?s)").search(text, place)
+    assert number is not None
+    path.write_text(text[: number.start()] + "1234 " + text[number.end() :], encoding="utf-8")
+
+
+Changes = dict[str, tuple[Callable[[Path], object], str]]
+RUN = r"(megha:why=true, seed 0)".replace("(", r"\(").replace(")", r"\)")
+SUMMARY, JOBS = "summary.json", "jobs.parquet"
+TOGETHER: tuple[Changes, ...] = (
+    {
+        "a median of a run": (median_of_a_run, rf"^runs/\w+\.json {RUN}: summary\.delay_s\.p50 is 0\.0001"),
+        "a column of a run": (columns_of_a_run, rf"^runs/\w+\.npz {RUN}: jobs_delay_s\[3\] is 8\.00"),
+        "halved delays": (lambda at: edit_table(at / JOBS, halved), r"^jobs\.parquet: delay_s\[\d+\] is"),
+        "a missing table": (lambda at: (at / "utilisation.parquet").unlink(), r"^utilisation\.parquet is missing"),
+        "a summary": (
+            lambda at: edit_json(at / SUMMARY, lambda found: found["runs"][0].update(messages=7)),
+            r"^summary\.json: runs\[0\]\.messages is 7",
+        ),
+        "the trace of the manifest": (
+            lambda at: edit_json(at / "manifest.json", lambda found: found["trace"].update(jobs=9)),
+            r"^manifest\.json: trace\.jobs is 9, and comes out as 8",
+        ),
+        "a word of the page": (word_of_the_page, r"^report\.html: '1234' stands where"),
+    },
+    {
+        "a run that is no archive": (lambda at: stored(at, ".npz").write_bytes(b"PK"), rf"\.npz {RUN}: is damaged"),
+        "rows left out": (
+            lambda at: edit_table(at / JOBS, lambda table: table[1:]),
+            r"^jobs\.parquet: has 15 rows, and comes out with 16",
+        ),
+        "a verdict": (
+            lambda at: edit_json(at / SUMMARY, lambda found: found["differences"][0]["difference"].update(low=1.0)),
+            r"^summary\.json: differences\[0\]\.difference\.low is 1\.0",
+        ),
+        "task runs": (lambda at: (at / "task_runs.parquet").unlink(), r"^task_runs\.parquet is missing"),
+        "the page": (lambda at: (at / "report.html").unlink(), r"^report\.html is missing"),
+    },
+    {
+        "a truncated table": (
+            lambda at: (at / JOBS).write_bytes((at / JOBS).read_bytes()[:200]), r"^jobs\.parquet: is damaged",
+        ),
+        "a processor time": (
+            lambda at: edit_json(at / SUMMARY, lambda found: found["runs"][0].update(cpu_s=1e-9)),
+            r"^summary\.json: runs\[0\]\.cpu_s is 1e-09",
+        ),
+        "a table of nothing": (
+            lambda at: shutil.copy(at / JOBS, at / "heat.parquet"), r"^heat\.parquet does not come out",
+        ),
+    },
+)  # fmt: skip
+"""Changes of different files: each alone is named."""
+
+
+@pytest.mark.parametrize("changes", TOGETHER, ids=[", ".join(changes) for changes in TOGETHER])
+def test_a_number_that_was_changed_is_named(copy: Path, changes: Changes) -> None:
+    for change, _ in changes.values():
+        change(copy)
+    verification = verify(copy)
+    assert all(run.agrees for run in verification.runs)
+    assert not verification.agrees
+    assert len(verification.differences) == len(changes)
+    for name, (_, expected) in changes.items():
+        assert any(re.search(expected, found) for found in verification.differences), (name, verification.differences)
+
+
+def test_a_trace_that_has_moved_is_found_by_its_digest(tmp_path: Path) -> None:
+    trace, other = tmp_path / "there" / "work.tr", tmp_path / "here" / "renamed.tr"
+    trace.parent.mkdir()
+    other.parent.mkdir()
+    trace.write_text("0 2 1 1 1\n1 1 2 2\n")
+    folder = tmp_path / "results"
+    compare("oracle", "sparrow", trace=trace, workers=4, constraints="sharma2011", folder=folder)
+    trace.rename(other)
+    (other.parent / "decoy.tr").write_text("0 1 1 1\n")
+    with pytest.raises(
+        InputError, match=r"work\.tr: the input is not there; give the file, or a folder .* with --trace"
+    ):
+        verify(folder)
+    with pytest.raises(InputError, match="none of the files given with --trace has its digest"):
+        verify(folder, traces=[other.parent / "decoy.tr"])
+    for place in (other, other.parent):
+        found = verify(folder, traces=[place])
+        assert found.differences == ()
+        assert found.agrees
+
+
+def test_a_study_that_was_stopped_verifies_what_is_finished(tmp_path: Path) -> None:
+    class Impatient:
+        runs = 0
+
+        def started(self, run: Any) -> None:
+            self.runs += 1
+            if self.runs == 2:
+                raise KeyboardInterrupt
+
+        def expected(self, run_count: int) -> None: ...
+        def sized(self, run: Any, facts: Any) -> None: ...
+        def moved(self, run: Any, progress: Any) -> None: ...
+        def ended(self, run: Any, outcome: Any) -> None: ...
+
+    assert compare(*PAIR, **SETTING, folder=tmp_path, watcher=Impatient()).interrupted
+    verification = verify(tmp_path)
+    assert (len(verification.runs), verification.planned, verification.differences) == (1, 2, ())
+
+
+def test_a_damaged_run_is_run_again_and_the_report_says_which_file(copy: Path) -> None:
+    """A damaged .npz heals as a damaged .json does."""
+    path = stored(copy, ".npz")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:300])
+    with pytest.raises(InputError, match=r"the run 'megha:why=true' with seed 0 is missing or damaged; run the study"):
+        write_results_report(copy)
+    with pytest.raises(InputError, match="is missing or damaged"):
+        load_results(copy)
+    results = compare(*PAIR, **SETTING, folder=copy)
+    assert results.reused == 1
+    assert verify(copy).agrees
+    flipped = bytearray(path.read_bytes())
+    flipped[len(flipped) // 2] ^= 0xFF
+    path.write_bytes(bytes(flipped))
+    assert compare(*PAIR, **SETTING, folder=copy).reused == 1
