@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -31,10 +32,14 @@ def report(
     from volery.report.pictures import write_pictures
     from volery.study import write_results_report
 
-    path = write_results_report(folder)
+    written = []
+    if pictures is not None and folder.is_dir() and not os.access(folder, os.W_OK):
+        typer.echo(f"{folder} is read-only: report.html stays as it is, and pictures come from the tables", err=True)
+    else:
+        written = [write_results_report(folder)]
     drawn = write_pictures(folder, pictures) if pictures is not None else []
     if as_json:
-        print_json({"report": str(path), "pictures": [str(one) for one in drawn]})
+        print_json({"report": str(written[0]) if written else None, "pictures": [str(one) for one in drawn]})
     else:
-        for one in (path, *drawn):
+        for one in (*written, *drawn):
             typer.echo(str(one))

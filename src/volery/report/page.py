@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -49,4 +50,5 @@ def write_page(path: Path, text: str) -> None:
     except OSError as error:
         raise InputError(str(path), f"cannot be written ({error.strerror}); make the folder writable") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # a file system that became read-only refuses this, too
+            unfinished.unlink(missing_ok=True)

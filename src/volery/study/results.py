@@ -308,7 +308,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror or error}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a file system that became read-only refuses this, too
+            unfinished.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any) -> None:

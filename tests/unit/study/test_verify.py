@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,3 +208,23 @@ def test_a_damaged_run_is_run_again_and_the_report_says_which_file(copy: Path) -
     flipped[len(flipped) // 2] ^= 0xFF
     path.write_bytes(bytes(flipped))
     assert compare(*PAIR, **SETTING, folder=copy).reused == 1
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None or os.geteuid() != 0, reason="needs root and setpriv")
+def test_a_read_only_folder_gives_its_pictures_and_a_clear_error(copy: Path, tmp_path: Path) -> None:
+    """An author who may only read a colleague's folder draws its pictures elsewhere."""
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    power = "-dac_override,-dac_read_search"
+
+    def volery(*words: object) -> subprocess.CompletedProcess[str]:
+        command = ["setpriv", f"--bounding-set={power}", f"--inh-caps={power}", sys.executable, "-m", "volery.cli.main"]
+        return subprocess.run([*command, *map(str, words)], capture_output=True, text=True, check=False)
+
+    refused = volery("report", copy)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == f"error: {copy / 'manifest.json'}: cannot be written: Permission denied\n"
+    drawn = volery("report", copy, "--pictures", tmp_path / "pictures")
+    assert drawn.returncode == 0
+    assert "is read-only: report.html stays as it is" in drawn.stderr
+    assert (tmp_path / "pictures" / "delay-0-all.svg").exists()
