@@ -105,10 +105,24 @@ PopulationSeed = Annotated[
 ]
 Cutoff = Annotated[
     float | None,
-    typer.Option(metavar="S", help="Jobs whose mean task is at most this long are short.", show_default=False),
+    typer.Option(
+        metavar="S",
+        help="Jobs whose mean task is at most this long are short: told apart in tables, and handed to designs.",
+        show_default=False,
+    ),
 ]
 Seeds = Annotated[int, typer.Option(metavar="K", help="Repeat everything under seeds 0 to K-1.")]
 Jobs = Annotated[int | None, typer.Option(metavar="N", help="Only the first N jobs of the trace.", show_default=False)]
+Only = Annotated[
+    str,
+    typer.Option(
+        metavar="ran|finished", help="Of a trace file, replay all that held machines, or what finished alone."
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Leave with status 3 if more than 1 % of the machine time is left out."),
+]
 Durations = Annotated[
     str, typer.Option(metavar="exact|whole-seconds", help="Cut durations as the published simulators do.")
 ]
@@ -146,6 +160,17 @@ CostFile = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+
+
+def checked_only(only: str) -> Literal["ran", "finished"]:
+    """The value of `--only`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if only == "ran" or only == "finished":
+        return only
+    raise InputError("--only", f"there is no {only!r}; choose ran or finished")
 
 
 def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from volery.core.misses import misses
 from volery.core.model import NEVER, SECOND, Cluster
+from volery.core.omissions import Omissions
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
 from volery.metrics.allocation import allocation_parts
@@ -105,6 +106,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         ignores: features of the workload that the design does not decide by.
         kept_by_driver: features that the driver sees to, because the design does not.
         declares: whether the design says which features it heeds.
+        left_out: work of the trace file that was not replayed; None where there was no such file.
+        never_ran: tasks that never started; None where all did.
+        in_one_slot: tasks that took one slot though they ask for more; None where none did.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -162,6 +166,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     compute_s: Distribution | None = None
     allotments: AllotmentSummary | None = None
     provisioning: ProvisioningSummary | None = None
+    left_out: Omissions | None = None
+    never_ran: Omissions | None = None
+    in_one_slot: Omissions | None = None
 
 
 def summarise(

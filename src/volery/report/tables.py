@@ -15,6 +15,7 @@ from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
+from volery.report.omissions import omission_notes, warnings
 from volery.report.planning import (
     DEADLINE_HEADS,
     DEADLINE_NOTE,
@@ -57,7 +58,7 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
         width: of the terminal in columns; a narrow one gets delays and costs in two tables.
     """
     groups = group_runs(runs)
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [Text(line, style="bold yellow") for line in warnings(groups)]
     if width >= WIDE:
         parts.append(_group_table(groups, width, delays=True, costs=True))
     else:
@@ -131,6 +132,7 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
+    found += omission_notes(groups)
     found += ignorance_lines(groups)
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")

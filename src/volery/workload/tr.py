@@ -17,6 +17,7 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND
+from volery.core.omissions import Omissions
 from volery.core.trace import Trace
 from volery.workload.columns import column, microseconds, view
 from volery.workload.files import atomic_output, numbered_lines
@@ -38,12 +39,16 @@ class Reading(msgspec.Struct, frozen=True):
         unsorted_rows: rows that arrive before the row above them.
         blank_lines: lines without a word.
         unknown_parents: ids of tasks to wait for that the file does not hold, which are not heeded.
+        cut_rows: rows that began before the trace, and are replayed from its beginning.
+        left_out: rows that are not replayed, by reason; None for a `.tr` file, of which all rows are.
     """
 
     first_arrival_s: float
     unsorted_rows: int
     blank_lines: int
     unknown_parents: int = 0
+    cut_rows: int = 0
+    left_out: Omissions | None = None
 
 
 def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact") -> Trace:
