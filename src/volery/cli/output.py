@@ -73,7 +73,7 @@ def print_results(
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
         content |= {"best": best.best(found), "work": work.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
-        content |= {"warnings": warnings}
+        content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
         content |= {"stage_times": stage_times} if stage_times else {}
         print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
     else:

@@ -83,6 +83,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         trace: name of the trace.
         workers, slots: size of the cluster.
         cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
+        cutoff_from_trace_s: cutoff of a design that was given none, as its trace gives it; None for other designs.
         jobs, tasks: in the trace.
         unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
         delay_s: JRT - ideal JRT (IoT 2023, equation 1) of the jobs that ran a task and were answered (the count may be
@@ -169,6 +170,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     left_out: Omissions | None = None
     never_ran: Omissions | None = None
     in_one_slot: Omissions | None = None
+    cutoff_from_trace_s: float | None = None
 
 
 def summarise(

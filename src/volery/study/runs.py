@@ -28,7 +28,7 @@ from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.study.earlier import learned
 from volery.study.omissions import larger_than_a_slot, never_ran
-from volery.study.plan import inputs_key
+from volery.study.plan import CUTOFF_PARAMETER, inputs_key
 from volery.study.settled import longest_wait_us
 from volery.study.spec import FRAMES, HOSTS, RunSpec
 
@@ -46,6 +46,8 @@ class TraceFacts(msgspec.Struct, frozen=True):
         read_s: wall time to read or draw it with its constraints; 0 where the run before had read it.
         left_out: work of the file that is not replayed; None for synthetic work and `.tr` files.
         in_one_slot: tasks that ask for more than the one slot that each of them takes; None where none does.
+        cutoff_s: between short and long jobs for designs that are given none: 90 % of the jobs have tasks of at most
+            this mean.
     """
 
     name: str
@@ -55,6 +57,7 @@ class TraceFacts(msgspec.Struct, frozen=True):
     read_s: float = 0.0
     left_out: Omissions | None = None
     in_one_slot: Omissions | None = None
+    cutoff_s: float | None = None
 
 
 class Outcome(msgspec.Struct):
@@ -131,10 +134,18 @@ def read_inputs(run: RunSpec) -> Inputs:
     digest = trace.digest()
     facts = TraceFacts(
         trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began,
-        reading.left_out if reading else None, in_one_slot,
+        reading.left_out if reading else None, in_one_slot, workload.cutoff_of(trace),
     )  # fmt: skip
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
+
+
+def with_cutoff(run: RunSpec, facts: TraceFacts) -> RunSpec:
+    """The run with the cutoff that its trace gives, where the design takes one and was given none."""
+    known = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
+    if CUTOFF_PARAMETER not in known or CUTOFF_PARAMETER in run.parameters or facts.cutoff_s is None:
+        return run
+    return msgspec.structs.replace(run, parameters={**run.parameters, CUTOFF_PARAMETER: facts.cutoff_s})
 
 
 def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
@@ -220,6 +231,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     gc.collect()  # a run is full of cycles: the one before would count into this one's peak
     _forget_peak()
     inputs = read_inputs(run)
+    asked, run = run, with_cutoff(run, inputs.facts)
     _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
     if watch is not None:
         watch(inputs.facts)
@@ -231,7 +243,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         records,
         inputs.cluster,
         architecture=run.architecture,
-        parameters=run.parameters,
+        parameters=asked.parameters,
         seed=run.seed,
         cutoff_us=cutoff_us,
         wall_s=driven.wall_s,
@@ -244,6 +256,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         left_out=inputs.facts.left_out,
         in_one_slot=inputs.facts.in_one_slot,
         never_ran=never_ran(records, inputs.trace),
+        cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
     )
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)

@@ -13,6 +13,7 @@ from volery.core.trace import Trace
 from volery.workload.capacity import as_slots
 from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
+from volery.workload.cutoff import cutoff_of
 from volery.workload.description import TraceDescription, describe, load_curve
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.requests import ask
@@ -29,6 +30,7 @@ __all__ = [
     "as_slots",
     "ask",
     "constrain",
+    "cutoff_of",
     "deal_to_users",
     "describe",
     "load_cluster",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.metrics import Difference, paired_difference
+from volery.metrics import Difference, paired_difference, seeded_difference
 
 
 def test_a_difference_that_every_seed_shows_is_told() -> None:
@@ -62,3 +62,13 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 def test_unequal_or_empty_sides_are_refused(a: list[float], b: list[float]) -> None:
     with pytest.raises(ValueError, match="same seeds"):
         paired_difference(a, b)
+
+
+def test_equal_seeds_give_an_exact_difference_without_an_interval() -> None:
+    found = seeded_difference([1.0] * 6, [3.0] * 6, random=False)
+    assert found == Difference(-2.0, None, None, 6, "not random: every seed gave the same run")
+    assert not found.is_shown
+    assert seeded_difference([1.0] * 6, [1.0] * 6, random=False).verdict == "identical"
+    assert seeded_difference([1.0], [3.0], random=True).low is None
+    drawn = seeded_difference([1.0, 2.0], [3.0, 5.0], random=True)
+    assert drawn == paired_difference([1.0, 2.0], [3.0, 5.0])
