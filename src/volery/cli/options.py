@@ -10,6 +10,20 @@ import typer
 
 from volery.core.errors import InputError
 
+
+def trace_name(name: str) -> str:
+    """The name of a trace; standard input, `-`, becomes a file that is removed in the end.
+
+    Raises:
+        InputError: standard input is a terminal, or cannot be kept.
+    """
+    if name != "-":
+        return name
+    from volery.workload.files import spooled
+
+    return spooled(name)
+
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.", show_default=False)]
 KeepIn = Annotated[
     Path | None,
@@ -50,9 +64,10 @@ Architectures = Annotated[
 Workload = Annotated[
     str,
     typer.Option(
-        metavar="FILE|SPEC", help="A .tr or .tr.gz file, or synthetic work as syn:250x2000.", show_default=False
+        metavar="FILE|SPEC|-", help="A trace of any known format, -: from standard input, or work as syn:250x2000.",
+        show_default=False, callback=trace_name,
     ),
-]
+]  # fmt: skip
 Workers = Annotated[int, typer.Option(metavar="N", help="Machines of the cluster.", show_default=False)]
 Slots = Annotated[int, typer.Option(metavar="K", help="Tasks that a machine runs at once.")]
 Constraints = Annotated[

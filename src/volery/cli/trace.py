@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.options import Only, checked_only
+from volery.cli.options import Only, checked_only, trace_name
 from volery.cli.output import omission_rows, print_json, terminal
 from volery.core.errors import InputError
 
@@ -20,7 +20,13 @@ SPARKLINE_POINTS = 60
 
 trace_app = typer.Typer(help="Look at a workload, convert and examine traces, or write one.", no_args_is_help=True)
 
-Source = Annotated[Path, typer.Argument(metavar="IN", help="A trace of any known format; a folder of parquet parts.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="IN", help="A trace of any known format; a folder of parquet parts; -: standard input.",
+        callback=trace_name,
+    ),
+]  # fmt: skip
 FormatName = Annotated[str | None, typer.Option("--format", help="Name of the format; told by the content without it.")]
 RepairChoice = Annotated[
     list[str] | None,
@@ -31,7 +37,12 @@ RepairChoice = Annotated[
 @trace_app.command("describe")
 def describe_trace(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|SPEC", help="A trace of any known format, or syn:/poisson:/workflow:...")
+        str,
+        typer.Argument(
+            metavar="FILE|SPEC|-",
+            help="A trace of any known format, or syn:/poisson:/workflow:...",
+            callback=trace_name,
+        ),
     ],
     workers: Annotated[int, typer.Option(help="Workers that the load is taken over.")] = 10_000,
     cutoff: Annotated[
@@ -125,7 +136,7 @@ def convert_trace(
     from volery.workload.rules import choices
 
     made = convert(
-        source, output, form=form, chosen=choices(repair or []), parents=not without_parents,
+        Path(source), output, form=form, chosen=choices(repair or []), parents=not without_parents,
         submissions=not without_submissions, only=checked_only(only),
         far_permille=None if far is None else _far_permille(far), force=force,
     )  # fmt: skip
@@ -163,7 +174,7 @@ def examine_trace(
     from volery.workload.doctor import examine
     from volery.workload.rules import choices
 
-    found = examine(source, form, choices(repair or []), checked_only(only))
+    found = examine(Path(source), form, choices(repair or []), checked_only(only))
     if as_json:
         print_json({**msgspec.to_builtins(found), "unanswered": found.unanswered})
     else:

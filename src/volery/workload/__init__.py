@@ -15,6 +15,7 @@ from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.cutoff import cutoff_of
 from volery.workload.description import TraceDescription, describe, load_curve
+from volery.workload.files import bare_name
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
@@ -106,7 +107,7 @@ def load_workload(
     from volery.workload.replay import SUFFIXES, read_tasks
 
     form = fitting(path)
-    if form is None and path.name.removesuffix(".gz").endswith(SUFFIXES):
+    if form is None and bare_name(path).endswith(SUFFIXES):
         form = format_of(path)  # which says what is known
     if form is not None and form is not TR:
         read, passed = read_tasks(path, form, job_count, only)

@@ -20,7 +20,7 @@ from volery.core.model import SECOND
 from volery.core.omissions import Omissions
 from volery.core.trace import Trace
 from volery.workload.columns import column, microseconds, view
-from volery.workload.files import atomic_output, numbered_lines
+from volery.workload.files import atomic_output, bare_name, numbered_lines
 from volery.workload.quirks import apply_quirks, in_order
 
 SECONDS_MAX = 2_000_000_000
@@ -66,8 +66,8 @@ def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact")
 
 
 def begins_like_tr(path: Path) -> bool:
-    """Whether a file called `.tr` or `.tr.gz` begins with a row of that format; the rest is judged when it is read."""
-    if not path.name.removesuffix(".gz").endswith(".tr") or not path.is_file():
+    """Whether a file called `.tr`, compressed or not, begins with a row of that format."""
+    if not bare_name(path).endswith(".tr") or not path.is_file():
         return False
     try:
         words = next((words for _, line in numbered_lines(path) if (words := line.split())), [])
@@ -102,7 +102,7 @@ def scan_tr(
 
 def trace_name(path: Path) -> str:
     """The name of a trace file without its endings."""
-    return path.name.removesuffix(".gz").removesuffix(".tr")
+    return bare_name(path).removesuffix(".tr")
 
 
 class _Rows:
