@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 
@@ -183,8 +183,8 @@ def checked_only(only: str) -> Literal["ran", "finished"]:
     Raises:
         InputError: it is neither.
     """
-    if only == "ran" or only == "finished":
-        return only
+    if only in ("ran", "finished"):
+        return cast("Literal['ran', 'finished']", only)
     raise InputError("--only", f"there is no {only!r}; choose ran or finished")
 
 

@@ -33,7 +33,7 @@ def zipped(text: bytes, files: int = 1) -> bytes:
 
 
 def zstd(text: bytes) -> bytes:
-    return pa.Codec("zstd").compress(text, asbytes=True)
+    return bytes(pa.Codec("zstd").compress(text, asbytes=True))
 
 
 Pack = Callable[[bytes], bytes]
