@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.test_main import Command, command  # noqa: F401 - a fixture
+from tests.unit.cli.conftest import Command
 
 from volery.report.units import NOTHING
 
@@ -31,7 +31,7 @@ def work(trace: Path, cores: int = 4) -> tuple[str | Path, ...]:
     return ("compare", "oracle", "--trace", trace, "--workers", "1", "--capacity", f"cpu_milli={cores}000")
 
 
-def test_what_ran_is_replayed_and_what_never_started_is_told_below(command: Command, trace: Path) -> None:  # noqa: F811
+def test_what_ran_is_replayed_and_what_never_started_is_told_below(command: Command, trace: Path) -> None:
     ended = command(*work(trace), "--strict")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("Delay and cost")
@@ -39,14 +39,14 @@ def test_what_ran_is_replayed_and_what_never_started_is_told_below(command: Comm
     assert command(*work(trace), "--json").json["runs"][0]["jobs"] == 3
 
 
-def test_only_finished_says_in_the_first_line_how_much_it_leaves_out(command: Command, trace: Path) -> None:  # noqa: F811
+def test_only_finished_says_in_the_first_line_how_much_it_leaves_out(command: Command, trace: Path) -> None:
     ended = command(*work(trace), "--only", "finished")
     assert ended.status == 0
     assert ended.out.startswith(HALF)
     assert command(*work(trace), "--only", "finished", "--strict").status == 3
 
 
-def test_json_the_page_and_the_manifest_hold_it_too(command: Command, trace: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_json_the_page_and_the_manifest_hold_it_too(command: Command, trace: Path, tmp_path: Path) -> None:
     folder = tmp_path / "x"
     ended = command(*work(trace), "--only", "finished", "-o", folder, "--strict", "--json")
     assert ended.status == 3
@@ -59,7 +59,7 @@ def test_json_the_page_and_the_manifest_hold_it_too(command: Command, trace: Pat
     assert command("show", folder).out.startswith(HALF)
 
 
-def test_a_study_file_asks_for_finished_jobs_alone(command: Command, trace: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_study_file_asks_for_finished_jobs_alone(command: Command, trace: Path, tmp_path: Path) -> None:
     study = tmp_path / "s.toml"
     study.write_text(
         f'[workload]\ntrace = "{trace}"\nworkers = 1\ncapacity = "cpu_milli=4000"\nonly = "finished"\n'
@@ -72,13 +72,13 @@ def test_a_study_file_asks_for_finished_jobs_alone(command: Command, trace: Path
     assert (ended.status, "there is no 'well'" in ended.err) == (2, True)
 
 
-def test_work_that_no_machine_can_run_stands_in_the_first_line(command: Command, trace: Path) -> None:  # noqa: F811
+def test_work_that_no_machine_can_run_stands_in_the_first_line(command: Command, trace: Path) -> None:
     ended = command(*work(trace, cores=1), "--strict")
     assert ended.status == 3
     assert ended.out.startswith("Never run: 2 of 3 jobs (66.7 %), 94.1 % of the machine time: no machine can run them")
 
 
-def test_jobs_of_many_cores_that_become_one_slot_stand_in_the_first_line(command: Command, trace: Path) -> None:  # noqa: F811
+def test_jobs_of_many_cores_that_become_one_slot_stand_in_the_first_line(command: Command, trace: Path) -> None:
     ended = command(*work(trace), "--slot-request", "cpu_milli=1000", "--strict")
     assert ended.status == 3
     assert ended.out.startswith(
@@ -86,7 +86,7 @@ def test_jobs_of_many_cores_that_become_one_slot_stand_in_the_first_line(command
     )
 
 
-def test_describe_and_doctor_name_what_is_left_out_by_reason(command: Command, trace: Path) -> None:  # noqa: F811
+def test_describe_and_doctor_name_what_is_left_out_by_reason(command: Command, trace: Path) -> None:
     for words in (("trace", "describe", trace), ("trace", "doctor", trace)):
         out = command(*words).out
         assert "left out: never started, so held no machine" in out
@@ -98,7 +98,7 @@ def test_describe_and_doctor_name_what_is_left_out_by_reason(command: Command, t
     assert command("trace", "doctor", trace, "--json").json["left_out"]["tasks"] == 4
 
 
-def test_designs_without_randomness_on_a_file_are_not_given_an_interval(command: Command, trace: Path) -> None:  # noqa: F811
+def test_designs_without_randomness_on_a_file_are_not_given_an_interval(command: Command, trace: Path) -> None:
     words = ("compare", "oracle", "backfill", *work(trace)[2:], "--seeds", "3")
     out = command(*words).out
     assert "Nothing is random here: 3 seeds gave the same run." in out
@@ -110,7 +110,7 @@ def test_designs_without_randomness_on_a_file_are_not_given_an_interval(command:
     assert {one["difference"]["low"] for one in found["differences"]} == {None}
 
 
-def test_one_seed_shows_a_dash_and_no_verdict(command: Command) -> None:  # noqa: F811
+def test_one_seed_shows_a_dash_and_no_verdict(command: Command) -> None:
     out = command("compare", "oracle", "megha", "--trace", "syn:20x8", "--workers", "60").out
     assert "no difference shown" not in out
     assert "bootstrap" not in out
