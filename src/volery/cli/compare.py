@@ -27,6 +27,7 @@ from volery.cli.options import (
     KeepIn,
     Links,
     Machines,
+    Only,
     PopulationSeed,
     Processes,
     Profile,
@@ -36,6 +37,7 @@ from volery.cli.options import (
     Seeds,
     SlotRequest,
     Slots,
+    Strict,
     Users,
     Why,
     Workers,
@@ -51,8 +53,8 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
-    "seeds": "--seeds", "durations": "--durations", "arrivals": "--arrivals", "estimates": "--estimates",
-    "users": "--users",
+    "seeds": "--seeds", "only": "--only", "durations": "--durations", "arrivals": "--arrivals",
+    "estimates": "--estimates", "users": "--users",
     "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
     "frames": "--costs",
     "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
@@ -73,6 +75,7 @@ def compare(
     cutoff: Cutoff = None,
     seeds: Seeds = 1,
     jobs: Jobs = None,
+    only: Only = "ran",
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
     estimates: Estimates = "mean",
@@ -94,6 +97,7 @@ def compare(
     force: Force = False,
     why: Why = False,
     profile: Profile = None,
+    strict: Strict = False,
     as_json: AsJson = False,
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
@@ -105,15 +109,16 @@ def compare(
         architectures,
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
-            "population": population, "cutoff_s": cutoff, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "estimates": estimates, "users": users, "jitter_us": jitter_us, "requests": requests, "capacity": capacity,
-            "slot_request": slot_request, "reference_mhz": reference_mhz, "racks": racks, "history": history,
+            "population": population, "cutoff_s": cutoff, "jobs": jobs, "only": only, "durations": durations,
+            "arrivals": arrivals, "estimates": estimates, "users": users, "jitter_us": jitter_us,
+            "requests": requests, "capacity": capacity, "slot_request": slot_request,
+            "reference_mhz": reference_mhz, "racks": racks, "history": history,
             **network,
         },
         seeds,
         place=lambda field: _OPTIONS.get(field, field),
     )  # fmt: skip
-    run_and_print(study, output, processes, force, as_json, dask=dask, why=why, profile=profile)
+    run_and_print(study, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
 
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
@@ -138,6 +143,7 @@ def run_and_print(
     dask: str | None = None,
     why: bool = False,
     profile: str | None = None,
+    strict: bool = False,
 ) -> None:
     """Run a study with live progress, print its table, and leave with status 130 if Ctrl-C cut it short."""
     from volery.study import run_study
@@ -154,4 +160,4 @@ def run_and_print(
     stage_times = profile_stages(study) if profile and not results.interrupted else []
     if stage_times and results.folder is not None:
         keep_stage_times(results.folder, stage_times)
-    print_results(results, as_json, stage_times)
+    print_results(results, as_json, stage_times, strict=strict)

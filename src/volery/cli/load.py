@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from volery.cli.options import AsJson
+from volery.cli.options import AsJson, Workload
 from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
@@ -23,12 +23,7 @@ PARTS = ("total", "framework_queueing", "processing", "worker_queueing", "commun
 
 
 def load(
-    trace: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|SPEC", help="A .tr or .tr.gz file, or synthetic work as syn:10x500.", show_default=False
-        ),
-    ],
+    trace: Workload,
     speedup: Annotated[float, typer.Option(metavar="X", help="Divide arrivals and durations by this.")] = 1.0,
     executor: Annotated[Work, typer.Option(help="Tasks sleep, or use a processor.")] = "sleep",
     jobs: Annotated[int | None, typer.Option(metavar="N", help="Only the first N jobs.", show_default=False)] = None,

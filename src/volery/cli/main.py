@@ -1,4 +1,7 @@
-"""`volery`: the commands, and how they end. Status 0: done; 1: a check failed; 2: the input is wrong; 130: Ctrl-C."""
+"""`volery`: the commands, and how they end. Status 0: done; 1: a check failed; 2: the input is wrong; 130: Ctrl-C.
+
+3: `--strict` was given and more than 1 % of the machine time of the work was left out.
+"""
 
 from __future__ import annotations
 

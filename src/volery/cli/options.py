@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 
 from volery.core.errors import InputError
+
+
+def trace_name(name: str) -> str:
+    """The name of a trace; standard input, `-`, becomes a file that is removed in the end.
+
+    Raises:
+        InputError: standard input is a terminal, or cannot be kept.
+    """
+    if name != "-":
+        return name
+    from volery.workload.files import spooled
+
+    return spooled(name)
+
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.", show_default=False)]
 KeepIn = Annotated[
@@ -50,9 +64,10 @@ Architectures = Annotated[
 Workload = Annotated[
     str,
     typer.Option(
-        metavar="FILE|SPEC", help="A .tr or .tr.gz file, or synthetic work as syn:250x2000.", show_default=False
+        metavar="FILE|SPEC|-", help="A trace of any known format, -: from standard input, or work as syn:250x2000.",
+        show_default=False, callback=trace_name,
     ),
-]
+]  # fmt: skip
 Workers = Annotated[int, typer.Option(metavar="N", help="Machines of the cluster.", show_default=False)]
 Slots = Annotated[int, typer.Option(metavar="K", help="Tasks that a machine runs at once.")]
 Constraints = Annotated[
@@ -105,10 +120,24 @@ PopulationSeed = Annotated[
 ]
 Cutoff = Annotated[
     float | None,
-    typer.Option(metavar="S", help="Jobs whose mean task is at most this long are short.", show_default=False),
+    typer.Option(
+        metavar="S",
+        help="Jobs whose mean task is at most this long are short: told apart in tables, and handed to designs.",
+        show_default=False,
+    ),
 ]
 Seeds = Annotated[int, typer.Option(metavar="K", help="Repeat everything under seeds 0 to K-1.")]
 Jobs = Annotated[int | None, typer.Option(metavar="N", help="Only the first N jobs of the trace.", show_default=False)]
+Only = Annotated[
+    str,
+    typer.Option(
+        metavar="ran|finished", help="Of a trace file, replay all that held machines, or what finished alone."
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Leave with status 3 if more than 1 % of the machine time is left out."),
+]
 Durations = Annotated[
     str, typer.Option(metavar="exact|whole-seconds", help="Cut durations as the published simulators do.")
 ]
@@ -146,6 +175,17 @@ CostFile = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+
+
+def checked_only(only: str) -> Literal["ran", "finished"]:
+    """The value of `--only`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if only in ("ran", "finished"):
+        return cast("Literal['ran', 'finished']", only)
+    raise InputError("--only", f"there is no {only!r}; choose ran or finished")
 
 
 def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, int]:

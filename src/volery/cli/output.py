@@ -14,10 +14,12 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from volery.core.omissions import Omissions
     from volery.study import Results
     from volery.study.stagetime import StageProfile
 
 INTERRUPTED = 130
+LEFT_OUT = 3
 TABLE_WIDTH = 132
 """Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
 STAGE_HEADS = (
@@ -49,15 +51,29 @@ def terminal(*, highlight: bool = True) -> Console:
     return Console(width=table_width(), markup=False, highlight=highlight)
 
 
-def print_results(results: Results, as_json: bool, stage_times: Sequence[StageProfile] = ()) -> None:
-    """The table of a study and where its results are, then leave with status 130 if Ctrl-C cut it short."""
-    if as_json:
-        from volery.report import best, groups, work
+def print_results(
+    results: Results, as_json: bool, stage_times: Sequence[StageProfile] = (), *, strict: bool = False
+) -> None:
+    """Print the table of a study and where its results are.
 
-        found = groups.group_runs(results.runs)
+    Args:
+        results: of the study.
+        as_json: print JSON instead of tables.
+        stage_times: time per stage, where it was measured.
+        strict: leave with status 3 where more than 1 % of the machine time of the work is left out.
+
+    Raises:
+        typer.Exit: with status 130 if Ctrl-C cut the study short, or with status 3.
+    """
+    from volery.report import best, groups, omissions, work
+
+    found = groups.group_runs(results.runs)
+    warnings = omissions.warnings(found)
+    if as_json:
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
         content |= {"best": best.best(found), "work": work.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
+        content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
         content |= {"stage_times": stage_times} if stage_times else {}
         print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
     else:
@@ -67,6 +83,22 @@ def print_results(results: Results, as_json: bool, stage_times: Sequence[StagePr
             typer.echo(line)
     if results.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if strict and warnings:
+        raise typer.Exit(LEFT_OUT)
+
+
+def omission_rows(found: Omissions) -> list[tuple[str, str]]:
+    """What a run leaves out of a trace, as names and figures: in all, and by reason."""
+    from volery.report.omissions import share
+    from volery.report.units import percent
+
+    if not found.reasons:
+        return []
+    rows = [("left out of a run", share(found))]
+    for one in found.reasons:
+        held = f", {percent(one.machine_share)} of the machine time" if one.machine_share else ""
+        rows.append((f"left out: {one.reason}", f"{one.tasks:,} task{'s' if one.tasks > 1 else ''}{held}"))
+    return rows
 
 
 def print_tables(results: Results) -> None:

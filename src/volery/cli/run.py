@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from volery.cli.compare import run_and_print
-from volery.cli.options import AsJson, Dask, Force, KeepIn, Processes, Profile, Why
+from volery.cli.options import AsJson, Dask, Force, KeepIn, Processes, Profile, Strict, Why
 
 
 def run(
@@ -19,9 +19,12 @@ def run(
     force: Force = False,
     why: Why = False,
     profile: Profile = None,
+    strict: Strict = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study from a file: architectures x settings x seeds; what is finished is not run again."""
     from volery.study import read_study
 
-    run_and_print(read_study(study), output, processes, force, as_json, dask=dask, why=why, profile=profile)
+    run_and_print(
+        read_study(study), output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict
+    )

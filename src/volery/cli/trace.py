@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.output import print_json, terminal
+from volery.cli.options import Only, checked_only, trace_name
+from volery.cli.output import omission_rows, print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,13 @@ SPARKLINE_POINTS = 60
 
 trace_app = typer.Typer(help="Look at a workload, convert and examine traces, or write one.", no_args_is_help=True)
 
-Source = Annotated[Path, typer.Argument(metavar="IN", help="A trace of any known format; a folder of parquet parts.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="IN", help="A trace of any known format; a folder of parquet parts; -: standard input.",
+        callback=trace_name,
+    ),
+]  # fmt: skip
 FormatName = Annotated[str | None, typer.Option("--format", help="Name of the format; told by the content without it.")]
 RepairChoice = Annotated[
     list[str] | None,
@@ -30,7 +37,12 @@ RepairChoice = Annotated[
 @trace_app.command("describe")
 def describe_trace(
     source: Annotated[
-        str, typer.Argument(metavar="FILE|SPEC", help="A trace of any known format, or syn:/poisson:/workflow:...")
+        str,
+        typer.Argument(
+            metavar="FILE|SPEC|-",
+            help="A trace of any known format, or syn:/poisson:/workflow:...",
+            callback=trace_name,
+        ),
     ],
     workers: Annotated[int, typer.Option(help="Workers that the load is taken over.")] = 10_000,
     cutoff: Annotated[
@@ -44,6 +56,7 @@ def describe_trace(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
     jobs: Annotated[int | None, typer.Option(help="Only the first so many jobs.")] = None,
+    only: Only = "ran",
     durations: Annotated[str, typer.Option(help="exact, or whole-seconds as published simulators cut them.")] = "exact",
     arrivals: Annotated[str, typer.Option(help="exact, or dephased: equal arrivals 10 ms apart.")] = "exact",
     picture: Annotated[Path | None, typer.Option(help="Write the load curve as .png, .svg or .pdf.")] = None,
@@ -55,7 +68,9 @@ def describe_trace(
     from volery.workload.picture import draw_load_curve
 
     cluster = load_cluster(workers, constraints=constraints, machines=machines, seed=seed)
-    trace, reading = load_workload(source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs)
+    trace, reading = load_workload(
+        source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only)
+    )
     described = describe(trace, workers, cutoff, reading)
     use = describe_constraints(constrain(trace, constraints, seed), cluster)
     if picture is not None:
@@ -112,6 +127,7 @@ def convert_trace(
             show_default=False,
         ),
     ] = None,
+    only: Only = "ran",
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -120,8 +136,8 @@ def convert_trace(
     from volery.workload.rules import choices
 
     made = convert(
-        source, output, form=form, chosen=choices(repair or []), parents=not without_parents,
-        submissions=not without_submissions,
+        Path(source), output, form=form, chosen=choices(repair or []), parents=not without_parents,
+        submissions=not without_submissions, only=checked_only(only),
         far_permille=None if far is None else _far_permille(far), force=force,
     )  # fmt: skip
     if as_json:
@@ -151,13 +167,14 @@ def examine_trace(
     source: Source,
     form: FormatName = None,
     repair: RepairChoice = None,
+    only: Only = "ran",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
     from volery.workload.doctor import examine
     from volery.workload.rules import choices
 
-    found = examine(source, form, choices(repair or []))
+    found = examine(Path(source), form, choices(repair or []), checked_only(only))
     if as_json:
         print_json({**msgspec.to_builtins(found), "unanswered": found.unanswered})
     else:
@@ -182,6 +199,9 @@ def _print_diagnosis(found: Diagnosis) -> None:
         typer.echo(f"noticed: {what}: {times:,}")
     for remark in found.remarks:
         typer.echo(f"remark:  {remark}")
+    if found.left_out is not None and found.left_out.reasons:
+        for name, shown in omission_rows(found.left_out):
+            typer.echo(f"{name}: {shown}")
     if not found.findings:
         typer.echo("no defects")
 
@@ -194,7 +214,7 @@ def _print_description(described: TraceDescription, use: ConstraintUse | None, c
     table = Table(title=described.name, show_header=False, title_justify="left")
     table.add_column("figure")
     table.add_column("value", justify="right")
-    about = (_size_rows, _workflow_rows, _class_rows, _oddity_rows)
+    about = (_size_rows, _workflow_rows, _class_rows, _left_out_rows, _oddity_rows)
     sections = [*(rows(described) for rows in about), _constraint_rows(use)]
     for rows in filter(None, sections):
         table.add_section()
@@ -261,6 +281,10 @@ def _class_rows(described: TraceDescription) -> list[tuple[str, str]]:
     return [(f"short jobs (up to {cutoff})", shown(described.short)), ("long jobs", shown(described.long))]
 
 
+def _left_out_rows(described: TraceDescription) -> list[tuple[str, str]]:
+    return omission_rows(described.left_out) if described.left_out is not None else []
+
+
 def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
     odd = described.oddities
     counts = [
@@ -268,7 +292,8 @@ def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("tasks of zero duration", odd.zero_durations),
         ("means that disagree with the durations", odd.wrong_means),
         ("rows not in order of arrival (sorted)", odd.unsorted_rows),
-        ("lines without a word, or of what cannot be run", odd.blank_lines),
+        ("blank lines", odd.blank_lines),
+        ("rows that began before the trace (they begin with it)", odd.cut_rows),
         ("ids to wait for that are not in the file (not heeded)", odd.unknown_parents),
     ]
     rows = [(name, f"{count:,}") for name, count in counts if count]

@@ -15,6 +15,7 @@ CONFIDENCE_PERCENT = 95
 
 ONE_SEED = "no difference shown: one seed cannot tell it from chance"
 SPANS_ZERO = "no difference shown: the interval spans zero"
+NOT_RANDOM = "not random: every seed gave the same run"
 LOWER, HIGHER, IDENTICAL = "lower", "higher", "identical"
 
 
@@ -23,15 +24,16 @@ class Difference(msgspec.Struct, frozen=True):
 
     Args:
         mean: of the differences, in the unit of what was compared.
-        low, high: its 95 % percentile-bootstrap interval.
+        low, high: its 95 % percentile-bootstrap interval; None where seeds tell nothing: with one seed, or where
+            nothing is random.
         seeds: number of pairs.
-        verdict: "lower" or "higher" (a against b, the interval excludes zero), "identical" (every pair is equal), or
-            "no difference shown: " and why.
+        verdict: "lower" or "higher" (a against b, the interval excludes zero), "identical" (every pair is equal),
+            "not random: " or "no difference shown: " and why.
     """
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     seeds: int
     verdict: str
 
@@ -94,3 +96,20 @@ def paired_difference(a: Sequence[float], b: Sequence[float], resamples: int = 1
     else:
         verdict = LOWER if high < 0 else HIGHER
     return Difference(mean, low, high, len(pairs), verdict)
+
+
+def seeded_difference(a: Sequence[float], b: Sequence[float], *, random: bool) -> Difference:
+    """Compare two quantities like `paired_difference`, without an interval where seeds tell nothing.
+
+    Args:
+        a, b: per seed, in the same order of seeds.
+        random: whether the runs of a or of b differ between seeds.
+
+    Raises:
+        ValueError: when the lengths differ or there is nothing to compare.
+    """
+    found = paired_difference(a, b)
+    if found.seeds >= SEEDS_MIN and random:
+        return found
+    verdict = found.verdict if random or found.verdict in (IDENTICAL, ONE_SEED) else NOT_RANDOM
+    return msgspec.structs.replace(found, low=None, high=None, verdict=verdict)

@@ -11,6 +11,7 @@ import numpy as np
 
 from volery.core.misses import misses
 from volery.core.model import NEVER, SECOND, Cluster
+from volery.core.omissions import Omissions
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
 from volery.metrics.allocation import allocation_parts
@@ -83,6 +84,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         workers, slots: size of the cluster.
         axes: values of the study's axes by name: the trace as it was given, the workers, and all that vary.
         cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
+        cutoff_from_trace_s: cutoff of a design that was given none, as its trace gives it; None for other designs.
         jobs, tasks: in the trace.
         unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
         delay_s: JRT - ideal JRT (IoT 2023, equation 1) of the jobs that ran a task and were answered (the count may be
@@ -106,6 +108,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         ignores: features of the workload that the design does not decide by.
         kept_by_driver: features that the driver sees to, because the design does not.
         declares: whether the design says which features it heeds.
+        left_out: work of the trace file that was not replayed; None where there was no such file.
+        never_ran: tasks that never started; None where all did.
+        in_one_slot: tasks that took one slot though they ask for more; None where none did.
         makespan_s: first submit to last answer or finish.
         messages: sent between components (to and from the submitter not among them).
         messages_per_task: messages / tasks.
@@ -164,6 +169,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     compute_s: Distribution | None = None
     allotments: AllotmentSummary | None = None
     provisioning: ProvisioningSummary | None = None
+    left_out: Omissions | None = None
+    never_ran: Omissions | None = None
+    in_one_slot: Omissions | None = None
+    cutoff_from_trace_s: float | None = None
 
 
 def summarise(

@@ -61,6 +61,11 @@ class RunGroup(msgspec.Struct, frozen=True):
     label: str
     runs: tuple[RunSummary, ...]
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether nothing is random: the runs of two seeds or more are the same run."""
+        return len(self.runs) > 1 and len({run.digest for run in self.runs}) == 1
+
     def mean(self, quantity: Callable[[RunSummary], float]) -> float:
         """The mean of a quantity over the seeds."""
         return sum(quantity(run) for run in self.runs) / len(self.runs)

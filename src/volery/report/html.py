@@ -20,6 +20,7 @@ from volery.report.explore.content import Content, ToldRun, explored
 from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
 from volery.report.groups import RunGroup, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
+from volery.report.omissions import warnings
 from volery.report.page import page, write_page
 from volery.report.paired import differences_part
 from volery.report.pictures import (
@@ -175,6 +176,7 @@ def _verdict(results: Results) -> str:
     if not sentences:
         sentences = ["Nothing was compared: the results hold one architecture per setting."]
     warning = caution(results.summary.differences)
+    sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
     body = "".join(paragraph(sentence) for sentence in sentences) + (paragraph(warning, "note") if warning else "")
     return f'<div class="verdict">{body}</div>'
 

@@ -1,7 +1,8 @@
 """Paired differences as SVG text: a dot for the mean, a line for its interval, a stroke at zero.
 
 The same differences give the same bytes. A difference that is shown (its interval excludes zero) is filled and in
-colour, another is hollow and grey, so that the picture claims no more than the table beside it.
+colour, another is hollow and grey, so that the picture claims no more than the table beside it. One seed, and runs in
+which nothing is random, have no interval: a dot alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from volery.metrics import Difference
 from volery.report.elements import escaped
 from volery.report.groups import Compared, shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
@@ -40,8 +42,8 @@ def interval_picture(differences: Sequence[Compared]) -> str:
 
 
 def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
-    low = min(0.0, *(one.difference.low for one in panel))
-    high = max(0.0, *(one.difference.high for one in panel))
+    low = min(0.0, *(_bounds(one.difference)[0] for one in panel))
+    high = max(0.0, *(_bounds(one.difference)[1] for one in panel))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
 
     def x(value: float) -> float:
@@ -58,15 +60,22 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
         yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
         yield _text(0, y + LETTER, text)
         yield _text(WIDTH, y + LETTER, signed(found.mean, one.unit), anchor="end")
-        yield (
-            f'<path d="M{x(found.low):.1f} {y + 19:.1f}H{x(found.high):.1f}" stroke="{shade}" stroke-width="2.4" '
-            f'stroke-linecap="round" fill="none"><title>{escaped(interval(found, one.unit))}</title></path>'
-        )
+        if found.low is not None:
+            begin, end = _bounds(found)
+            yield (
+                f'<path d="M{x(begin):.1f} {y + 19:.1f}H{x(end):.1f}" stroke="{shade}" stroke-width="2.4" '
+                f'stroke-linecap="round" fill="none"><title>{escaped(interval(found, one.unit))}</title></path>'
+            )
         fill = shade if found.is_shown else PAGE
         yield (
             f'<circle cx="{x(found.mean):.1f}" cy="{y + 19:.1f}" r="4" fill="{fill}" stroke="{shade}" '
             'stroke-width="1.6"/>'
         )
+
+
+def _bounds(found: Difference) -> tuple[float, float]:
+    """The interval of a difference, or its mean twice where it has none."""
+    return found.mean if found.low is None else found.low, found.mean if found.high is None else found.high
 
 
 def _names(a: str, b: str) -> str:

@@ -60,7 +60,7 @@ def differences_part(differences: Sequence[Compared]) -> str:
         )
     said = paragraph(
         "Runs of one seed share their jobs, constraints and machines. The interval is a bootstrap over seeds; nothing "
-        "is called lower or higher where it spans zero."
+        "is called lower or higher where it spans zero. One seed, and runs in which nothing is random, have none."
     )
     everything = table(heads, rows(), text_columns=4)
     pairs = len({(d.a, d.b) for d in differences})

@@ -15,6 +15,7 @@ from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
+from volery.report.omissions import omission_notes, warnings
 from volery.report.planning import (
     DEADLINE_HEADS,
     DEADLINE_NOTE,
@@ -29,7 +30,7 @@ from volery.report.planning import (
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
-from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, percent
+from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
 from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
@@ -41,6 +42,7 @@ LABEL_WIDTH = 20
 BEST_COLUMNS = 46
 """What the ranking takes beside its two columns of labels."""
 STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
+DIFFERENCE = f"Difference: a {MINUS} b."
 BOOTSTRAP = (
     f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds; nothing is called lower or "
     "higher where it spans zero."
@@ -57,7 +59,7 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
         width: of the terminal in columns; a narrow one gets delays and costs in two tables.
     """
     groups = group_runs(runs)
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [Text(line, style="bold yellow") for line in warnings(groups)]
     if width >= WIDE:
         parts.append(_group_table(groups, width, delays=True, costs=True))
     else:
@@ -96,7 +98,8 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
         parts += ["", _best_table(setting, list(ranking), width)]
     parts += _difference_tables(differences, width)
     if differences:
-        parts += ["", Text(BOOTSTRAP, style="dim")]
+        caption = BOOTSTRAP if any(one.difference.low is not None for one in differences) else DIFFERENCE
+        parts += ["", Text(caption, style="dim")]
         if warning := caution(differences):
             parts.append(Text(warning, style="yellow"))
     return Group(*parts)
@@ -122,6 +125,9 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         count = "One seed."
     else:
         count = f"Every number is a mean over {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} seeds."
+    if alike := [shortened(group.label) for group in groups if group.is_alike]:
+        which = "Nothing is random here" if len(alike) == len(groups) else f"Nothing is random under {', '.join(alike)}"
+        count += f" {which}: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds gave the same run."
     runs = [run for group in groups for run in group.runs]
     ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
@@ -131,6 +137,14 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
+    if taken := sorted({run.cutoff_from_trace_s for run in runs if run.cutoff_from_trace_s is not None}):
+        labels = [shortened(group.label) for group in groups if group.runs[0].cutoff_from_trace_s is not None]
+        shown = " to ".join(duration(cutoff) for cutoff in dict.fromkeys((taken[0], taken[-1])))
+        found.append(
+            f"Cutoff of {', '.join(labels)}: {shown}, which the mean task of 90 % of the jobs does not exceed; "
+            "--cutoff S sets another."
+        )
+    found += omission_notes(groups)
     found += ignorance_lines(groups)
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")

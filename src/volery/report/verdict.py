@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from volery.metrics import Difference
+from volery.metrics.difference import NOT_RANDOM, SEEDS_MIN
 from volery.report.groups import Compared, shortened
 from volery.report.units import MINUS, NOTHING, digits, duration, percent, ratio
 
@@ -22,7 +23,9 @@ def amount(value: float, unit: str) -> str:
 
 
 def interval(difference: Difference, unit: str) -> str:
-    """The interval of a difference: low … high, a fraction in percentage points."""
+    """The interval of a difference: low … high, a fraction in percentage points; a dash where there is none."""
+    if difference.low is None or difference.high is None or difference.seeds < SEEDS_MIN:
+        return NOTHING
     if unit == "s":
         return f"{signed(difference.low, unit)} … {signed(difference.high, unit)}"
     return f"{signed(difference.low, unit).removesuffix(' pp')} … {signed(difference.high, unit)}"
@@ -41,6 +44,8 @@ def signed(value: float, unit: str) -> str:
 def reading(compared: Compared) -> str:
     """The verdict on one difference in a few words: "a lower" and how many times, or that nothing is shown."""
     difference = compared.difference
+    if difference.seeds < SEEDS_MIN:
+        return NOTHING
     if not difference.is_shown:
         return difference.verdict.partition(":")[0]
     return f"a {difference.verdict}, {ratio(compared.a_mean, compared.b_mean)}"
@@ -49,13 +54,20 @@ def reading(compared: Compared) -> str:
 def against(compared: Compared) -> str:
     """How b stands to a: so many times higher or lower (a fraction: by how much), or that nothing is shown."""
     difference = compared.difference
-    if not difference.is_shown:
+    if difference.seeds < SEEDS_MIN:
+        return NOTHING
+    if not difference.is_shown and not is_exact(difference):
         return "no diff. shown" if difference.verdict != "identical" else "identical"
     if compared.unit != "s":
         return signed(-difference.mean, compared.unit)
     times = ratio(compared.a_mean, compared.b_mean)
     way = "lower" if difference.mean > 0 else "higher"
     return way if times == NOTHING else f"{times} {way}"
+
+
+def is_exact(difference: Difference) -> bool:
+    """Whether nothing is random in a difference that is not zero: every seed gave the same two runs."""
+    return difference.verdict == NOT_RANDOM
 
 
 def sentence(compared: Compared) -> str:
@@ -73,6 +85,11 @@ def sentence(compared: Compared) -> str:
         )
     if difference.verdict == "identical":
         return f"The {quantity} is identical under {a} and {b}: {numbers} ({seeds})."
+    if is_exact(difference) or difference.seeds < SEEDS_MIN:
+        why = "one seed, which cannot tell it from chance"
+        if is_exact(difference):
+            why = f"nothing is random here: {seeds} gave the same run"
+        return f"The {quantity} is {numbers} under {a} and {b} (difference {signed(difference.mean, unit)}; {why})."
     why = difference.verdict.partition(": ")[2]
     return f"No difference shown in the {quantity} between {a} and {b}: {numbers} ({seeds}; {why})."
 
@@ -89,8 +106,13 @@ def caution(differences: Sequence[Compared]) -> str:
     if not differences:
         return ""
     seeds = min(d.difference.seeds for d in differences)
-    if seeds < 2:
+    if seeds < SEEDS_MIN:
         return "One seed cannot tell a difference from chance: use --seeds 3 or more."
+    if all(d.difference.low is None for d in differences):
+        return (
+            f"Nothing is random here: {seeds} seeds gave the same run. The differences are exact for this trace, "
+            "and say nothing of other workloads."
+        )
     if seeds < PAIRS_FOR_A_SIGN_TEST:
         return (
             f"{seeds} seeds: the interval is hardly more than the range of what was seen; "

@@ -16,6 +16,7 @@ from volery.study.spec import (
     AtLeastOne,
     ConstraintModel,
     Durations,
+    Only,
     StudySpec,
     checked_value,
     is_file,
@@ -36,6 +37,7 @@ def compare(
     cutoff_s: float | None = None,
     seeds: int | Sequence[int] = 1,
     jobs: int | None = None,
+    only: Only = "ran",
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
     users: str | None = None,
@@ -61,7 +63,7 @@ def compare(
     Args:
         architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
         seeds: how many (0, 1, ...), or which.
-        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, durations, arrivals, users,
+        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, only, durations, arrivals, users,
             delay_us, jitter_us, links, costs, hosts, frames, requests, capacity, slot_request, reference_mhz, racks,
             history:
             as in `volery.study.spec.Setting`.
@@ -75,9 +77,9 @@ def compare(
         architectures,
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
-            "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "durations": durations, "arrivals": arrivals,
-            "users": users, "delay_us": delay_us, "jitter_us": jitter_us, "links": dict(links or {}),
-            "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
+            "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "only": only, "durations": durations,
+            "arrivals": arrivals, "users": users, "delay_us": delay_us, "jitter_us": jitter_us,
+            "links": dict(links or {}), "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
             "frames": msgspec.to_builtins(frames),
             "requests": requests, "capacity": capacity, "slot_request": slot_request,
             "reference_mhz": reference_mhz, "racks": racks, "history": history,

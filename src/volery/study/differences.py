@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from volery.metrics import ComparedMeans, Distribution, RunSummary, paired_difference
+from volery.metrics import ComparedMeans, Distribution, RunSummary, seeded_difference
 
 Quantity = Callable[[RunSummary], float | None]
 
@@ -46,6 +46,7 @@ def differences(settings: Sequence[Mapping[str, Sequence[RunSummary]]]) -> list[
 def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iterator[ComparedMeans]:
     runs_a = {run.seed: run for run in groups[a]}
     runs_b = {run.seed: run for run in groups[b]}
+    random = len({run.digest for run in runs_a.values()}) > 1 or len({run.digest for run in runs_b.values()}) > 1
     for name, jobs, unit, quantity in _QUANTITIES:
         pairs = [(quantity(runs_a[seed]), quantity(runs_b[seed])) for seed in sorted(runs_a.keys() & runs_b.keys())]
         whole = [(x, y) for x, y in pairs if x is not None and y is not None]
@@ -53,5 +54,5 @@ def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iter
             values_a, values_b = [x for x, _ in whole], [y for _, y in whole]
             yield ComparedMeans(
                 a, b, jobs, name, unit, sum(values_a) / len(whole), sum(values_b) / len(whole),
-                paired_difference(values_a, values_b),
+                seeded_difference(values_a, values_b, random=random),
             )  # fmt: skip

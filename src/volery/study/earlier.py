@@ -51,7 +51,9 @@ def learned(
 
         streams = Streams(run.seed)
         seed = streams.number(HISTORY)
-        earlier = workload.load_trace(run.history, seed=seed, durations=run.durations, arrivals=run.arrivals)
+        earlier = workload.load_trace(
+            run.history, seed=seed, durations=run.durations, arrivals=run.arrivals, only=run.only
+        )
         records = simulate(architecture.build(cluster, architecture.defaults, streams), earlier, cluster)
         _kept[key] = learning.learn(config, records, simulate)
     return msgspec.structs.replace(config, **{learning.parameter: _kept[key]})

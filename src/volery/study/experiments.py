@@ -26,7 +26,16 @@ from volery.study.analysis import parse_analysis
 from volery.study.claims import Claim, Name, Side
 from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
-from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Estimates, is_synthetic
+from volery.study.spec import (
+    Arrivals,
+    AtLeastOne,
+    AtLeastZero,
+    ConstraintModel,
+    Durations,
+    Estimates,
+    Only,
+    is_synthetic,
+)
 
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
@@ -61,7 +70,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         trace: file in the traces folder, or a synthetic workload.
         workers: machines of the cluster.
         stands_for: the workload of the paper that is not to be had, and that this one stands in for.
-        constraints, cutoff_s, jobs, durations, arrivals, estimates: as in a study's file.
+        constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
         requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file.
     """
 
@@ -72,6 +81,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     constraints: ConstraintModel = "sharma2011"
     cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     jobs: AtLeastOne | None = None
+    only: Only = "ran"
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
     estimates: Estimates = "mean"

@@ -68,7 +68,7 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
             raise InputError(f"{root}.{key}", f"is a table: write [{key}]")
         for inner in content:
             if inner not in TABLES[key]:
-                raise InputError(f"{root}.{key}.{inner}", f"unknown key{suggestion(inner, TABLES[key])}")
+                raise InputError(f"{root}.{key}.{inner}", f"unknown key{_belongs(inner, key)}")
     where = {axis: section for section in ("axes", "network", "workload") for axis in table.get(section, {})}
 
     def place(axis: str, i: int | None) -> str:
@@ -92,6 +92,13 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
     if not isinstance(title, str) or not title:
         raise InputError(f"{root}.name", f"expected a name, not {title!r}")
     return make_study(title, architectures, axes, seeds, place)
+
+
+def _belongs(key: str, table: str) -> str:
+    """The table that a key belongs to, or what may have been meant by it."""
+    homes = [name for name in ("workload", "network", "study") if key in TABLES[name] and name != table]
+    homes = homes or ["axes"] * (key in TABLES["axes"])
+    return f"; it belongs under [{homes[0]}]" if homes else suggestion(key, TABLES[table])
 
 
 def _with_costs(table: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from volery.core.model import Cluster, Time
 from volery.metrics.filming import Camera
 from volery.study.plan import plan
 from volery.study.results import ResultsFolder
-from volery.study.runs import Watch, build, drive, read_inputs
+from volery.study.runs import Watch, build, drive, read_inputs, with_cutoff
 from volery.study.spec import RunSpec
 
 
@@ -64,6 +64,7 @@ def film_run(
     """
     spec, digest = kept_run(folder, label, seed)
     inputs = read_inputs(spec)
+    spec = with_cutoff(spec, inputs.facts)
     if watch is not None:
         watch(inputs.facts)
     architecture, deployment = architectures.lookup(spec.architecture), build(spec, inputs.cluster)

@@ -131,6 +131,8 @@ def inputs_key(run: RunSpec) -> str:
     if run.requests != "none":
         content["requests"] = content_digest(run.requests) if run.requests.endswith(".toml") else run.requests
     content |= {"racks": run.racks} if run.racks > 1 else {}
+    if run.only != "ran":
+        content["only"] = run.only
     if run.estimates != "mean":
         content["estimates"] = run.estimates
     content |= {

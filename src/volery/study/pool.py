@@ -17,6 +17,11 @@ from volery.study.runs import Outcome, TraceFacts, execute
 from volery.study.spec import RunSpec
 
 GRACE_S = 5.0
+NO_GUARD = (
+    '; if a script asked for several processes, put what it runs under `if __name__ == "__main__":`, '
+    "since each process imports the script again"
+)
+"""A script without a guard begins its study anew in each process, which ends there with status 1."""
 
 
 class Outcomes(Protocol):
@@ -183,9 +188,10 @@ def _received(connection: Connection, run: PlannedRun, child: Any) -> Any:
         report = connection.recv()
     except EOFError:
         child.join(GRACE_S)
-        raise LostRunError(
+        problem = (
             f"the process of {run.spec.label} (seed {run.spec.seed}) ended with status {child.exitcode} and no answer"
-        ) from None
+        )
+        raise LostRunError(problem + (NO_GUARD if child.exitcode == 1 else "")) from None
     if isinstance(report, BaseException):
         raise report
     return report

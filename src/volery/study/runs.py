@@ -18,6 +18,7 @@ from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, heeded
 from volery.core.model import SECOND, SUBMITTER, Cluster
+from volery.core.omissions import Omissions
 from volery.core.records import Records
 from volery.core.resources import check_vectors
 from volery.core.streams import Streams
@@ -26,7 +27,8 @@ from volery.metrics import RunSummary
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.study.earlier import learned
-from volery.study.plan import inputs_key
+from volery.study.omissions import larger_than_a_slot, never_ran
+from volery.study.plan import CUTOFF_PARAMETER, inputs_key
 from volery.study.settled import longest_wait_us
 from volery.study.spec import FRAMES, HOSTS, RunSpec
 
@@ -42,6 +44,10 @@ class TraceFacts(msgspec.Struct, frozen=True):
         jobs: number of jobs.
         tasks: number of tasks.
         read_s: wall time to read or draw it with its constraints; 0 where the run before had read it.
+        left_out: work of the file that is not replayed; None for synthetic work and `.tr` files.
+        in_one_slot: tasks that ask for more than the one slot that each of them takes; None where none does.
+        cutoff_s: between short and long jobs for designs that are given none: 90 % of the jobs have tasks of at most
+            this mean.
     """
 
     name: str
@@ -49,6 +55,9 @@ class TraceFacts(msgspec.Struct, frozen=True):
     jobs: int
     tasks: int
     read_s: float = 0.0
+    left_out: Omissions | None = None
+    in_one_slot: Omissions | None = None
+    cutoff_s: float | None = None
 
 
 class Outcome(msgspec.Struct):
@@ -98,8 +107,8 @@ def read_inputs(run: RunSpec) -> Inputs:
         return Inputs(found.trace, found.cluster, msgspec.structs.replace(found.facts, read_s=0.0))
     _kept.clear()
     began = time.perf_counter()
-    trace = workload.load_trace(
-        run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs
+    trace, reading = workload.load_workload(
+        run.trace, seed=run.seed, durations=run.durations, arrivals=run.arrivals, job_count=run.jobs, only=run.only
     )
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
@@ -118,12 +127,25 @@ def read_inputs(run: RunSpec) -> Inputs:
     )
     if cluster.speeds and run.durations == "whole-seconds":
         cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
+    in_one_slot = None
     if run.slot_request:
+        in_one_slot = larger_than_a_slot(trace, run.slot_request)
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
     digest = trace.digest()
-    facts = TraceFacts(trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began)
+    facts = TraceFacts(
+        trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began,
+        reading.left_out if reading else None, in_one_slot, workload.cutoff_of(trace),
+    )  # fmt: skip
     _kept[key] = Inputs(trace, cluster, facts)
     return _kept[key]
+
+
+def with_cutoff(run: RunSpec, facts: TraceFacts) -> RunSpec:
+    """The run with the cutoff that its trace gives, where the design takes one and was given none."""
+    known = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
+    if CUTOFF_PARAMETER not in known or CUTOFF_PARAMETER in run.parameters or facts.cutoff_s is None:
+        return run
+    return msgspec.structs.replace(run, parameters={**run.parameters, CUTOFF_PARAMETER: facts.cutoff_s})
 
 
 def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
@@ -209,6 +231,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     gc.collect()  # a run is full of cycles: the one before would count into this one's peak
     _forget_peak()
     inputs = read_inputs(run)
+    asked, run = run, with_cutoff(run, inputs.facts)
     _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
     if watch is not None:
         watch(inputs.facts)
@@ -220,14 +243,21 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         records,
         inputs.cluster,
         architecture=run.architecture,
-        parameters=run.parameters,
+        parameters=asked.parameters,
         seed=run.seed,
         cutoff_us=cutoff_us,
         wall_s=driven.wall_s,
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
     )
-    summary = msgspec.structs.replace(summary, **_unheeded(run, inputs))
+    summary = msgspec.structs.replace(
+        summary,
+        **_unheeded(run, inputs),
+        left_out=inputs.facts.left_out,
+        in_one_slot=inputs.facts.in_one_slot,
+        never_ran=never_ran(records, inputs.trace),
+        cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
+    )
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(

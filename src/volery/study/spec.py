@@ -19,6 +19,7 @@ Value = str | int | float | bool
 Durations = Literal["exact", "whole-seconds"]
 Arrivals = Literal["exact", "dephased"]
 Estimates = Literal["mean", "exact"]
+Only = Literal["ran", "finished"]
 ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -36,6 +37,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         machines: file of machine constraints (CSV, may be gzipped).
         population: seed of drawn machine constraints; None: the run's own seed.
         jobs: only the first so many jobs of the trace; None: all.
+        only: of a trace file, "ran" replays all that held machines, "finished" what finished alone.
         durations: "whole-seconds" cuts durations as the published simulators do, also on machines with speeds.
         arrivals: "dephased" shifts equal arrivals by 10 ms as the published simulators do.
         estimates: what schedulers know of a task's duration: the mean of its job, or "exact".
@@ -66,6 +68,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     machines: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     population: AtLeastZero | None = None
     jobs: AtLeastOne | None = None
+    only: Only = "ran"
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
     estimates: Estimates = "mean"

@@ -15,7 +15,7 @@ from volery.sim.stagetime import PERCENTILES, StageClock, StageTime, own_costs_s
 from volery.study.keeper import write_results_report
 from volery.study.plan import PlannedRun, plan
 from volery.study.results import STAGE_TIMES, ResultsFolder, sole_writer, write_json
-from volery.study.runs import build, drive, read_inputs
+from volery.study.runs import build, drive, read_inputs, with_cutoff
 from volery.study.spec import RunSpec, StudySpec
 
 
@@ -89,6 +89,7 @@ def profile_run(run: RunSpec, key: str = "") -> StageProfile:
     """One run with its declared methods measured; its results are those of the same run without."""
     entry = architectures.lookup(run.architecture)
     inputs = read_inputs(run)
+    run = with_cutoff(run, inputs.facts)
     deployment = build(run, inputs.cluster)
     clock = StageClock(entry.stages, roles(entry))
     clock.watch(deployment)

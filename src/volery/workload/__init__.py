@@ -6,18 +6,24 @@ Everything here turns what a user names (a file, a spec, a number of workers) in
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from volery.core.errors import InputError, suggestion
 from volery.core.trace import Trace
 from volery.workload.capacity import as_slots
 from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
+from volery.workload.cutoff import cutoff_of
 from volery.workload.description import TraceDescription, describe, load_curve
+from volery.workload.files import bare_name
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
 from volery.workload.tr import Reading, begins_like_tr, read_tr, scan_tr, write_tr
 from volery.workload.users import deal_to_users
+
+if TYPE_CHECKING:
+    from volery.workload.omissions import Only
 
 __all__ = [
     "Reading",
@@ -25,6 +31,7 @@ __all__ = [
     "as_slots",
     "ask",
     "constrain",
+    "cutoff_of",
     "deal_to_users",
     "describe",
     "load_cluster",
@@ -45,6 +52,7 @@ def load_trace(
     durations: str = "exact",
     arrivals: str = "exact",
     job_count: int | None = None,
+    only: Only = "ran",
 ) -> Trace:
     """Read a trace file, or make the workload that a spec describes.
 
@@ -54,12 +62,14 @@ def load_trace(
         durations: `exact` or `whole-seconds`, see `quirks.apply_quirks`.
         arrivals: `exact` or `dephased`, likewise.
         job_count: only the first so many rows of the file, or jobs of the spec.
+        only: "ran" replays all that held machines, "finished" what finished alone.
 
     Raises:
         InputError: the file or the spec is wrong.
     """
-    trace, _ = load_workload(path_or_spec, seed=seed, durations=durations, arrivals=arrivals, job_count=job_count)
-    return trace
+    return load_workload(
+        path_or_spec, seed=seed, durations=durations, arrivals=arrivals, job_count=job_count, only=only
+    )[0]
 
 
 def load_workload(
@@ -69,6 +79,7 @@ def load_workload(
     durations: str = "exact",
     arrivals: str = "exact",
     job_count: int | None = None,
+    only: Only = "ran",
 ) -> tuple[Trace, Reading | None]:
     """As `load_trace`, with what the reader noticed where there was a file to read.
 
@@ -96,10 +107,10 @@ def load_workload(
     from volery.workload.replay import SUFFIXES, read_tasks
 
     form = fitting(path)
-    if form is None and path.name.removesuffix(".gz").endswith(SUFFIXES):
+    if form is None and bare_name(path).endswith(SUFFIXES):
         form = format_of(path)  # which says what is known
     if form is not None and form is not TR:
-        read, passed = read_tasks(path, form, job_count)
+        read, passed = read_tasks(path, form, job_count, only)
         trace = apply_quirks(read, durations, arrivals)
-        return trace, Reading(0.0, passed.unsorted_rows, passed.rows, passed.unknown_parents)
+        return trace, Reading(0.0, passed.unsorted_rows, 0, passed.unknown_parents, passed.cut_rows, passed.left_out)
     return scan_tr(path, durations, arrivals, job_count)

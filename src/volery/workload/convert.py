@@ -19,6 +19,7 @@ from volery.workload.doctor import Examiner
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Noticed, parquet_parts
+from volery.workload.omissions import Only, finished_rows
 from volery.workload.repairs import LATEST, Mender, in_order, sample_of, shifted
 from volery.workload.rules import RULES
 from volery.workload.table import SCHEMA, VERSION, Manifest, Repair, TableWriter, read_table, table_output
@@ -34,6 +35,7 @@ def convert(
     chosen: dict[str, str] | None = None,
     parents: bool = True,
     submissions: bool = True,
+    only: Only = "ran",
     far_permille: tuple[int, int] | None = None,
     force: bool = False,
 ) -> Manifest:
@@ -46,6 +48,7 @@ def convert(
         chosen: rule of the doctor -> action.
         parents: whether to keep what tasks wait for; without, they and the submissions of tasks are unknown.
         submissions: whether to keep when each task was submitted; without, they are unknown.
+        only: "finished" leaves out rows of which the source says that they did not finish; "ran" keeps all.
         far_permille: what distance from their input costs tasks, see `Manifest`; None: as the source says.
         force: replace the output if it exists.
 
@@ -62,6 +65,11 @@ def convert(
         batches = (_without(left_out, batch) for batch in batches)
         remarks = [f"{name} were left out on request" for name in sorted(left_out)]
         base = msgspec.structs.replace(base, remarks=(*base.remarks, *remarks))
+    if only == "finished":
+        batches = (finished_rows(batch) for batch in batches)
+        base = msgspec.structs.replace(
+            base, remarks=(*base.remarks, "rows that did not finish were left out on request")
+        )
     with table_output(output, force=force) as table, closing(Examiner()) as before:
         examined = before.watch(batches)
         if set(chosen.values()) <= {"keep"}:

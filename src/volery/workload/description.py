@@ -9,6 +9,7 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
+from volery.core.omissions import Omissions
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, ends_us, has_workflows, job_bounds, levels
 from volery.workload.columns import Integers, Reals, job_means, view
@@ -37,9 +38,10 @@ class Oddities(msgspec.Struct, frozen=True):
         zero_durations: tasks that take no time.
         wrong_means: jobs whose stated mean differs from that of their durations by more than 0.1 %.
         unsorted_rows: rows that arrive before the row above them (they are sorted on reading).
-        blank_lines: lines without a word, or rows of a table that cannot be run (they are passed over).
+        blank_lines: lines without a word.
         unknown_parents: ids of tasks to wait for that the file does not hold; nobody waits for them here.
         first_arrival_s: the file's own earliest arrival; here it is 0.
+        cut_rows: rows that began before the trace; they begin with it here, with what was left of them.
     """
 
     equal_arrivals: int
@@ -49,6 +51,7 @@ class Oddities(msgspec.Struct, frozen=True):
     blank_lines: int | None = None
     unknown_parents: int | None = None
     first_arrival_s: float | None = None
+    cut_rows: int | None = None
 
 
 class ConstraintUse(msgspec.Struct, frozen=True):
@@ -101,6 +104,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
         peak_demand: the most tasks that would run at once if each started on arrival, or with the end of its parents.
         short, long: by the estimate, which is long when above the cutoff; None without a cutoff.
         workflows: None where no task waits for another.
+        left_out: work of the file that is not replayed, by reason; None for other traces.
     """
 
     name: str
@@ -123,6 +127,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
     long: JobClass | None
     oddities: Oddities
     workflows: WorkflowShape | None = None
+    left_out: Omissions | None = None
 
 
 class LoadCurve(NamedTuple):
@@ -184,6 +189,7 @@ def describe(
         long=None if cutoff_s is None else _job_class(trace, is_long),
         oddities=_oddities(trace, reading),
         workflows=_shape(trace) if has_workflows(trace) else None,
+        left_out=reading.left_out if reading else None,
     )
 
 
@@ -231,6 +237,7 @@ def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
         blank_lines=reading.blank_lines if reading else None,
         unknown_parents=reading.unknown_parents if reading else None,
         first_arrival_s=reading.first_arrival_s if reading else None,
+        cut_rows=reading.cut_rows if reading else None,
     )
 
 

@@ -10,10 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from volery.core.omissions import Omissions
 from volery.workload.columns import Integers
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import PLACES_MAX, Broken, Graph
+from volery.workload.omissions import Only, Tally, judge
+from volery.workload.replay import amounts_of, resources_of
 from volery.workload.rules import ROW_RULES, RULES, Mask
 
 
@@ -47,6 +50,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         unknown: column -> rows that do not say it; columns that all rows say are left out.
         noticed, remarks: of the reader.
         origin_us: the first submission; None where no row has one.
+        left_out: rows that a run would leave out, by reason, without a count of jobs; None where there is no row.
     """
 
     source: str
@@ -57,6 +61,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     noticed: dict[str, int]
     remarks: tuple[str, ...]
     origin_us: int | None
+    left_out: Omissions | None = None
 
     @property
     def unanswered(self) -> list[str]:
@@ -65,9 +70,17 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 class Examiner:
-    """Looks at the rows of a trace as they go by; `close` it in the end."""
+    """Looks at the rows of a trace as they go by; `close` it in the end.
 
-    def __init__(self) -> None:
+    Args:
+        form: of the trace, which says what its rows ask for; None: what would be left out is not counted.
+        only: what a run would replay.
+    """
+
+    def __init__(self, form: Format | None = None, only: Only = "ran") -> None:
+        self._form, self._only = form, only
+        self._resources: tuple[str, ...] = ()
+        self._tally: Tally | None = None
         self.graph = Graph()
         self.rows = 0
         self.origin_us: int | None = None
@@ -95,8 +108,18 @@ class Examiner:
         self._count("unsorted", self._unsorted(batch), lines)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             self.unknown[name] = self.unknown.get(name, 0) + column.null_count
+        self._count_left_out(batch)
         self.graph.add(batch, self.rows)
         self.rows += batch.num_rows
+
+    def _count_left_out(self, batch: pa.RecordBatch) -> None:
+        if self._form is None:
+            return
+        if self._tally is None:
+            self._resources = resources_of(self._form, batch)
+            self._tally = Tally(self._resources, by_job=False)
+        amounts = amounts_of(batch, self._resources)
+        self._tally.add(batch, judge(batch, amounts, self._only), amounts)
 
     def _count(self, rule: str, mask: Mask, lines: Integers) -> None:
         found = np.flatnonzero(mask)
@@ -153,17 +176,24 @@ class Examiner:
         unknown = {name: rows for name, rows in self.unknown.items() if rows}
         return Diagnosis(
             str(path), form.name, self.rows, self.findings(str(path), chosen), unknown, dict(+noticed), form.remarks,
-            self.origin_us,
+            self.origin_us, None if self._tally is None else self._tally.omissions(),
         )  # fmt: skip
 
 
-def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None = None) -> Diagnosis:
+def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None = None, only: Only = "ran") -> Diagnosis:
     """Look at a trace of any format, in bounded memory.
+
+    Args:
+        path: the file, or folder of parts.
+        form: name of its format; None: told by the content.
+        chosen: rule -> action.
+        only: what a run would replay.
 
     Raises:
         InputError: it cannot be read.
     """
-    found, noticed, examiner = format_of(path, form), Noticed(), Examiner()
+    found, noticed = format_of(path, form), Noticed()
+    examiner = Examiner(found, only)
     try:
         for batch in read_source(path, found, noticed):
             examiner.add(batch)

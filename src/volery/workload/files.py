@@ -1,48 +1,65 @@
-"""Lines of a plain or gzip-compressed file, one at a time, with every failure named by file and line."""
+"""Lines of a plain or compressed file, one at a time, with every failure named by file and line."""
 
 from __future__ import annotations
 
+import atexit
+import bz2
 import gzip
+import lzma
 import os
+import shutil
+import sys
+import tempfile
+import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from volery.core.errors import InputError
 
-GZIP_MAGIC = b"\x1f\x8b"
 PACKED_READ_BYTES = 1 << 10
 """Deflate expands at most 1,032 times, so that one read of this size gives at most a megabyte of text."""
+BLOCK_BYTES: Final = 1 << 20
 GZIP_FORMAT = 31
 """What zlib calls a stream with gzip's header and checksum."""
+PACKED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+STDIN: Final = "-"
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers, from 1; compression is told by the content, not by the name.
+    """The lines of a file with their numbers, from 1, without a byte order mark.
+
+    Compression (gzip, zstandard, bzip2, xz, a zip archive of one file) is told by the content, not by the name.
 
     Raises:
-        InputError: the file is missing, unreadable, empty, or its compressed part is damaged or ends early.
+        InputError: the file is missing, unreadable, empty, UTF-16, or its compressed part is damaged or ends early.
     """
-    number = 0
+    number, packing = 0, ""
     try:
         with path.open("rb") as raw:
-            packed = raw.read(2) == GZIP_MAGIC
+            start = raw.read(MAGIC_BYTES)
             raw.seek(0)
-            lines = _split(_unpacked(raw)) if packed else raw
+            found = next((one for one in PACKINGS if start.startswith(one.magic)), None)
+            packing = "" if found is None else found.name
+            lines = raw if found is None else _split(found.blocks(raw))
             for number, line in enumerate(lines, start=1):
-                yield number, line
+                if number == 1 and line.startswith(UTF_16):
+                    raise InputError(str(path), "is UTF-16 text; save it as UTF-8")
+                yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
     except FileNotFoundError:
         raise InputError(str(path), "no such file; check the path") from None
     except IsADirectoryError:
         raise InputError(str(path), "is a directory; name a file in it") from None
     except EOFError:
-        problem = "the gzip stream ends early (a truncated copy?); fetch the file again"
+        problem = f"the {packing} stream ends early (a truncated copy?); fetch the file again"
         raise InputError(f"{path}:{number + 1}", problem) from None
-    except zlib.error as error:
+    except (zlib.error, lzma.LZMAError, zipfile.BadZipFile, _DamagedError) as error:
         raise InputError(
-            f"{path}:{number + 1}", f"the gzip stream is damaged ({error}); fetch the file again"
+            f"{path}:{number + 1}", f"the {packing} stream is damaged ({error}); fetch the file again"
         ) from None
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror or error}); check its permissions") from None
@@ -50,7 +67,11 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(str(path), "the file is empty; check that it was copied whole")
 
 
-def _unpacked(raw: BinaryIO) -> Iterator[bytes]:
+class _DamagedError(Exception):
+    """A compressed stream cannot be read further."""
+
+
+def _gzip_blocks(raw: BinaryIO) -> Iterator[bytes]:
     """The text of a gzip file in blocks; all that comes before a damaged place is given before the error.
 
     Python's own reader drops the lines in its buffer then, and the line of the damage could not be named.
@@ -66,6 +87,104 @@ def _unpacked(raw: BinaryIO) -> Iterator[bytes]:
         # another member may follow, or zeros that fill the last block of a tape
         while not (packed := packed.lstrip(b"\0")) and (more := raw.read(PACKED_READ_BYTES)):
             packed = more
+
+
+def _stream_blocks(new_engine: Callable[[], Any]) -> Callable[[BinaryIO], Iterator[bytes]]:
+    """A reader of bzip2 or xz, which give at most a megabyte at a time however far they expand."""
+
+    def blocks(raw: BinaryIO) -> Iterator[bytes]:
+        packed = raw.read(BLOCK_BYTES)
+        while packed:
+            engine = new_engine()
+            while not engine.eof:
+                if engine.needs_input and not packed:
+                    raise EOFError
+                try:
+                    yield engine.decompress(packed, BLOCK_BYTES)
+                except OSError as error:  # what bzip2 calls damage
+                    raise _DamagedError(error) from None
+                packed = raw.read(BLOCK_BYTES) if engine.needs_input and not engine.eof else b""
+            packed = (engine.unused_data or raw.read(BLOCK_BYTES)).lstrip(b"\0")
+
+    return blocks
+
+
+def _zstd_blocks(raw: BinaryIO) -> Iterator[bytes]:
+    """The text of a zstandard file in blocks, read by Arrow; frames may follow each other."""
+    import pyarrow as pa
+
+    with pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd") as stream:
+        while True:
+            try:
+                block = stream.read(BLOCK_BYTES)
+            except OSError as error:
+                if "truncated" in str(error).lower():
+                    raise EOFError from None
+                raise _DamagedError(str(error).splitlines()[0]) from None
+            if not block:
+                return
+            yield block
+
+
+def _zip_blocks(raw: BinaryIO) -> Iterator[bytes]:
+    """The text of the only file of a zip archive, in blocks."""
+    with zipfile.ZipFile(raw) as archive:
+        names = [one.filename for one in archive.infolist() if not one.is_dir()]
+        if len(names) != 1:
+            raise _DamagedError(f"it holds {len(names)} files where one is expected; unpack it")
+        try:
+            member = archive.open(names[0])
+        except (RuntimeError, NotImplementedError) as error:  # it is encrypted, or packed by another method
+            raise _DamagedError(error) from None
+        with member as stream:
+            while block := stream.read(BLOCK_BYTES):
+                yield block
+
+
+class _Packing(NamedTuple):
+    """A way to compress a file: its name, its first bytes, and a reader."""
+
+    name: str
+    magic: bytes
+    blocks: Callable[[BinaryIO], Iterator[bytes]]
+
+
+PACKINGS: Final = (
+    _Packing("gzip", b"\x1f\x8b", _gzip_blocks),
+    _Packing("zstandard", b"\x28\xb5\x2f\xfd", _zstd_blocks),
+    _Packing("bzip2", b"BZh", _stream_blocks(bz2.BZ2Decompressor)),
+    _Packing("xz", b"\xfd7zXZ\0", _stream_blocks(lzma.LZMADecompressor)),
+    _Packing("zip", b"PK\x03\x04", _zip_blocks),
+)
+MAGIC_BYTES: Final = max(len(one.magic) for one in PACKINGS)
+
+
+def bare_name(path: Path) -> str:
+    """The name of a file without the ending of its compression."""
+    return path.name.removesuffix(path.suffix) if path.suffix in PACKED_SUFFIXES else path.name
+
+
+def spooled(name: str) -> str:
+    """The name of a file that holds what standard input gives, where the name is `-`; any other name as it is.
+
+    A trace is read more than once, and by other processes. The file is removed when this process ends.
+
+    Raises:
+        InputError: standard input is a terminal, or there is no room for what it gives.
+    """
+    if name != STDIN:
+        return name
+    if sys.stdin.isatty():
+        raise InputError(STDIN, "standard input is a terminal; pipe a trace into it, or name a file")
+    folder = tempfile.mkdtemp(prefix="volery-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "stdin"
+    try:
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        raise InputError(STDIN, f"cannot be kept in {path} ({error.strerror or error}); make room there") from None
+    return str(path)
 
 
 def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:

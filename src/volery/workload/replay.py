@@ -4,8 +4,8 @@ Where some row waits for others, or says when it was submitted itself, all rows 
 perhaps, that is submitted with the first of them; the others come when they were submitted, though never before those
 that they wait for. A row stands for `instances` equal tasks. Where memory or processors are given as shares of the
 largest machine, that is taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B).
-What cannot be run is passed over and counted: rows that do not say when they are submitted or how long they run, that
-did not end well, that begin before the trace does, or that do not ask for what the others ask for.
+Whatever held a machine is replayed for as long as it held it, however it ended; what is not is counted by reason
+(`volery.workload.omissions`).
 
 A job is as urgent as the most urgent of its rows, and due with the last of them; one that says nothing has priority 0
 and no deadline. One that was due before it was submitted is due at once.
@@ -20,16 +20,19 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from volery.core.errors import InputError
 from volery.core.locality import with_replicas
-from volery.core.model import AMOUNT_MAX, NEVER, Amounts
+from volery.core.model import NEVER, Amounts
+from volery.core.omissions import Omissions
 from volery.core.trace import Trace, longs
 from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
+from volery.workload.omissions import Judged, Only, Tally, judge
 from volery.workload.quirks import in_order
 from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
@@ -48,17 +51,21 @@ SUFFIXES: Final = (".csv", ".parquet", ".swf", ".gwf", ".json")
 
 
 class Passed(msgspec.Struct):
-    """What reading left out.
+    """What reading left out or changed.
 
     Args:
-        rows: that cannot be run.
+        rows: that are not replayed.
         unsorted_rows: that arrive before the row above them.
         unknown_parents: ids of tasks to wait for that the file does not hold.
+        cut_rows: that began before the trace, and are replayed from its beginning with what was left of them.
+        left_out: the rows by reason; None before the last row was read.
     """
 
     rows: int = 0
     unsorted_rows: int = 0
     unknown_parents: int = 0
+    cut_rows: int = 0
+    left_out: Omissions | None = None
 
 
 class _Row(NamedTuple):
@@ -108,41 +115,96 @@ class _Job(NamedTuple):
     rows: list[_Row]
 
 
-def read_tasks(path: Path, form: Format, job_count: int | None = None) -> tuple[Trace, Passed]:
+def read_tasks(path: Path, form: Format, job_count: int | None = None, only: Only = "ran") -> tuple[Trace, Passed]:
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
         path: the file, or folder of parts.
         form: its format.
         job_count: how many jobs.
+        only: "ran" for all that held machines, "finished" for what finished alone.
 
     Raises:
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
-    passed, jobs, links = Passed(), dict[tuple[str, int], list[_Row]](), _Links()
-    resources: tuple[str, ...] | None = RESOURCES[:2] if form.name in TABLES_OF_REQUESTS else None
-    taken: set[str] = set()
-    last_us = 0
+    source = _Source(form, job_count, only)
     for batch in read_source(path, form, Noticed()):
-        if resources is None:
-            resources = _resources(batch)
-        for job, arrival_us, row in _rows(batch, resources, passed, links):
-            full = job_count is not None and len(taken if links.whole else jobs) >= job_count
-            if full and (job, arrival_us) not in jobs:
-                if not links.whole:
+        if not source.take(batch):
+            break
+    passed = source.passed
+    if not source.jobs:
+        why = ", ".join(f"{one.tasks:,} with {one.reason}" for one in source.left_out.reasons) or "it has no rows"
+        raise InputError(str(path), f"holds no task that can be replayed: {why}")
+    jobs = _whole(source.jobs, source.links)
+    return _trace(path, form, jobs, source.resources or (), source.links, passed), passed
+
+
+class _Source:
+    """The rows of a file, gathered by job.
+
+    Attributes:
+        jobs: id and submission -> rows that are replayed.
+        resources: that the trace asks for; None before the first rows.
+    """
+
+    def __init__(self, form: Format, job_count: int | None, only: Only) -> None:
+        self._form, self._job_count, self._only = form, job_count, only
+        self._taken: set[str] = set()
+        self._last_us = 0
+        self._tally: Tally | None = None
+        self._passed = Passed()
+        self.jobs: dict[tuple[str, int], list[_Row]] = {}
+        self.links = _Links()
+        self.resources: tuple[str, ...] | None = None
+
+    def take(self, batch: pa.RecordBatch) -> bool:
+        """Take in the next rows; False where no further row can belong to the jobs that are wanted."""
+        if self.resources is None:
+            self.resources = resources_of(self._form, batch)
+        if self._tally is None:
+            self._tally = Tally(self.resources)
+        amounts = amounts_of(batch, self.resources)
+        judged = judge(batch, amounts, self._only)
+        before, whole = self.links.rows, True
+        full_at = 0 if self._full else None
+        for job, arrival_us, row in _rows(batch, judged, amounts, self.links):
+            if self._full and (job, arrival_us) not in self.jobs:
+                if not self.links.whole:
+                    whole = False
                     break
-                if job not in taken:  # more rows of a job that was begun may follow
+                if job not in self._taken:  # more rows of a job that was begun may follow
                     continue
-            jobs.setdefault((job, arrival_us), []).append(row)
-            taken.add(job)
-            passed.unsorted_rows += arrival_us < last_us
-            last_us = arrival_us
-        else:
-            continue
-        break
-    if not jobs:
-        raise InputError(str(path), f"holds no task that ends well and can be run; {passed.rows} rows were passed over")
-    return _trace(path, form, _whole(jobs, links), resources or (), links, passed), passed
+            self.jobs.setdefault((job, arrival_us), []).append(row)
+            self._taken.add(job)
+            self._passed.unsorted_rows += arrival_us < self._last_us
+            self._last_us = arrival_us
+            if full_at is None and self._full:
+                full_at = self.links.rows - before
+        seen = batch.slice(0, self.links.rows - before)
+        wanted = None
+        if full_at is not None:  # what follows belongs to other jobs, which nobody asked for
+            taken = pc.is_in(seen.column("job"), value_set=pa.array(self._taken)).to_numpy(zero_copy_only=False)
+            wanted = taken | (np.arange(seen.num_rows) < full_at)
+        self._tally.add(seen, judged, amounts, wanted)
+        return whole
+
+    @property
+    def _full(self) -> bool:
+        """Whether all jobs that are wanted have begun."""
+        return self._job_count is not None and len(self._taken if self.links.whole else self.jobs) >= self._job_count
+
+    @property
+    def left_out(self) -> Omissions:
+        """What is not replayed, so far."""
+        return (self._tally or Tally(())).omissions(self._taken)
+
+    @property
+    def passed(self) -> Passed:
+        """What was left out or changed, so far; later changes show in it."""
+        if self._tally is not None:
+            self._passed.rows, self._passed.cut_rows = self._tally.rows, self._tally.cut_rows
+        self._passed.left_out = self.left_out
+        return self._passed
 
 
 def _whole(jobs: dict[tuple[str, int], list[_Row]], links: _Links) -> list[_Job]:
@@ -156,25 +218,28 @@ def _whole(jobs: dict[tuple[str, int], list[_Row]], links: _Links) -> list[_Job]
     return list(found.values())
 
 
-def _amounts(batch: pa.RecordBatch) -> dict[str, Any]:
-    """What is asked for, in our units; shares are taken of the largest machine."""
-    return {
+def amounts_of(batch: pa.RecordBatch, resources: Sequence[str]) -> dict[str, Any]:
+    """Resource -> what is asked for, in our units; shares are taken of the largest machine."""
+    found = {
         "cpu_milli": pc.coalesce(batch.column("cpu_milli"), pc.multiply(batch.column("cpu_share"), NODE_CPU_MILLI)),
         "memory_mb": pc.coalesce(batch.column("memory_mb"), pc.multiply(batch.column("memory_share"), NODE_MEMORY_MB)),
         "gpu_milli": batch.column("gpu_milli"),
     }
+    return {name: found[name] for name in resources}
 
 
-def _resources(batch: pa.RecordBatch) -> tuple[str, ...]:
-    """What at least half of the first rows ask for; the others are passed over then."""
-    amounts = _amounts(batch)
+def resources_of(form: Format, batch: pa.RecordBatch) -> tuple[str, ...]:
+    """The resources that a trace asks for: those that at least half of its first rows ask for."""
+    if form.name in TABLES_OF_REQUESTS:
+        return RESOURCES[:2]
+    amounts = amounts_of(batch, RESOURCES)
     return tuple(name for name in RESOURCES if 2 * amounts[name].null_count <= batch.num_rows)
 
 
 def _rows(
-    batch: pa.RecordBatch, resources: tuple[str, ...], passed: Passed, links: _Links
+    batch: pa.RecordBatch, judged: Judged, amounts: dict[str, Any], links: _Links
 ) -> Iterator[tuple[str, int, _Row]]:
-    amounts = _amounts(batch)
+    """The rows that are replayed, each with its job and its submission."""
     graph = batch.column("parents")
     parents: Iterable[Sequence[str] | None] = repeat(())
     told = graph.null_count < batch.num_rows
@@ -183,28 +248,24 @@ def _rows(
         links.jobs.update(set(batch.column("job").filter(waits).to_pylist()) - {None})
         parents = graph.to_pylist()
 
-    asked = zip(*(amounts[name].to_pylist() for name in resources), strict=True) if resources else [()] * batch.num_rows
-    names = ("job", "task", "submit_us", "runtime_us", "estimate_us", "instances", "status", "user")
+    asked = zip(*(one.to_pylist() for one in amounts.values()), strict=True) if amounts else [()] * batch.num_rows
+    names = ("job", "task", "estimate_us", "instances", "user")
     held = _said(batch, "replicas", ())
     urgent, due = _said(batch, "priority", None), _said(batch, "deadline_us", None)
     came = _said(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
+    times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    columns = zip(asked, parents, zip(held, urgent, due, came, strict=False), values, strict=False)
-    for request, above, others, (job, task, submit_us, runtime_us, estimate_us, instances, status, user) in columns:
+    columns = zip(asked, parents, zip(held, urgent, due, came, strict=False), times, values, strict=False)
+    for request, above, others, (code, submit_us, runtime_us), (job, task, estimate_us, instances, user) in columns:
         links.rows += 1
-        unknown = job is None or submit_us is None or runtime_us is None or instances is None or None in request
-        if (
-            unknown or submit_us < 0 or runtime_us < 0 or instances < 1 or status not in (None, "finished")
-            or not all(0 <= value <= AMOUNT_MAX for value in request)
-        ):  # fmt: skip
-            passed.rows += 1
+        if code:
             if told and job is not None and task is not None:
                 links.gone.setdefault(job, {})[task] = above or ()
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
         units = tuple(
-            max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(resources, request, strict=True)
+            max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(amounts, request, strict=True)
         )  # nothing that runs takes no processor and no memory
         near, *wishes = others
         around = above or (), links.rows, near or ()

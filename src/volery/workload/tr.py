@@ -17,9 +17,10 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND
+from volery.core.omissions import Omissions
 from volery.core.trace import Trace
 from volery.workload.columns import column, microseconds, view
-from volery.workload.files import atomic_output, numbered_lines
+from volery.workload.files import atomic_output, bare_name, numbered_lines
 from volery.workload.quirks import apply_quirks, in_order
 
 SECONDS_MAX = 2_000_000_000
@@ -38,12 +39,16 @@ class Reading(msgspec.Struct, frozen=True):
         unsorted_rows: rows that arrive before the row above them.
         blank_lines: lines without a word.
         unknown_parents: ids of tasks to wait for that the file does not hold, which are not heeded.
+        cut_rows: rows that began before the trace, and are replayed from its beginning.
+        left_out: rows that are not replayed, by reason; None for a `.tr` file, of which all rows are.
     """
 
     first_arrival_s: float
     unsorted_rows: int
     blank_lines: int
     unknown_parents: int = 0
+    cut_rows: int = 0
+    left_out: Omissions | None = None
 
 
 def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact") -> Trace:
@@ -61,8 +66,8 @@ def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact")
 
 
 def begins_like_tr(path: Path) -> bool:
-    """Whether a file called `.tr` or `.tr.gz` begins with a row of that format; the rest is judged when it is read."""
-    if not path.name.removesuffix(".gz").endswith(".tr") or not path.is_file():
+    """Whether a file called `.tr`, compressed or not, begins with a row of that format."""
+    if not bare_name(path).endswith(".tr") or not path.is_file():
         return False
     try:
         words = next((words for _, line in numbered_lines(path) if (words := line.split())), [])
@@ -97,7 +102,7 @@ def scan_tr(
 
 def trace_name(path: Path) -> str:
     """The name of a trace file without its endings."""
-    return path.name.removesuffix(".gz").removesuffix(".tr")
+    return bare_name(path).removesuffix(".tr")
 
 
 class _Rows:

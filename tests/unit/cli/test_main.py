@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from tests.unit.cli.conftest import Command, Ended
 
 import volery
-from volery.cli.main import main
 
 WORK = ("--trace", "syn:20x8", "--workers", "60")
-
-
-class Ended(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Command = Callable[..., Ended]
-
-
-@pytest.fixture
-def command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*words: str | Path) -> Ended:
-        with pytest.raises(SystemExit) as leaving:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        code = leaving.value.code
-        return Ended(code if isinstance(code, int) else 0 if code is None else 1, out, err)
-
-    return call
 
 
 def test_the_version_is_the_package_s(command: Command) -> None:

@@ -17,7 +17,7 @@ def summary() -> RunSummary:
 
 def run(summary: RunSummary, seed: int, median_s: float) -> RunSummary:
     delay = msgspec.structs.replace(summary.delay_s, p50=median_s)
-    return msgspec.structs.replace(summary, seed=seed, delay_s=delay)
+    return msgspec.structs.replace(summary, seed=seed, delay_s=delay, digest=f"{seed:064d}")
 
 
 def test_the_first_is_compared_with_each_other_by_seed(summary: RunSummary) -> None:

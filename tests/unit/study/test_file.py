@@ -87,6 +87,17 @@ def test_a_value_cannot_be_given_alone_and_as_an_axis(tmp_path: Path) -> None:
         read_study(written(tmp_path, GOOD.replace("[network]", "workers = 5\n[network]")))
 
 
+@pytest.mark.parametrize(
+    ("table", "key", "home"),
+    [("workload", "jitter_us = 5", "network"), ("network", "slots = 2", "workload"), ("study", "seeds = 3", "axes")],
+)
+def test_a_key_in_the_wrong_table_is_told_where_it_belongs(tmp_path: Path, table: str, key: str, home: str) -> None:
+    text = GOOD.replace(f"[{table}]", f"[{table}]\n{key}")
+    assert text != GOOD
+    with pytest.raises(InputError, match=rf"study\.{table}\.\w+: unknown key; it belongs under \[{home}\]"):
+        read_study(written(tmp_path, text))
+
+
 def test_what_is_no_toml_or_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"small\.toml: is not TOML"):
         read_study(written(tmp_path, "axes = ["))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +54,13 @@ def test_closing_early_ends_what_is_running() -> None:
     assert run.spec.trace == "syn:5x2"
     assert outcome.summary.tasks == 10
     assert set(multiprocessing.active_children()) <= set(before)
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        'from volery.study import compare\ncompare("megha", "oracle", trace="syn:5x6", workers=60, processes=2)\n'
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert "ended with status 1 and no answer" in ended.stderr
+    assert 'under `if __name__ == "__main__":`' in ended.stderr

@@ -66,7 +66,9 @@ def _row(words: list[str], number: int) -> TaskRow:
     # -1 stands for unknown throughout; other negative values are wrong and left to the doctor
     wait = None if float(words[2]) == -1 else microseconds(words[2])
     runtime = None if float(words[3]) == -1 else microseconds(words[3])
-    start = None if wait is None else submit + wait
+    # a job that was cancelled while it waited has neither; its wait is the time until then
+    never = runtime is None and _positive(words[4]) is None
+    start = None if wait is None or never else submit + wait
     procs = _positive(words[7]) or _positive(words[4])
     memory_kb = _positive(words[9]) or _positive(words[6])
     estimate = _positive(words[8])

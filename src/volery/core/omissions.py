@@ -1,0 +1,69 @@
+"""Work of a trace that a run leaves out, counted by reason: jobs, tasks and machine time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+LARGE: Final = 0.01
+"""A run that leaves out a larger share of the machine time says so first."""
+
+
+class Omission(msgspec.Struct, frozen=True):
+    """Tasks that are left out for one reason.
+
+    Args:
+        reason: in plain words, to be read after "left out:".
+        jobs: that lose a task for this reason.
+        tasks: how many are left out.
+        machine_time: of these tasks as far as it is known, in the unit of `Omissions`.
+        machine_share: the same as a share of all machine time, 0 to 1.
+        unmeasured: tasks among these whose machine time is not known, or only in part.
+    """
+
+    reason: str
+    jobs: int
+    tasks: int
+    machine_time: float = 0.0
+    machine_share: float = 0.0
+    unmeasured: int = 0
+
+
+class Omissions(msgspec.Struct, frozen=True):
+    """What is left out of a trace, and of how much.
+
+    Args:
+        jobs, tasks: of the trace, with those that are left out.
+        machine_time: of all tasks where it is known, with those that are left out.
+        unit: of machine time, for example "core-seconds".
+        jobs_left_out: jobs of which no task is left.
+        reasons: why, the largest machine time first; empty: nothing is left out.
+    """
+
+    jobs: int
+    tasks: int
+    machine_time: float
+    unit: str
+    jobs_left_out: int = 0
+    reasons: tuple[Omission, ...] = ()
+
+    @property
+    def tasks_left_out(self) -> int:
+        """Over all reasons."""
+        return sum(one.tasks for one in self.reasons)
+
+    @property
+    def machine_share(self) -> float:
+        """Share of the machine time that is left out, as far as it is known."""
+        return sum(one.machine_share for one in self.reasons)
+
+    @property
+    def unmeasured(self) -> int:
+        """Tasks that are left out and whose machine time is not known."""
+        return sum(one.unmeasured for one in self.reasons)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether over 1 % of the machine time is left out, or tasks of unknown machine time are over 1 % of all."""
+        return self.machine_share > LARGE or self.unmeasured > LARGE * self.tasks

@@ -1,0 +1,211 @@
+"""Rows of a trace that cannot be replayed: the reason for each, and counts by reason.
+
+A row is replayed when it held a machine and the source says when and for how long, however it ended. With
+`only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from volery.core.model import AMOUNT_MAX, SECOND
+from volery.core.omissions import Omission, Omissions
+
+Only = Literal["ran", "finished"]
+"""What is replayed: all that ran, or what finished alone."""
+REPLAYED: Final = "replayed"
+NO_JOB: Final = "no id of a job"
+NEVER_STARTED: Final = "never started, so held no machine"
+STILL_RUNNING: Final = "still running when the trace ends, so its end is not known"
+NO_SUBMISSION: Final = "no time of submission"
+NO_RUNTIME: Final = "no runtime"
+NEGATIVE_RUNTIME: Final = "a runtime below 0"
+NOT_FINISHED: Final = "ran but did not finish (--only finished)"
+NO_INSTANCES: Final = "no number of instances"
+NO_REQUEST: Final = "no request where most tasks have one"
+IMPOSSIBLE_REQUEST: Final = "a request below 0 or above what a machine can have"
+BEFORE_TRACE: Final = "ended before the trace begins"
+REASONS: Final = (
+    REPLAYED, NO_JOB, NEVER_STARTED, STILL_RUNNING, NO_SUBMISSION, NO_RUNTIME, NEGATIVE_RUNTIME, NOT_FINISHED,
+    NO_INSTANCES, NO_REQUEST, IMPOSSIBLE_REQUEST, BEFORE_TRACE,
+)  # fmt: skip
+"""In this order the first that is true of a row is taken; REPLAYED where none is."""
+ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
+UNITS: Final = {
+    "cpu_milli": ("core-seconds", 1e-3), "memory_mb": ("MB-seconds", 1.0), "gpu_milli": ("GPU-seconds", 1e-3)
+}  # fmt: skip
+TASK_SECONDS: Final = ("task-seconds", 1.0)
+
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+class Judged(NamedTuple):
+    """Rows of a batch, judged.
+
+    Attributes:
+        codes: per row, the place of its reason among `REASONS`.
+        submit_us, runtime_us: per row, on a clock that begins with the trace: cut where the row began before it.
+        cut: rows that are cut so.
+        machine_us: per row, microseconds times what it holds of the first resource; NaN where that is not known.
+    """
+
+    codes: NDArray[np.int8]
+    submit_us: Numbers
+    runtime_us: Numbers
+    cut: Mask
+    machine_us: NDArray[np.float64]
+
+
+def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
+    """Tell which rows are replayed.
+
+    Args:
+        batch: of the canonical table.
+        amounts: resource -> column of requests, of the resources that the trace asks for.
+        only: what is replayed.
+    """
+    submit_us, runtime_us = _numbers(batch.column("submit_us")), _numbers(batch.column("runtime_us"))
+    no_runtime = _null(batch.column("runtime_us"))
+    began_us = _numbers(pc.coalesce(batch.column("start_us"), batch.column("submit_us")))
+    before = np.where(submit_us < 0, np.minimum(began_us, 0), 0)
+    left_us = np.where(runtime_us < 0, runtime_us, np.maximum(runtime_us + before, 0))
+    status = batch.column("status")
+    badly = _mask(pc.is_in(status, value_set=ENDED_BADLY))
+    waiting, running = (_mask(pc.equal(status, name)) for name in ("waiting", "running"))
+    starts = batch.column("start_us")
+    unstarted = _null(starts) & no_runtime if starts.null_count < batch.num_rows else np.zeros(len(badly), np.bool_)
+    masks = {
+        NO_JOB: _null(batch.column("job")),
+        NEVER_STARTED: waiting | (badly & (unstarted | (~no_runtime & (runtime_us == 0)))),
+        STILL_RUNNING: running & no_runtime,
+        NO_SUBMISSION: _null(batch.column("submit_us")),
+        NO_RUNTIME: no_runtime,
+        NEGATIVE_RUNTIME: runtime_us < 0,
+        NOT_FINISHED: (badly | running) if only == "finished" else np.zeros(len(badly), np.bool_),
+        NO_INSTANCES: ~_mask(pc.greater_equal(batch.column("instances"), 1)),
+        NO_REQUEST: _any([_null(column) for column in amounts.values()], len(badly)),
+        IMPOSSIBLE_REQUEST: _any(
+            [_mask(pc.or_(pc.less(one, 0), pc.greater(one, AMOUNT_MAX))) for one in amounts.values()], len(badly)
+        ),
+        BEFORE_TRACE: (before < 0) & (runtime_us + before <= 0),
+    }
+    codes = np.zeros(batch.num_rows, np.int8)
+    for place in range(len(REASONS) - 1, 0, -1):
+        codes[masks[REASONS[place]]] = place
+    weight = _weight(batch, amounts)
+    held_us = np.where(codes == REASONS.index(NEVER_STARTED), 0.0, np.where(no_runtime, np.nan, np.maximum(left_us, 0)))
+    return Judged(codes, np.maximum(submit_us, 0), left_us, before < 0, np.where(held_us == 0, 0.0, held_us * weight))
+
+
+def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a batch that finished, and those of which the source does not say how they ended."""
+    status = batch.column("status")
+    return batch.filter(pc.or_kleene(pc.is_null(status), pc.fill_null(pc.equal(status, "finished"), False)))
+
+
+def _weight(batch: pa.RecordBatch, amounts: dict[str, Any]) -> NDArray[np.float64]:
+    """What a row holds of the first resource, all its instances together."""
+    instances = np.asarray(pc.fill_null(batch.column("instances"), 1).to_numpy(zero_copy_only=False), np.float64)
+    for column in amounts.values():
+        asked = pc.cast(column, pa.float64())
+        return np.asarray(asked.to_numpy(zero_copy_only=False), np.float64) * instances
+    return instances
+
+
+def _numbers(column: Any) -> Numbers:
+    return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _null(column: Any) -> Mask:
+    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _mask(values: Any) -> Mask:
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _any(masks: list[Mask], rows: int) -> Mask:
+    return np.logical_or.reduce(masks) if masks else np.zeros(rows, np.bool_)
+
+
+class Tally:
+    """Counts rows by reason as they go by.
+
+    Args:
+        resources: that the trace asks for; the first gives the unit of machine time.
+        by_job: whether to count the jobs that lose a task, too, which takes memory for their ids.
+    """
+
+    def __init__(self, resources: tuple[str, ...], *, by_job: bool = True) -> None:
+        self._unit, self._scale = UNITS[resources[0]] if resources else TASK_SECONDS
+        self._by_job = by_job
+        self._tasks, self._machine_us = [0] * len(REASONS), [0.0] * len(REASONS)
+        self._unmeasured = [0] * len(REASONS)
+        self._jobs: defaultdict[int, set[str]] = defaultdict(set)
+        self._last_us = 0
+        self._open = (0.0, 0.0)  # of rows that still run: the sum of what they hold, and that of it times their begin
+        self.rows = 0
+        self.cut_rows = 0
+
+    def add(self, batch: pa.RecordBatch, judged: Judged, amounts: dict[str, Any], counted: Mask | None = None) -> None:
+        """Count the rows of a batch, or those of them that are marked."""
+        rows = batch.num_rows
+        mask = np.ones(rows, np.bool_) if counted is None else counted
+        codes, held = judged.codes[:rows], judged.machine_us[:rows]
+        instances = np.asarray(pc.fill_null(batch.column("instances"), 1).to_numpy(zero_copy_only=False), np.int64)
+        instances = np.maximum(instances, 1)
+        for code in np.unique(codes[mask]).tolist():
+            members = mask & (codes == code)
+            unknown = members & np.isnan(held)
+            self._tasks[code] += int(instances[members].sum())
+            self._unmeasured[code] += int(instances[unknown].sum())
+            self._machine_us[code] += float(np.nansum(held[members]))
+            if code and self._by_job:
+                self._jobs[code].update(set(batch.column("job").filter(pa.array(members)).to_pylist()) - {None})
+        self.rows += int(np.count_nonzero(mask & (codes > 0)))
+        self.cut_rows += int(np.count_nonzero(mask & (codes == 0) & judged.cut[:rows]))
+        self._watch_open(batch, mask & (codes == REASONS.index(STILL_RUNNING)), amounts)
+
+    def _watch_open(self, batch: pa.RecordBatch, members: Mask, amounts: dict[str, Any]) -> None:
+        """Rows that still run have held their machine from their begin to the last time of the trace, at least."""
+        for name in ("submit_us", "start_us", "end_us"):
+            last = pc.max(batch.column(name)).as_py()
+            self._last_us = max(self._last_us, last or 0)
+        if members.any():
+            weight = np.nan_to_num(_weight(batch, {name: one[: batch.num_rows] for name, one in amounts.items()}))
+            began = _numbers(pc.coalesce(batch.column("start_us"), batch.column("submit_us")))
+            self._open = (
+                self._open[0] + float(weight[members].sum()),
+                self._open[1] + float((weight * np.maximum(began, 0))[members].sum()),
+            )
+
+    def omissions(self, kept: AbstractSet[str] = frozenset()) -> Omissions:
+        """What was left out; after the last row.
+
+        Args:
+            kept: ids of the jobs of which something is replayed.
+        """
+        machine_us = list(self._machine_us)
+        machine_us[REASONS.index(STILL_RUNNING)] = max(0.0, self._last_us * self._open[0] - self._open[1])
+        whole = sum(machine_us)
+        scale = self._scale / SECOND
+        reasons = [
+            Omission(
+                REASONS[code], len(self._jobs[code]), self._tasks[code], machine_us[code] * scale,
+                machine_us[code] / whole if whole else 0.0, self._unmeasured[code],
+            )
+            for code in range(1, len(REASONS))
+            if self._tasks[code]
+        ]  # fmt: skip
+        reasons.sort(key=lambda one: (-one.machine_time, -one.tasks))
+        lost = set().union(*self._jobs.values()) - kept
+        jobs = len(kept) + len(lost)
+        return Omissions(jobs, sum(self._tasks), whole * scale, self._unit, len(lost), tuple(reasons))

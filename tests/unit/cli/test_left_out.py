@@ -1,0 +1,119 @@
+"""A run that leaves out work says so first, in the table, in JSON and on the page; `--strict` makes it a failure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Command
+
+from volery.report.units import NOTHING
+
+SWF = """\
+1 0 0 30 4 -1 -1 4 60 -1 1 7 -1 -1 -1 -1 -1 -1
+2 10 5 90 4 -1 -1 4 -1 -1 5 8 -1 -1 -1 -1 -1 -1
+3 30 9 -1 -1 -1 -1 2 -1 -1 5 8 -1 -1 -1 -1 -1 -1
+4 40 0 30 1 -1 -1 1 -1 -1 1 8 -1 -1 -1 -1 -1 -1
+"""
+"""120 core-seconds that finished, 360 of a job that was killed, one that never started, 30 that finished."""
+HALF = "Left out of the trace: 2 of 4 jobs (50.0 %), 70.6 % of the machine time: 1 task: ran but did not finish"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.swf"
+    path.write_text(SWF)
+    return path
+
+
+def work(trace: Path, cores: int = 4) -> tuple[str | Path, ...]:
+    return ("compare", "oracle", "--trace", trace, "--workers", "1", "--capacity", f"cpu_milli={cores}000")
+
+
+def test_what_ran_is_replayed_and_what_never_started_is_told_below(command: Command, trace: Path) -> None:
+    ended = command(*work(trace), "--strict")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("Delay and cost")
+    assert "Left out of the trace: 1 of 4 jobs (25.0 %), none of the machine time: never started" in ended.out
+    assert command(*work(trace), "--json").json["runs"][0]["jobs"] == 3
+
+
+def test_only_finished_says_in_the_first_line_how_much_it_leaves_out(command: Command, trace: Path) -> None:
+    ended = command(*work(trace), "--only", "finished")
+    assert ended.status == 0
+    assert ended.out.startswith(HALF)
+    assert command(*work(trace), "--only", "finished", "--strict").status == 3
+
+
+def test_json_the_page_and_the_manifest_hold_it_too(command: Command, trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    ended = command(*work(trace), "--only", "finished", "-o", folder, "--strict", "--json")
+    assert ended.status == 3
+    assert ended.json["warnings"][0].startswith(HALF)
+    left = ended.json["runs"][0]["left_out"]
+    assert (left["jobs"], left["jobs_left_out"], [one["tasks"] for one in left["reasons"]]) == (4, 2, [1, 1])
+    assert HALF in (folder / "report.html").read_text()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["trace"]["left_out"] == left
+    assert command("show", folder).out.startswith(HALF)
+
+
+def test_a_study_file_asks_for_finished_jobs_alone(command: Command, trace: Path, tmp_path: Path) -> None:
+    study = tmp_path / "s.toml"
+    study.write_text(
+        f'[workload]\ntrace = "{trace}"\nworkers = 1\ncapacity = "cpu_milli=4000"\nonly = "finished"\n'
+        '[axes]\narchitectures = ["oracle"]\n'
+    )
+    ended = command("run", study, "--strict")
+    assert (ended.status, ended.out.startswith(HALF)) == (3, True)
+    study.write_text(study.read_text().replace('"finished"', '"well"'))
+    ended = command("run", study)
+    assert (ended.status, "there is no 'well'" in ended.err) == (2, True)
+
+
+def test_work_that_no_machine_can_run_stands_in_the_first_line(command: Command, trace: Path) -> None:
+    ended = command(*work(trace, cores=1), "--strict")
+    assert ended.status == 3
+    assert ended.out.startswith("Never run: 2 of 3 jobs (66.7 %), 94.1 % of the machine time: no machine can run them")
+
+
+def test_jobs_of_many_cores_that_become_one_slot_stand_in_the_first_line(command: Command, trace: Path) -> None:
+    ended = command(*work(trace), "--slot-request", "cpu_milli=1000", "--strict")
+    assert ended.status == 3
+    assert ended.out.startswith(
+        "Run in one slot each: 2 of 3 jobs (66.7 %), 94.1 % of the machine time: ask for more than one slot"
+    )
+
+
+def test_describe_and_doctor_name_what_is_left_out_by_reason(command: Command, trace: Path) -> None:
+    for words in (("trace", "describe", trace), ("trace", "doctor", trace)):
+        out = command(*words).out
+        assert "left out: never started, so held no machine" in out
+        assert "did not finish" not in out
+        assert "without a word" not in out
+        assert "ran but did not finish" in command(*words, "--only", "finished").out
+    described = command("trace", "describe", trace, "--json").json
+    assert [one["tasks"] for one in described["left_out"]["reasons"]] == [1]
+    assert command("trace", "doctor", trace, "--json").json["left_out"]["tasks"] == 4
+
+
+def test_designs_without_randomness_on_a_file_are_not_given_an_interval(command: Command, trace: Path) -> None:
+    words = ("compare", "oracle", "backfill", *work(trace)[2:], "--seeds", "3")
+    out = command(*words).out
+    assert "Nothing is random here: 3 seeds gave the same run." in out
+    assert "a lower" not in out
+    assert "bootstrap" not in out
+    assert "not random" in out
+    found = command(*words, "--json").json
+    assert found["not_random"] == ["oracle", "backfill"]
+    assert {one["difference"]["low"] for one in found["differences"]} == {None}
+
+
+def test_one_seed_shows_a_dash_and_no_verdict(command: Command) -> None:
+    out = command("compare", "oracle", "megha", "--trace", "syn:20x8", "--workers", "60").out
+    assert "no difference shown" not in out
+    assert "bootstrap" not in out
+    assert "One seed cannot tell a difference from chance" in out
+    (row,) = [line for line in out.splitlines() if line.startswith("mean delay")]
+    assert row.split()[-2:] == [NOTHING, NOTHING]

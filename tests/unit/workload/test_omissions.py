@@ -1,0 +1,152 @@
+"""Jobs that held machines are replayed however they ended; what is left out is counted by reason."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from volery.core.omissions import Omissions
+from volery.workload import load_workload
+from volery.workload.convert import convert
+from volery.workload.doctor import examine
+from volery.workload.omissions import (
+    BEFORE_TRACE,
+    NEVER_STARTED,
+    NO_REQUEST,
+    NO_RUNTIME,
+    NOT_FINISHED,
+    STILL_RUNNING,
+    Only,
+)
+
+TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
+S = 1_000_000
+SWF = """\
+1 0 0 30 4 -1 -1 4 60 -1 1 7 -1 -1 -1 -1 -1 -1
+2 10 5 10 1 -1 -1 1 -1 -1 0 8 -1 -1 -1 -1 -1 -1
+3 20 0 20 5 -1 -1 5 -1 -1 5 8 -1 -1 -1 -1 -1 -1
+4 30 9 -1 -1 -1 -1 2 -1 -1 5 8 -1 -1 -1 -1 -1 -1
+5 40 9 0 2 -1 -1 2 -1 -1 5 8 -1 -1 -1 -1 -1 -1
+"""
+"""One finished (120 core-seconds), one failed after its start (10), one was killed (100), two were cancelled before."""
+PODS = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,pod_phase,creation_time,deletion_time,scheduled_time
+a,1000,512,1,500,LS,Succeeded,0,9,1
+b,1000,256,1,500,LS,Running,1,9,2
+c,1000,256,1,500,LS,Failed,2,12,2
+d,1000,256,1,500,LS,Pending,2,12,
+"""
+AZURE_LIKE = (
+    "task_create_time, task_end_time, job_id, task_id,number_of_instances, status, number_of_cpus_requested_per_\
+instance_in_the_task,normalized_memory_requested_per_instance_in_the_task\n"
+)
+
+
+def read(folder: Path, text: str, only: Only = "ran", jobs: int | None = None) -> tuple[list[int], Omissions]:
+    """Durations in seconds, and what is left out."""
+    path = folder / "trace"
+    path.write_text(text)
+    trace, reading = load_workload(path, only=only, job_count=jobs)
+    assert reading is not None
+    assert reading.left_out is not None
+    return [at // S for at in trace.duration_us], reading.left_out
+
+
+def counts(found: Omissions) -> dict[str, int]:
+    return {one.reason: one.tasks for one in found.reasons}
+
+
+def test_jobs_that_failed_or_were_killed_after_their_start_are_replayed(tmp_path: Path) -> None:
+    durations, left = read(tmp_path, SWF)
+    assert durations == [30, 10, 20]
+    assert counts(left) == {NEVER_STARTED: 2}
+    assert (left.jobs, left.jobs_left_out, left.machine_share, left.is_large) == (5, 2, 0.0, False)
+    assert (round(left.machine_time, 6), left.unit) == (230.0, "core-seconds")
+
+
+def test_only_finished_leaves_them_out_and_says_how_much_machine_time_they_had(tmp_path: Path) -> None:
+    durations, left = read(tmp_path, SWF, "finished")
+    assert durations == [30]
+    assert counts(left) == {NOT_FINISHED: 2, NEVER_STARTED: 2}
+    assert left.reasons[0].machine_time == pytest.approx(110)
+    assert left.machine_share == pytest.approx(110 / 230)
+    assert left.is_large
+
+
+def test_pods_that_run_are_replayed_from_their_start_to_their_deletion(tmp_path: Path) -> None:
+    durations, left = read(tmp_path, PODS)
+    assert durations == [8, 7, 10]
+    assert counts(left) == {NEVER_STARTED: 1}
+
+
+def test_a_task_that_outlives_the_trace_has_held_its_machine_until_then_at_least(tmp_path: Path) -> None:
+    rows = "0,100,1,1,1,Terminated,100,0.1\n40,0,2,1,2,Running,100,0.1\n"
+    durations, left = read(tmp_path, AZURE_LIKE + rows)
+    assert durations == [100]
+    (one,) = left.reasons
+    assert (one.reason, one.tasks, one.unmeasured) == (STILL_RUNNING, 2, 2)
+    assert one.machine_time == pytest.approx(2 * 60)
+    assert one.machine_share == pytest.approx(120 / 220)
+
+
+def test_a_row_that_began_before_the_trace_is_replayed_with_what_was_left_of_it(tmp_path: Path) -> None:
+    rows = "-50,30,1,1,1,Terminated,100,0.1\n-50,-10,2,1,1,Terminated,100,0.1\n10,20,3,1,1,Terminated,100,0.1\n"
+    durations, left = read(tmp_path, AZURE_LIKE + rows)
+    assert durations == [30, 10]
+    assert counts(left) == {BEFORE_TRACE: 1}
+    assert left.machine_share == 0.0
+
+
+def test_a_row_without_a_request_or_runtime_is_counted_though_its_machine_time_is_unknown(tmp_path: Path) -> None:
+    rows = "0,100,1,1,1,Terminated,100,0.1\n0,,2,1,1,Terminated,100,0.1\n0,9,3,1,1,Terminated,,\n"
+    durations, left = read(tmp_path, AZURE_LIKE + rows + "5,9,4,1,1,Terminated,100,0.1\n")
+    assert durations == [100, 4]
+    assert counts(left) == {NO_RUNTIME: 1, NO_REQUEST: 1}
+    assert left.unmeasured == 2
+    assert left.is_large
+
+
+def test_of_the_first_jobs_alone_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    durations, left = read(tmp_path, SWF, "finished", jobs=1)
+    assert durations == [30]
+    assert counts(left) == {}
+    _, left = read(
+        tmp_path, SWF.replace("1 0 0", "1 99 0") + "6 50 0 7 1 -1 -1 1 -1 -1 1 8 -1 -1 -1 -1 -1 -1\n", jobs=4
+    )
+    assert counts(left) == {NEVER_STARTED: 2}
+
+
+def test_the_doctor_and_convert_take_the_same_reading(tmp_path: Path) -> None:
+    read(tmp_path, SWF)
+    ran, finished = (examine(tmp_path / "trace", only=only).left_out for only in ("ran", "finished"))
+    assert ran is not None
+    assert finished is not None
+    assert counts(ran) == {NEVER_STARTED: 2}
+    assert counts(finished) == {NOT_FINISHED: 2, NEVER_STARTED: 2}
+    made = convert(tmp_path / "trace", tmp_path / "t.parquet", only="finished")
+    assert (made.rows, made.remarks[-1]) == (1, "rows that did not finish were left out on request")
+    _, reading = load_workload(tmp_path / "t.parquet")
+    assert reading is not None
+    assert reading.left_out is not None
+    assert not reading.left_out.reasons
+
+
+@pytest.mark.parametrize(
+    ("name", "ran", "finished", "share"),
+    [
+        ("swf/SDSC-SP2-1998_first5000lines.swf.gz", 4_606, 3_525, 0.466),
+        ("alibaba_gpu/openb_pod_list_default.csv.gz", 7_255, 192, 0.938),
+    ],
+)
+def test_published_traces_are_replayed_with_all_that_ran(name: str, ran: int, finished: int, share: float) -> None:
+    path = TRACES / name
+    if not path.exists():
+        pytest.skip("the public traces are not beside this repository")
+    assert load_workload(path)[0].job_count == ran
+    trace, reading = load_workload(path, only="finished")
+    assert reading is not None
+    assert reading.left_out is not None
+    assert trace.job_count == finished
+    assert reading.left_out.machine_share == pytest.approx(share, abs=0.0005)
