@@ -16,6 +16,7 @@ from volery.conformance.determinism import (
 )
 from volery.conformance.failing import check_failed_tasks_are_over
 from volery.conformance.flowing import check_workflows
+from volery.conformance.ganging import check_gangs
 from volery.conformance.heeding import (
     check_features_are_declared,
     check_ignored_features_change_nothing,
@@ -63,6 +64,7 @@ __all__ = [
     "check_failed_tasks_are_over",
     "check_features_are_declared",
     "check_flow_is_declared",
+    "check_gangs",
     "check_goes_quiet",
     "check_ignored_features_change_nothing",
     "check_invariants",

@@ -8,13 +8,13 @@ Deviates A transaction fetches what has changed and commits over the network (th
          Jobs are never given up by default (the simulator: after 100 attempts without a task placed; the paper: after
          1,000): attempts_max and fruitless_max do, and the submitter is told of those tasks as of ones that fit no
          machine. A gang is placed whole or not at all, also where there is room for a part (the public simulator
-         commits that part); one that the same search does not fit into an empty cell is placed as it comes. Undone
-         claims give their sequence numbers back (restore_sequences; the simulator does not). Nobody is preempted,
-         unless `preemption` is set; who makes way then is our choice. A task is only sought among machines that were
-         not found too full for tasks that ask for the same (the simulator: for any task of the job). Elastic jobs get a
-         decision for each task that they may run, where the paper's workers take their next activity themselves. mesos:
-         frameworks ask for offers while jobs wait; a framework's decisions are taken one after the other on one offer;
-         what is kept for a gang is given up after hoard_s. docs/papers.md.
+         commits that part); one that the same search does not fit into an empty cell is refused, as tasks that fit no
+         machine are. Undone claims give their sequence numbers back (restore_sequences; the simulator does not). Nobody
+         is preempted, unless `preemption` is set; who makes way then is our choice. A task is only sought among
+         machines that were not found too full for tasks that ask for the same (the simulator: for any task of the job).
+         Elastic jobs get a decision for each task that they may run, where the paper's workers take their next activity
+         themselves. mesos: frameworks ask for offers while jobs wait; a framework's decisions are taken one after the
+         other on one offer; what is kept for a gang is given up after hoard_s. docs/papers.md.
 """
 
 from __future__ import annotations
@@ -282,6 +282,7 @@ OMEGA = Architecture(
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
     vectors=True,
+    gangs="gang",
     heeds={**HEEDS, "priorities": "preemption"},
     prompt={
         "batch_job_s": 0.0,

@@ -6,7 +6,7 @@ Deviates Neither text was at hand in full: what is recalled or chosen is marked 
          of several slots counts as that many machines. There is no reservation system in front: every deadline is taken
          as accepted, and one that cannot be met any more makes its job best effort. A scheduler that was idle plans at
          once, then at most once per cycle; with a cycle of 0, whenever something changes. A gap leaves room, which jobs
-         fill one by one (the papers do not say how). A job that no empty cluster could hold at once is elastic. alsched
+         fill one by one (the papers do not say how). A gang that the empty cluster cannot hold is refused. alsched
          is the same program without time: preferred machines are worth 1, others as much less as they are slower, and
          deadlines are not known to it. The solver's work is limited by nodes of its search and jobs per plan, never by
          a clock. Running tasks are neither moved nor preempted; one that exceeds its estimate is expected to take one
@@ -165,6 +165,7 @@ TETRISCHED = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
+    gangs="gangs",
     prompt={**PROMPT, "plan_ahead_s": 0.0},
     heeds={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
 )
@@ -179,6 +180,7 @@ ALSCHED = Architecture(
     build=build_alsched,
     hops=2,
     tolerates=frozenset({"duplication"}),
+    gangs="gangs",
     prompt=PROMPT,
     heeds={"constraints": "", "preferences": "constraints=soft|hard"},
 )
