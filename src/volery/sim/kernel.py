@@ -24,7 +24,7 @@ from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, TaskI
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.resources import check_resources
 from volery.core.streams import Streams
-from volery.core.trace import Trace
+from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts
 from volery.sim.attempts import Attempts
 from volery.sim.copies import Copies
@@ -485,6 +485,7 @@ def simulate(
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
+    check_times(trace)
     check_workflows(trace)
     check_locality(trace, cluster)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())

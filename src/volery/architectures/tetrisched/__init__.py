@@ -21,6 +21,7 @@ import msgspec
 
 from volery.architectures.tetrisched.requests import Asking, Soft
 from volery.architectures.tetrisched.scheduler import Scheduler, Setting
+from volery.core.bounds import Count, Microseconds, Milliseconds, Period, PositiveCount, PositiveRatio, Ratio, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -35,25 +36,27 @@ class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters that alsched and TetriSched have in common."""
 
     cycle_s: Annotated[
-        float, msgspec.Meta(ge=0, description="from one plan to the next, seconds; 0: whenever something changes")
+        Seconds, msgspec.Meta(description="from one plan to the next, seconds; 0: whenever something changes")
     ] = 4.0
     solver: Annotated[
         Solver, msgspec.Meta(description="all jobs together (optimal, to the gap), or one after the other (greedy)")
     ] = "optimal"
     gap: Annotated[
-        float, msgspec.Meta(ge=0, description="a plan may be worth so much less than the best, as a share of it")
+        Ratio, msgspec.Meta(description="a plan may be worth so much less than the best, as a share of it")
     ] = 0.1
     nodes_max: Annotated[
-        int,
-        msgspec.Meta(ge=0, description="nodes of the solver's search per plan; its work is limited by nothing else"),
+        Count,
+        msgspec.Meta(description="nodes of the solver's search per plan; its work is limited by nothing else"),
     ] = 100
-    jobs_max: Annotated[int, msgspec.Meta(ge=1, description="jobs per plan, those with deadlines first")] = 100
+    jobs_max: Annotated[PositiveCount, msgspec.Meta(description="jobs per plan, those with deadlines first")] = 100
     gangs: Annotated[
         bool, msgspec.Meta(description="tasks of a job start together; otherwise each starts where it can")
     ] = True
-    decision_ms: Annotated[float, msgspec.Meta(ge=0, description="modelled time of a decision, in the lab alone")] = 0.0
+    decision_ms: Annotated[Milliseconds, msgspec.Meta(description="modelled time of a decision, in the lab alone")] = (
+        0.0
+    )
     leaf_us: Annotated[
-        float, msgspec.Meta(ge=0, description="... and more per leaf of the expressions of a plan, microseconds")
+        Microseconds, msgspec.Meta(description="... and more per leaf of the expressions of a plan, microseconds")
     ] = 0.0
 
 
@@ -69,15 +72,15 @@ class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of TetriSched."""
 
     plan_ahead_s: Annotated[
-        float,
-        msgspec.Meta(ge=0, description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),
+        Seconds,
+        msgspec.Meta(description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),
     ] = 96.0
-    quantum_s: Annotated[float, msgspec.Meta(gt=0, description="unit of planned time, seconds")] = 4.0
+    quantum_s: Annotated[Period, msgspec.Meta(description="unit of planned time, seconds")] = 4.0
     heterogeneity: Annotated[
         bool, msgspec.Meta(description="know which machines a job prefers; false: any, at the slow estimate (NH)")
     ] = True
     deadline_value: Annotated[
-        float, msgspec.Meta(gt=0, description="of a job that meets its deadline, where best effort is worth up to 1")
+        PositiveRatio, msgspec.Meta(description="of a job that meets its deadline, where best effort is worth up to 1")
     ] = 1000.0
 
 
