@@ -105,9 +105,7 @@ def small_case(stream: Random, architecture: Architecture) -> Case:
     if stream.random() < 0.3:
         trace = flowing(trace, stream)
     if architecture.vectors and stream.random() < 0.4:
-        requests = tuple(
-            [(stream.randint(0, 5000), stream.randint(1, 9000), stream.randint(0, 1)) for _ in range(5)]
-        )
+        requests = tuple([(stream.randint(0, 5000), stream.randint(1, 9000), stream.randint(0, 1)) for _ in range(5)])
         drawn_requests = array("H", [stream.randrange(5) for _ in range(trace.task_count)])
         cluster = msgspec.structs.replace(cluster, resources=RESOURCES, capacities=(AMOUNTS,) * machines)
         trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=requests, request=drawn_requests)

@@ -32,6 +32,7 @@ from volery.conformance.protocol import (
     check_stages_exist,
     check_unknown_messages_raise,
 )
+from volery.conformance.queueing import check_worker_queues_are_reported
 from volery.conformance.safety import (
     check_capacity_and_constraints,
     check_done_is_said_once,
@@ -85,6 +86,7 @@ __all__ = [
     "check_submitting_twice",
     "check_ties_are_safe",
     "check_unknown_messages_raise",
+    "check_worker_queues_are_reported",
     "check_workflows",
     "conform",
 ]

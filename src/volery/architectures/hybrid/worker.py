@@ -96,7 +96,8 @@ class Worker(SlotKeeper):
     """
 
     __slots__ = (
-        "_asked", "_attempts", "_draws", "_entry", "_least_left_us", "_least_us", "_lefts", "_long_active", "_longs", "_offered", "_others",
+        "_asked", "_attempts", "_draws", "_entry", "_least_left_us", "_least_us", "_lefts",
+        "_long_active", "_longs", "_offered", "_others",
         "_queue", "_requests", "_running_long", "_setting", "_vector", "_version",
     )  # fmt: skip
 

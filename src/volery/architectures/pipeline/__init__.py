@@ -115,6 +115,10 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker_delay_s: Annotated[Seconds, msgspec.Meta(description="how long the broker keeps a task first")] = 60.0
     cycle_s: Annotated[Seconds, msgspec.Meta(description="period of cycles; 0: whenever something changes")] = 0.0
     cycle_cost_us: Annotated[WholeMicroseconds, msgspec.Meta(description="what a cycle costs")] = 0
+    backfilling: Annotated[
+        Literal["per-instant", "per-event"],
+        msgspec.Meta(description="T3=easy or conservative: decide once after all of an instant, or after each event"),
+    ] = "per-instant"
     task_cost_us: Annotated[WholeMicroseconds, msgspec.Meta(description="what a cycle costs more per task tried")] = 0
 
 
@@ -189,6 +193,7 @@ def assembly(config: PipelineConfig) -> Assembly:
         config.cycle_cost_us,
         config.task_cost_us,
         config.J4,
+        config.T3 in BACKFILLING and config.backfilling == "per-instant",
     )
 
 
@@ -386,7 +391,9 @@ PIPELINE = Architecture(
 def preset(name: str, summary: str, source: str, **policies: Any) -> Architecture:
     """The same module with other defaults; docs/reference/pipeline.md tells what of it is published."""
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
-    return msgspec.structs.replace(PIPELINE, name=name, summary=summary, source=source, defaults=defaults)
+    prompt = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
+    changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "prompt": prompt}
+    return msgspec.structs.replace(PIPELINE, **changed)
 
 
 PRESETS = (
