@@ -1,4 +1,4 @@
-"""EASY backfilling against an independent one that decides once per instant (Mu'alem and Feitelson, IEEE TPDS 12(6))."""
+"""EASY (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001) against an independent one that decides once per instant."""
 
 from __future__ import annotations
 
