@@ -36,6 +36,11 @@ imports: $(VENV)/.tools
 unit: $(VENV)/.tools
 	$(BIN)/python -m pytest -n $(TESTERS)
 
+FUZZ_SEED ?= 1
+FUZZ_CASES ?= 2000
+
+conformance: export VOLERY_FUZZ_SEED = $(FUZZ_SEED)
+conformance: export VOLERY_FUZZ_CASES = $(FUZZ_CASES)
 conformance: $(VENV)/.tools  ## every check on every design and variant, every public simulator, and every output that the documentation shows: half an hour and more
 	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/golden tests/test_snippets.py
 

@@ -144,3 +144,17 @@ class Nags(PhoenixScheduler):
 @mutant("check_goes_quiet", with_defaults("phoenix", **EAGER))
 def build_reports_for_ever(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
     return spoiled(lookup("phoenix").build(cluster, config, streams), scheduler=Nags)
+
+
+class ForgetsItsQueue(NodeMonitor):
+    """Launches tasks as if they had never waited in its queue."""
+
+    __slots__ = ()
+
+    def _ask(self, scheduler: Address, batch: int, number: int, waited_us: Time, blocked_us: Time) -> None:
+        super()._ask(scheduler, batch, number, 0, blocked_us)
+
+
+@mutant("check_worker_queues_are_reported", lookup("sparrow"))
+def build_forgets_its_queue(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    return spoiled(lookup("sparrow").build(cluster, config, streams), node=ForgetsItsQueue)

@@ -20,6 +20,7 @@ from volery.architectures.pipeline import PIPELINE, PRESETS
 from volery.architectures.quincy import FIRMAMENT, QUINCY
 from volery.architectures.sparrow import SPARROW
 from volery.architectures.tetrisched import ALSCHED, TETRISCHED
+from volery.core.bounds import check_finite
 from volery.core.component import Architecture
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Realisation, Stage
@@ -79,7 +80,7 @@ def parameters(architecture: Architecture) -> list[Parameter]:
         hint, description = hints[field], ""
         if get_origin(hint) is Annotated:
             hint, *extras = get_args(hint)
-            description = next((e.description or "" for e in extras if isinstance(e, msgspec.Meta)), "")
+            description = next((e.description for e in extras if isinstance(e, msgspec.Meta) and e.description), "")
         choices = get_args(hint)
         shown: str = getattr(hint, "__name__", str(hint))
         if get_origin(hint) is Literal:
@@ -120,4 +121,6 @@ def configure(architecture: Architecture, given: Mapping[str, Any]) -> msgspec.S
                 problem = "is not one of its values" + suggestion(str(value), get_args(hint))
             raise InputError(f"{architecture.name}:{name}", f"{value!r} {problem}") from None
     config: msgspec.Struct = msgspec.convert({**defaults, **given}, type(architecture.defaults), strict=False)
+    for name in given:
+        check_finite(f"{architecture.name}:{name}", getattr(config, name))
     return config

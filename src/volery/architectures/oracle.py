@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from volery.core.bounds import Seconds
 from volery.core.component import Architecture, Component, Deployment, sent_to
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Counted, Event, Measured, MoreTasks, Submit
@@ -62,10 +63,8 @@ class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = ""
     patience_s: Annotated[
-        float,
-        msgspec.Meta(
-            ge=0, description="with drf or hdrf: passed over for so long, a task has a machine reserved; 0: never"
-        ),
+        Seconds,
+        msgspec.Meta(description="with drf or hdrf: passed over for so long, a task has a machine reserved; 0: never"),
     ] = 0.0
 
 

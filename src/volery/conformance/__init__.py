@@ -16,6 +16,7 @@ from volery.conformance.determinism import (
 )
 from volery.conformance.failing import check_failed_tasks_are_over
 from volery.conformance.flowing import check_workflows
+from volery.conformance.ganging import check_gangs
 from volery.conformance.heeding import (
     check_features_are_declared,
     check_ignored_features_change_nothing,
@@ -31,6 +32,7 @@ from volery.conformance.protocol import (
     check_stages_exist,
     check_unknown_messages_raise,
 )
+from volery.conformance.queueing import check_worker_queues_are_reported
 from volery.conformance.safety import (
     check_capacity_and_constraints,
     check_done_is_said_once,
@@ -63,6 +65,7 @@ __all__ = [
     "check_failed_tasks_are_over",
     "check_features_are_declared",
     "check_flow_is_declared",
+    "check_gangs",
     "check_goes_quiet",
     "check_ignored_features_change_nothing",
     "check_invariants",
@@ -83,6 +86,7 @@ __all__ = [
     "check_submitting_twice",
     "check_ties_are_safe",
     "check_unknown_messages_raise",
+    "check_worker_queues_are_reported",
     "check_workflows",
     "conform",
 ]

@@ -28,6 +28,7 @@ USERS = ("a", "b", "", "c", "a")
 RESOURCES = ("cpu_milli", "memory_mb", "gpus")
 TOO_LARGE: Amounts = (1, 1 << 20, 0)
 """A request that no machine holds."""
+GANG_MACHINES = 12
 KINDS = 12
 """Further requests in a workload."""
 LONG_FACTOR = 20_000
@@ -35,12 +36,19 @@ LONG_FACTOR = 20_000
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A workload on a cluster."""
+    """A workload on a cluster.
+
+    Args:
+        name, seed: what failures tell of it.
+        trace, cluster: these.
+        gangs: the tasks of a job start together or never; such cases have slots alone, and no workflows.
+    """
 
     name: str
     seed: int
     trace: Trace
     cluster: Cluster
+    gangs: bool = False
 
     def satisfiable(self) -> list[bool]:
         """Per task, whether some machine meets its constraints and, empty, holds it, and all that it waits for."""
@@ -56,8 +64,31 @@ class Case(msgspec.Struct, frozen=True):
             for need, amounts in set(zip(needs, asked, strict=True))
         }
         alone = [fits[kind] for kind in zip(needs, asked, strict=True)]
+        if self.gangs:
+            return [whole for job in range(self.trace.job_count) for whole in self._whole(job)]
         barred = below(self.trace, [not fit for fit in alone])
         return [fit and not late for fit, late in zip(alone, barred, strict=True)]
+
+    def _whole(self, job: int) -> list[bool]:
+        """Per task of a gang, the same: whether the empty cluster holds all of them, by augmenting paths."""
+        low, high = self.trace.first[job : job + 2]
+        units = [
+            bits for bits, slots in zip(self.cluster.constraints, self.cluster.slots, strict=True) for _ in range(slots)
+        ]
+        needs = self.trace.constraints[low:high] or [0] * (high - low)
+        taken_by: dict[int, int] = {}
+
+        def finds(task: int, seen: set[int]) -> bool:
+            for unit, bits in enumerate(units):
+                if unit not in seen and not needs[task] & ~bits:
+                    seen.add(unit)
+                    if unit not in taken_by or finds(taken_by[unit], seen):
+                        taken_by[unit] = task
+                        return True
+            return False
+
+        fits = high - low <= len(units) and all(finds(task, set()) for task in range(high - low))
+        return [fits] * (high - low)
 
 
 def trace_of(
@@ -171,6 +202,22 @@ def vector_cases(seed: int = 0) -> list[Case]:
         trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=tuple(requests), request=drawn)
         cases.append(Case(name, seed, trace, cluster))
     return cases
+
+
+def gang_cases(seed: int = 0) -> list[Case]:
+    """Gangs of all sizes up to three times what the cluster holds, some of tasks that need constraints."""
+    stream = Streams(seed).of("conformance/gangs")
+    constraints = tuple([1 if machine % 3 == 0 else 0 for machine in range(GANG_MACHINES)])
+    cluster = Cluster(constraints, tuple([stream.randint(1, 2) for _ in constraints]), "conformance")
+    whole = cluster.slot_count
+    rare = sum(slots for bits, slots in zip(constraints, cluster.slots, strict=True) if bits)
+    sizes = [(0, whole + 1), (0, whole), (rare + 1, 0), (rare, whole - rare), (0, 2 * whole), (0, 3 * whole), (1, 1)]
+    sizes += [(stream.randint(0, 3), stream.randint(1, 8)) for _ in range(20)]
+    needs = [[1] * some + [0] * others for some, others in sizes]
+    needs += [[0, 0, NOWHERE], []]
+    jobs = [[stream.choice((0, 1000, 30_000)) for _ in job] for job in needs]
+    arrivals = [stream.randrange(0, SECOND) for _ in jobs]
+    return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
 
 
 def _waits(stream: Random, size: int) -> list[tuple[int, ...]]:

@@ -14,7 +14,7 @@ from volery.core.component import Architecture
 from volery.core.model import SECOND
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.sim import Network, Options, Progress, simulate
+from volery.sim import Network, Options, Progress, Stalled, simulate
 
 Check = Callable[[Architecture], None]
 
@@ -52,8 +52,9 @@ def check(function: Check) -> Check:
 
 
 def judged(architecture: Architecture) -> Architecture:
-    """The design as it is judged: under its `prompt` parameters."""
-    defaults = msgspec.structs.replace(architecture.defaults, **architecture.prompt)
+    """The design as it is judged: under its `prompt` parameters, every task of a job by itself."""
+    apart = {architecture.gangs: False} if architecture.gangs else {}
+    defaults = msgspec.structs.replace(architecture.defaults, **architecture.prompt, **apart)
     return msgspec.structs.replace(architecture, defaults=defaults)
 
 
@@ -98,5 +99,5 @@ def run(
         return simulate(deployment, trace, case.cluster, network=network, seed=seed, options=options, progress=limit)
     except Exception as error:
         place = f"case {case.name!r} of volery.conformance.cases, cases' seed {case.seed}, run's seed {seed}"
-        kind = NotQuietError if isinstance(error, NotQuietError) else NonconformanceError
+        kind = NotQuietError if isinstance(error, (NotQuietError, Stalled)) else NonconformanceError
         raise kind(f"{type(error).__name__}: {error} [{place}]") from error

@@ -187,6 +187,8 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
     amount: int = 1
 
 
+GANG_TASKS_REFUSED: Final = "gang_tasks_refused"
+"""Counted fact: tasks of gangs that the empty cluster cannot hold at once; the submitter gets them as unsatisfiable."""
 REFUSALS: Final = frozenset({"inconsistencies", "containers_void"})
 """Names of counted facts that tell of placements that were refused; the lab's driver keeps when these happened, too."""
 

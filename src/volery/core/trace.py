@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import (
     CHUNK_TASKS,
@@ -24,11 +25,29 @@ from volery.core.model import (
 )
 
 DIGEST_ITEMS = 1 << 16
+SPAN_MAX_US = 1 << 60
+"""The last arrival and all durations, added up: times and work then stay within 64 bits."""
 
 
 def longs(count: int = 0, value: int = 0) -> array[int]:
     """An array of 64-bit integers, all equal."""
     return array("q", [value]) * count
+
+
+def check_times(trace: Trace) -> None:
+    """Refuse a workload whose times, added up, leave 64 bits.
+
+    Raises:
+        InputError: with the sum and what is allowed.
+    """
+    span_us = sum(trace.duration_us) + (trace.arrival_us[-1] if trace.job_count else 0)
+    if span_us > SPAN_MAX_US:
+        longest = max(range(trace.task_count), key=trace.duration_us.__getitem__, default=0)
+        problem = (
+            f"its tasks take {span_us / 1e6:.3g} s together, the longest {trace.duration_us[longest] / 1e6:.3g} s "
+            f"(task {longest}); at most {SPAN_MAX_US / 1e6:.3g} s fit. Give fewer or shorter tasks"
+        )
+        raise InputError(trace.name, problem)
 
 
 class Trace(msgspec.Struct, frozen=True):

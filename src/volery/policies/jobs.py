@@ -69,7 +69,7 @@ class JobLedger:
         return job in self._done
 
     def received(self, job: JobId) -> int:
-        """How many tasks of an open job have come; NO_MORE when it is cancelled."""
+        """How many tasks of an open job have come; NO_MORE when it is cancelled, or its rest refused."""
         return self._received[job]
 
     def admit(self, message: Submit, source: Address, queued: int) -> tuple[Task, ...]:
@@ -123,6 +123,13 @@ class JobLedger:
         remaining = self._remaining[job] = self._remaining[job] - count
         if not remaining:
             self._close(job)
+
+    def refuse_rest(self, job: JobId) -> None:
+        """Count the tasks of an open job that have not come as ones that never run; what comes of them is ignored."""
+        missing = self._announced.pop(job) - self._received[job] if job in self._announced else 0
+        self._received[job] = NO_MORE
+        for _ in range(missing):
+            self.unsatisfiable(job)
 
     def unsatisfiable(self, job: JobId) -> None:
         """One task of the job fits no machine: it will never run and is reported."""

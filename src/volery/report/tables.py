@@ -11,6 +11,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from volery.core.devices import DEVICE_SPLITS
+from volery.core.events import GANG_TASKS_REFUSED
 from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
@@ -133,7 +135,14 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
     if abandoned := max(map(abandoned_tasks, runs)):
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
-    if unsatisfiable := {run.unsatisfiable_tasks - abandoned_tasks(run) for run in runs} - {0}:
+    if splits := max(run.counters.get(DEVICE_SPLITS, 0) for run in runs):
+        found.append(
+            f"GPUs were one divisible amount to these designs: up to {int(splits):,} starts would fit on no device of "
+            "their machine."
+        )
+    if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
+        found.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
+    if unsatisfiable := {_fit_nowhere(run) for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
@@ -149,6 +158,11 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     if missing := max(run.jobs - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
+
+
+def _fit_nowhere(run: RunSummary) -> int:
+    """Tasks that fit no machine: neither given up nor of an impossible gang."""
+    return run.unsatisfiable_tasks - abandoned_tasks(run) - int(run.counters.get(GANG_TASKS_REFUSED, 0))
 
 
 def _difference_tables(differences: Sequence[Compared], width: int) -> list[RenderableType]:

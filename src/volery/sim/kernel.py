@@ -24,7 +24,7 @@ from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, TaskI
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.resources import check_resources
 from volery.core.streams import Streams
-from volery.core.trace import Trace
+from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts
 from volery.sim.attempts import Attempts
 from volery.sim.copies import Copies
@@ -36,14 +36,11 @@ from volery.sim.hosts import Counter, Host
 from volery.sim.network import Faults, Lane, Network, Sent
 from volery.sim.orders import Drained, Orders, Reweighed
 from volery.sim.ports import Preferred, role_port_class
+from volery.sim.stalls import STEPS_MAX, Stalled, Stalls
 from volery.sim.submitter import FAR, Submitter
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
-
-
-class Stalled(RuntimeError):  # noqa: N818 - it names a state, not a mistake of the caller
-    """Everything went quiet although some submitter was never answered."""
 
 
 class Enough(Exception):  # noqa: N818 - nothing is wrong
@@ -125,7 +122,7 @@ class Kernel:
         self._lacks: dict[int, int] = {}  # one integer for all machines alike: memory traffic is what ports cost
         self._network_stream = self.streams.of("network")
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
-        self._finished_count = 0
+        self.finished_count = 0
         self._slow_network = bool(network.jitter_us) or options.faults != Faults() or options.plan is not None
         self._cluster = cluster
         self.pace = Pace(trace, cluster)
@@ -135,6 +132,7 @@ class Kernel:
         self.copies = Copies(self, deployment) if deployment.copies > 1 else None
         self.attempts = self.copies or Attempts(self, deployment)
         self.submitter = Submitter(self, deployment.entry_for)
+        self._stalls = Stalls(self, starts_count=self.left_us is not trace.duration_us)
         self.orders = Orders(self, deployment, options.drains, options.reweighs)
         if options.plan is not None:
             self.unreliable = Unreliable(self, options.plan, deployment)
@@ -253,6 +251,8 @@ class Kernel:
                 self._cut(lane)
         report_at = time.monotonic() + PROGRESS_S
         while self._some_instants(PROGRESS_INSTANTS):
+            if self.unreliable is None and not self.options.faults.drop:
+                self._stalls.passed(PROGRESS_INSTANTS)
             if progress is not None and time.monotonic() >= report_at:
                 report_at = time.monotonic() + PROGRESS_S
                 progress(self._progress())
@@ -308,20 +308,24 @@ class Kernel:
         killed = self.killed
         self.enter(0)
         ended = self.finishes.pop(now)
-        self._finished_count += len(ended)
+        self.finished_count += len(ended)
         for port, event in ended:
             if killed and (port.address, event.task.id, event.attempt) in killed:
                 killed.discard((port.address, event.task.id, event.attempt))
-                self._finished_count -= 1
+                self.finished_count -= 1
                 continue
             port.idle += 1
             port.finished(port.owner, event, port.address, now)
 
     def _act(self, now: Time) -> None:
-        while now in self.actions:
+        for _ in range(STEPS_MAX):
+            if now not in self.actions:
+                return
             for call, first, second in self.actions.pop(now):
                 self.enter(0)
                 call(first, second, now)
+        self._stalls.in_one_instant()
+        self._act(now)
 
     def enter(self, path: int) -> None:
         """Begin a phase whose events have this path; what the phase before has sent keeps the path of that phase."""
@@ -368,7 +372,7 @@ class Kernel:
     def _quiet(self, now: Time) -> None:
         """Deliver what costs no time until nothing is left."""
         free, careful = self._free, self._slow_network or self._tie_stream is not None
-        while True:
+        for _ in range(STEPS_MAX):
             if free.batches:
                 if self._tie_stream is not None:
                     self._deliver_shuffled([free], now, self._tie_stream)
@@ -386,7 +390,9 @@ class Kernel:
             elif now in self.actions:
                 self._act(now)
             else:
-                break
+                return
+        self._stalls.in_one_instant()
+        self._quiet(now)
 
     def _disperse(self, lane: Lane, sent: list[Sent]) -> None:
         """Give each message its own delay; jitter keeps a link FIFO, faults do not."""
@@ -420,20 +426,21 @@ class Kernel:
         under_way = any(lane.batches or lane.sent for lane in [self._free, *self._delayed])
         return under_way or bool(self.times) or bool(self.finishes) or self.submitter.due_us != FAR
 
+    def pending_until(self) -> Time:
+        """When the last of all that is pending now comes."""
+        due = [self.submitter.due_us] if self.submitter.due_us != FAR else []
+        return max([self.now, *due, *self.times, *(lane.batches[-1][0] for lane in self._delayed if lane.batches)])
+
     def _progress(self) -> Progress:
-        return Progress(self.now, self.submitter.jobs_done, self._finished_count)
+        return Progress(self.now, self.submitter.jobs_done, self.finished_count)
 
     def _close(self) -> Records:
         records = self.records
         records.counters["messages"] = (
             sum(lane.message_count for lane in [self._free, *self._delayed]) - self.submitter.message_count
         ) + (self._wire.count if self._wire is not None else 0)
-        unanswered = [job for job, at in enumerate(records.answered_us) if at == NEVER]
-        if unanswered and self.options.faults == Faults():
-            raise Stalled(
-                f"all is quiet at {self.now} us but {len(unanswered)} of {self.trace.job_count} jobs were never "
-                f"answered; the first is job {unanswered[0]}"
-            )
+        if NEVER in records.answered_us and self.options.faults == Faults():
+            raise Stalled(f"all is quiet, {self._stalls.state()}")
         return records
 
 
@@ -478,6 +485,7 @@ def simulate(
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
+    check_times(trace)
     check_workflows(trace)
     check_locality(trace, cluster)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())

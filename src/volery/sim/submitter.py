@@ -22,7 +22,7 @@ class Submitter:
     def __init__(self, kernel: Kernel, entry: Callable[[JobId, str], Address]) -> None:
         self._kernel = kernel
         self._entry = entry
-        self._next = 0
+        self.submitted = 0
         self.due_us = kernel.trace.arrival_us[0] if kernel.trace.job_count else FAR
         self.jobs_done = 0
         self.message_count = 0
@@ -37,9 +37,9 @@ class Submitter:
         arrivals = self._kernel.trace.arrival_us
         self._kernel.enter(0)
         while self.due_us == now:
-            self.submit(self._next)
-            self._next += 1
-            self.due_us = arrivals[self._next] if self._next < len(arrivals) else FAR
+            self.submit(self.submitted)
+            self.submitted += 1
+            self.due_us = arrivals[self.submitted] if self.submitted < len(arrivals) else FAR
 
     def _submit_again(self, job: JobId, _: None, _now: Time) -> None:
         self.submit(job)
@@ -48,7 +48,7 @@ class Submitter:
         """Submit all that is not done to an entry that has begun anew: it knows no job any more."""
         answered = self._kernel.records.answered_us
         self._kernel.enter(0)
-        for job in range(self._next):
+        for job in range(self.submitted):
             if answered[job] == NEVER and self._entry_of(job) == entry:
                 self.submit(job)
 

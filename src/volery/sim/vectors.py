@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from volery.core.devices import DEVICE_SPLITS, Devices, device_place
 from volery.core.events import Event, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Task, Time
 from volery.core.resources import Packing
@@ -19,15 +20,19 @@ class VectorPort(LabPort):
     Attributes:
         free: what the machine has free, packed.
         packing, resources: of the cluster.
+        device_place: of the resource that counts devices; -1: none does.
+        devices: of the machine, where there are any.
     """
 
-    __slots__ = ("_ended", "free")
+    __slots__ = ("_ended", "devices", "free")
+    device_place: int
     packing: Packing
     resources: tuple[str, ...]
 
     def __init__(self, address: Address, door: Door) -> None:
         super().__init__(address, door)
         self.free = self.packing.guards
+        self.devices: Devices | None = None
         self._ended = self.finished
         self.finished = self._release
 
@@ -36,6 +41,8 @@ class VectorPort(LabPort):
         super().stand_on(machine, cluster)
         self.idle = UNCOUNTED
         self.free = self.packing.free(cluster.capacities[machine])
+        if self.device_place >= 0:
+            self.devices = Devices(cluster.capacities[machine][self.device_place])
 
     def at_rest(self, slots: Sequence[int]) -> bool:  # noqa: ARG002 - nobody counts slots here
         """Whether nothing runs here: launches and ends count here, too, from where nobody runs out."""
@@ -53,15 +60,22 @@ class VectorPort(LabPort):
                 f"for {asked} where {free} are free"
             )
         self.free = left
+        if self.devices is not None and not self.devices.take(task.id, task.request[self.device_place]):
+            counters = self.kernel.records.counters
+            counters[DEVICE_SPLITS] = counters.get(DEVICE_SPLITS, 0) + 1
 
     def _release(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
         self.free += self.packing[event.task.request]
+        if self.devices is not None:
+            self.devices.give_back(event.task.id)
         self._ended(owner, event, source, now)
 
     def deliver(self, event: Event, _: None, now: Time) -> None:
         """Hand one of the driver's own events over; the end of a killed task is among them."""
         if type(event) is TaskFinished:
             self.free += self.packing[event.task.request]
+            if self.devices is not None:
+                self.devices.give_back(event.task.id)
         super().deliver(event, _, now)
 
     def _named(self, amounts: Amounts) -> str:
@@ -75,5 +89,10 @@ def vector_port_class(slot_port: type[LabPort], cluster: Cluster) -> type[LabPor
         slot_port: what would be the ports of this role on a cluster of slots.
         cluster: with capacities.
     """
-    content = {"__slots__": (), "packing": Packing(len(cluster.resources)), "resources": cluster.resources}
+    content = {
+        "__slots__": (),
+        "packing": Packing(len(cluster.resources)),
+        "resources": cluster.resources,
+        "device_place": device_place(cluster.resources),
+    }
     return type("VectorRolePort", (VectorPort, slot_port), content)

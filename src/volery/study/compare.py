@@ -13,10 +13,10 @@ from volery.study.lab import run_study
 from volery.study.pool import Watcher
 from volery.study.spec import (
     Arrivals,
-    AtLeastOne,
     ConstraintModel,
     Durations,
     Only,
+    Seeds,
     StudySpec,
     checked_value,
     is_file,
@@ -112,7 +112,7 @@ def compare_spec(
     chosen = [parse_architecture(text, place("architectures")) for text in architectures]
     axes = {name: [absolute(value) if is_file(name, value) else value] for name, value in setting.items()}
     if isinstance(seeds, int):
-        seeds = range(checked_value(seeds, AtLeastOne, place("seeds")))
+        seeds = range(checked_value(seeds, Seeds, place("seeds")))
     return make_study("comparison", chosen, axes, seeds, lambda axis, _: place(axis))
 
 

@@ -16,8 +16,10 @@ from volery.study.costs import read_costs, settings
 from volery.study.spec import (
     SETTING_FIELDS,
     ArchitectureChoice,
+    Seeds,
     StudySpec,
     Value,
+    checked_value,
     is_file,
     is_synthetic,
     make_study,
@@ -125,7 +127,7 @@ def _seeds(given: Any, place: str) -> Sequence[Any]:
         return given
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise InputError(place, f"expected a number of seeds >= 1 or a list of seeds, not {given!r}")
-    return range(given)
+    return range(checked_value(given, Seeds, place))
 
 
 def _architectures(given: Any, place: Any) -> list[ArchitectureChoice]:

@@ -191,25 +191,29 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     """Simulate a run, with components of its own where none are given.
 
     Raises:
-        InputError: for parameters that do not fit the cluster.
+        InputError: for parameters that do not fit the cluster, or under which the design never answers.
     """
     wall, cpu = time.perf_counter(), time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
     graphs = architectures.lookup(run.architecture).graphs
-    records = sim.simulate(
-        build(run, inputs.cluster) if deployment is None else deployment,
-        inputs.trace,
-        inputs.cluster,
-        network=sim.Network(run.delay_us, links, run.jitter_us),
-        seed=run.seed,
-        options=sim.Options(
-            costs=run.costs,
-            hosts=msgspec.convert(run.hosts, HOSTS),
-            frames=msgspec.convert(run.frames, FRAMES),
-            graphs=graphs,
-        ),
-        progress=watch,
-    )
+    try:
+        records = sim.simulate(
+            build(run, inputs.cluster) if deployment is None else deployment,
+            inputs.trace,
+            inputs.cluster,
+            network=sim.Network(run.delay_us, links, run.jitter_us),
+            seed=run.seed,
+            options=sim.Options(
+                costs=run.costs,
+                hosts=msgspec.convert(run.hosts, HOSTS),
+                frames=msgspec.convert(run.frames, FRAMES),
+                graphs=graphs,
+            ),
+            progress=watch,
+        )
+    except sim.Stalled as error:
+        problem = f"{error}. Change the design's parameters or the workload"
+        raise InputError(run.label or run.architecture, problem) from error
     return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)
 
 

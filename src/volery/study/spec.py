@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
 
+from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MAX, SEEDS_MAX, TIME_MAX_US
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 
@@ -22,8 +23,11 @@ Estimates = Literal["mean", "exact"]
 Only = Literal["ran", "finished"]
 ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
 
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
+AtLeastZero = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_US)]
+Machines = Annotated[int, msgspec.Meta(ge=1, le=MACHINES_MAX)]
+Seeds = Annotated[int, msgspec.Meta(ge=1, le=SEEDS_MAX)]
+Delay = Annotated[int, msgspec.Meta(ge=0, le=DELAY_MAX_US)]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,8 +66,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     trace: Annotated[str, msgspec.Meta(min_length=1)]
-    workers: AtLeastOne
-    slots: AtLeastOne = 1
+    workers: Machines
+    slots: Machines = 1
     constraints: ConstraintModel = "none"
     machines: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     population: AtLeastZero | None = None
@@ -73,11 +77,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     arrivals: Arrivals = "exact"
     estimates: Estimates = "mean"
     users: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    delay_us: AtLeastZero = 500
-    jitter_us: AtLeastZero = 0
-    links: dict[str, AtLeastZero] = {}
-    costs: dict[str, AtLeastZero] = {}
+    cutoff_s: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] | None = None
+    delay_us: Delay = 500
+    jitter_us: Delay = 0
+    links: dict[str, Delay] = {}
+    costs: dict[str, Delay] = {}
     hosts: dict[str, dict[str, Any]] = {}
     frames: dict[str, Any] | None = None
     requests: Annotated[str, msgspec.Meta(min_length=1)] = "none"

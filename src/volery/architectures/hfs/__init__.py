@@ -20,6 +20,7 @@ from volery.architectures.hfs.messages import MESSAGES
 from volery.architectures.hfs.node import TRACKER, Node
 from volery.architectures.hfs.preempting import PreemptingTracker, Timeouts
 from volery.architectures.hfs.tracker import JobTracker
+from volery.core.bounds import Count, Period, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
@@ -46,32 +47,30 @@ class HfsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.Meta(description="jobs wait for locality for some time, for a number of opportunities, or not at all"),
     ] = "time"
     node_wait_s: Annotated[
-        float, msgspec.Meta(ge=0, description="W1: wait for machines that hold input; 1.5 heartbeats, seconds")
+        Seconds, msgspec.Meta(description="W1: wait for machines that hold input; 1.5 heartbeats, seconds")
     ] = 4.5
-    rack_wait_s: Annotated[float, msgspec.Meta(ge=0, description="W2: wait for racks that do, after that, seconds")] = (
-        4.5
-    )
+    rack_wait_s: Annotated[Seconds, msgspec.Meta(description="W2: wait for racks that do, after that, seconds")] = 4.5
     node_skips: Annotated[
-        int, msgspec.Meta(ge=0, description="D1: opportunities to let pass for machines that hold input")
+        Count, msgspec.Meta(description="D1: opportunities to let pass for machines that hold input")
     ] = 40
     rack_skips: Annotated[
-        int, msgspec.Meta(ge=0, description="D2: opportunities to let pass for racks that do, after that")
+        Count, msgspec.Meta(description="D2: opportunities to let pass for racks that do, after that")
     ] = 10
-    heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="between two heartbeats of a machine, seconds")] = 3.0
+    heartbeat_s: Annotated[Period, msgspec.Meta(description="between two heartbeats of a machine, seconds")] = 3.0
     out_of_band: Annotated[
         bool, msgspec.Meta(description="heartbeats at once when a task ends, and when a job comes to free slots")
     ] = True
     per_heartbeat: Annotated[
-        int, msgspec.Meta(ge=0, description="launches at one heartbeat at most; 0: as many as there are slots free")
+        Count, msgspec.Meta(description="launches at one heartbeat at most; 0: as many as there are slots free")
     ] = 0
     min_share_timeout_s: Annotated[
-        float, msgspec.Meta(ge=0, description="preempt after so long below the minimum share, seconds; 0: never")
+        Seconds, msgspec.Meta(description="preempt after so long below the minimum share, seconds; 0: never")
     ] = 0.0
     fair_share_timeout_s: Annotated[
-        float, msgspec.Meta(ge=0, description="preempt after so long below half the fair share, seconds; 0: never")
+        Seconds, msgspec.Meta(description="preempt after so long below half the fair share, seconds; 0: never")
     ] = 0.0
     update_s: Annotated[
-        float, msgspec.Meta(gt=0, description="shares are looked at for preemption so long after a change, seconds")
+        Period, msgspec.Meta(description="shares are looked at for preemption so long after a change, seconds")
     ] = 0.5
 
 

@@ -31,6 +31,17 @@ from volery.architectures.hybrid.monitor import Monitor, WatchSetting
 from volery.architectures.hybrid.phoenix import PhoenixCentral, PhoenixScheduler, PhoenixWorker
 from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
 from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
+from volery.core.bounds import (
+    PROBES_MAX,
+    ROUNDS_MAX,
+    Components,
+    Count,
+    Period,
+    PositiveCount,
+    PositiveRatio,
+    Ratio,
+    Seconds,
+)
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
@@ -48,29 +59,31 @@ EmptyWorkers = Literal["random", "first"]
 class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of Hawk, Eagle and what they are compared with."""
 
-    schedulers: Annotated[int, msgspec.Meta(ge=1, description="distributed schedulers")] = 10
+    schedulers: Annotated[Components, msgspec.Meta(description="distributed schedulers")] = 10
     cutoff_s: Annotated[
-        float, msgspec.Meta(ge=0, description="jobs with at most this mean task duration are short, seconds")
+        Seconds, msgspec.Meta(description="jobs with at most this mean task duration are short, seconds")
     ] = 1129.532
     short_part: Annotated[
         float, msgspec.Meta(ge=0, le=0.9, description="share of the machines that run short tasks only")
     ] = 0.17
-    probe_ratio: Annotated[float, msgspec.Meta(ge=1, description="probes per short task")] = 2.0
-    probes_min: Annotated[int, msgspec.Meta(ge=1, description="probes per short job at least")] = 2
+    probe_ratio: Annotated[float, msgspec.Meta(ge=1, le=PROBES_MAX, description="probes per short task")] = 2.0
+    probes_min: Annotated[int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="probes per short job at least")] = 2
     replacement: Annotated[
         bool, msgspec.Meta(description="a worker may be drawn twice, as in the authors' simulator")
     ] = False
     stealing: Annotated[
         Stealing, msgspec.Meta(description="what an idle worker takes: the first group behind a long task, or any")
     ] = "behind-long"
-    steal_attempts: Annotated[int, msgspec.Meta(ge=1, description="victims asked for each slot that falls idle")] = 10
+    steal_attempts: Annotated[
+        int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="victims asked for each slot that falls idle")
+    ] = 10
     steal_after_vain: Annotated[
         bool,
         msgspec.Meta(
             description="a slot that was kept for a reservation in vain falls idle too, as one whose task ended"
         ),
     ] = True
-    steal_max: Annotated[int, msgspec.Meta(ge=1, description="reservations taken at once")] = 10_000
+    steal_max: Annotated[PositiveCount, msgspec.Meta(description="reservations taken at once")] = 10_000
     steal_free: Annotated[bool, msgspec.Meta(description="stealing takes no time, as in the authors' simulator")] = (
         False
     )
@@ -78,13 +91,14 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Sharing, msgspec.Meta(description="what is known of long tasks: nothing, vectors on rejection, or all (ideal)")
     ] = "none"
     rounds: Annotated[
-        int, msgspec.Meta(ge=1, description="rejections of a probe before it goes to the short-only part")
+        int,
+        msgspec.Meta(ge=1, le=ROUNDS_MAX, description="rejections of a probe before it goes to the short-only part"),
     ] = 2
     sticky: Annotated[bool, msgspec.Meta(description="a reservation serves its job until nothing is left")] = False
     cancellation: Annotated[bool, msgspec.Meta(description="withdraw reservations of jobs with nothing left")] = True
     order: Annotated[Order, msgspec.Meta(description="queue of a worker: arrival, or least remaining work")] = "fifo"
     bypass_max: Annotated[
-        float, msgspec.Meta(ge=0, description="a reservation is passed by at most this many times its estimate")
+        Ratio, msgspec.Meta(description="a reservation is passed by at most this many times its estimate")
     ] = 5.0
     empty_workers: Annotated[
         EmptyWorkers,
@@ -96,12 +110,12 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ShortPlacement, msgspec.Meta(description="short jobs: by probes, or centrally by least waiting time (LWL)")
     ] = "probes"
     stale_s: Annotated[
-        float, msgspec.Meta(ge=0, description="least-wait placement sees the state of the last multiple of this (DLWL)")
+        Seconds, msgspec.Meta(description="least-wait placement sees the state of the last multiple of this (DLWL)")
     ] = 0.0
     estimate_low: Annotated[
-        float, msgspec.Meta(gt=0, description="estimates are off by a random factor from this ...")
+        PositiveRatio, msgspec.Meta(description="estimates are off by a random factor from this ...")
     ] = 1.0
-    estimate_high: Annotated[float, msgspec.Meta(gt=0, description="... to this; both 1: exact means")] = 1.0
+    estimate_high: Annotated[PositiveRatio, msgspec.Meta(description="... to this; both 1: exact means")] = 1.0
     reliable: Annotated[
         bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
     ] = False
@@ -110,17 +124,17 @@ class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PhoenixConfig(HybridConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of Phoenix: Eagle's, and those of its monitor."""
 
-    heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="between reports to the monitor, seconds")] = 9.0
+    heartbeat_s: Annotated[Period, msgspec.Meta(description="between reports to the monitor, seconds")] = 9.0
     crv_threshold: Annotated[
-        float,
-        msgspec.Meta(ge=0, description="a constraint is scarce above so many waiting tasks per worker"),
+        Ratio,
+        msgspec.Meta(description="a constraint is scarce above so many waiting tasks per worker"),
     ] = 1.0
     wait_load: Annotated[
         float,
         msgspec.Meta(ge=0, lt=1, description="a queue is crowded when its estimated wait exceeds that at this load"),
     ] = 0.9
     reorder_max: Annotated[
-        int, msgspec.Meta(ge=0, description="tasks with the scarcest constraint that may pass one in front of them")
+        Count, msgspec.Meta(description="tasks with the scarcest constraint that may pass one in front of them")
     ] = 5
     soft_constraints: Annotated[
         tuple[int, ...],

@@ -260,7 +260,7 @@ class PhoenixWorker(Worker):
             return super()._take()
         entry = self._scarce_first()
         if entry is not None:
-            del self._queue[entry.number]
+            self._drop(entry)
             self._passed.pop(entry.number, None)
         return entry
 

@@ -96,7 +96,8 @@ class Worker(SlotKeeper):
     """
 
     __slots__ = (
-        "_asked", "_attempts", "_draws", "_entry", "_least_us", "_long_active", "_longs", "_offered", "_others",
+        "_asked", "_attempts", "_draws", "_entry", "_least_left_us", "_least_us", "_lefts",
+        "_long_active", "_longs", "_offered", "_others",
         "_queue", "_requests", "_running_long", "_setting", "_vector", "_version",
     )  # fmt: skip
 
@@ -113,6 +114,8 @@ class Worker(SlotKeeper):
         self._attempts = 0
         self._longs = 0
         self._least_us = FOREVER
+        self._least_left_us = FOREVER
+        self._lefts: dict[Time, int] | None = {} if setting.order == "srpt" else None
         self._long_active = 0
         self._running_long: dict[TaskId, int] | None = None
         self._version = 0
@@ -140,6 +143,8 @@ class Worker(SlotKeeper):
         queue[number] = Entry(probe, needs, long, now, self._blocked_us + now if self._blocking else self._blocked_us)
         if probe.estimate_us < self._least_us:
             self._least_us = probe.estimate_us
+        if self._lefts is not None:
+            self._counted(self._lefts, probe.remaining_us)
         if self._idle:
             self._idle -= 1
             self._next(now)
@@ -182,15 +187,39 @@ class Worker(SlotKeeper):
         if entry is None:
             return None
         if entry.long or not setting.sticky:
-            del queue[entry.number]
+            self._drop(entry)
         else:
             entry.asking = True
         return entry
 
+    def _drop(self, entry: Entry) -> None:
+        """The reservation leaves the queue."""
+        del self._queue[entry.number]
+        self._forgotten(entry)
+
+    def _counted(self, lefts: dict[Time, int], left_us: Time) -> None:
+        """A reservation waits with so much work left."""
+        lefts[left_us] = lefts.get(left_us, 0) + 1
+        if left_us < self._least_left_us:
+            self._least_left_us = left_us
+
+    def _forgotten(self, entry: Entry) -> None:
+        """The reservation does not wait with its work left any more."""
+        lefts, left_us = self._lefts, entry.remaining_us
+        if lefts is None:
+            return
+        lefts[left_us] -= 1
+        if not lefts[left_us]:
+            del lefts[left_us]
+            if left_us == self._least_left_us:
+                self._least_left_us = min(lefts, default=FOREVER)
+
     def _shortest(self) -> Entry | None:
         """Least remaining work first, as far as those in front may be passed (Eagle, section 3; its public code).
 
-        A long reservation at the head is taken, and one further back competes like any other but is not passed.
+        A long reservation at the head is taken, and one further back competes like any other but is not passed. The
+        search ends at the first with as little work left as any that waits has: a queue of one job costs one look for
+        each reservation.
         """
         best: Entry | None = None
         least_us = slack_us = FOREVER
@@ -198,6 +227,7 @@ class Worker(SlotKeeper):
         simple = self._slots == 1 and self._longs == self._long_active
         bypass_max, at_head = self._setting.bypass_max, True
         bound_us, seen_us = self._least_us, FOREVER
+        enough_us = self._least_left_us
         for entry in waiting:
             if not simple:
                 if entry.asking:
@@ -210,6 +240,8 @@ class Worker(SlotKeeper):
             estimate_us = entry.estimate_us
             if entry.remaining_us < least_us and estimate_us <= slack_us:
                 best, least_us = entry, entry.remaining_us
+                if least_us <= enough_us:
+                    break
             room_us = bypass_max * estimate_us - entry.delayed_us
             if estimate_us < seen_us:
                 seen_us = estimate_us
@@ -249,10 +281,13 @@ class Worker(SlotKeeper):
         elif entry.asking:
             if message.left:
                 entry.asking = False
+                self._forgotten(entry)
                 entry.remaining_us = entry.estimate_us * message.left
+                if self._lefts is not None:
+                    self._counted(self._lefts, entry.remaining_us)
                 entry.came, entry.blocked_us = now, self._blocked_us + now * self._blocking
             else:
-                self._queue.pop(entry.number, None)
+                self._drop(entry)
         self._port.launch(task, 0, waited_us)
         if self._idle and self._queue:
             self._idle -= 1
@@ -267,7 +302,7 @@ class Worker(SlotKeeper):
             self._long_active -= 1
             self._longs -= 1
         elif entry.asking:
-            self._queue.pop(entry.number, None)
+            self._drop(entry)
         if self._queue or self._setting.steal_after_vain:
             self._next(now)
         else:
@@ -277,7 +312,7 @@ class Worker(SlotKeeper):
         """Drop the reservation if it still waits; one that was asked for is answered by the scheduler."""
         entry = self._queue.get(message.number)
         if entry is not None and not entry.asking:
-            del self._queue[message.number]
+            self._drop(entry)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, if it still runs."""
@@ -315,7 +350,7 @@ class Worker(SlotKeeper):
                 given.append(short.pop(self._draws.below(len(short))))
         given = [probe for probe in given if not probe.needs & ~message.offered][: setting.steal_max]
         for probe in given:
-            del self._queue[probe.number]
+            self._drop(self._queue[probe.number])
         self._port.send(source, Stolen(tuple(given)))
 
     def _behind_long(self) -> list[Probe]:

@@ -32,6 +32,7 @@ from volery.architectures.hydra.router import Router, Routing
 from volery.architectures.hydra.splitting import Split, Splitter, View
 from volery.architectures.hydra.store import StateStore
 from volery.architectures.hydra.surviving import MortalManager
+from volery.core.bounds import Components, Count, Milliseconds, Period, PositiveCount, Seconds
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
@@ -45,9 +46,9 @@ from volery.policies.links import LINK_MESSAGES, Linking
 class HydraConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of Hydra."""
 
-    subclusters: Annotated[int, msgspec.Meta(ge=1, description="sub-clusters, each under a resource manager")] = 4
-    routers: Annotated[int, msgspec.Meta(ge=1, description="routers, where jobs come in")] = 2
-    proxies: Annotated[int, msgspec.Meta(ge=1, description="AM-RM proxies of each sub-cluster")] = 2
+    subclusters: Annotated[Components, msgspec.Meta(description="sub-clusters, each under a resource manager")] = 4
+    routers: Annotated[Components, msgspec.Meta(description="routers, where jobs come in")] = 2
+    proxies: Annotated[Components, msgspec.Meta(description="AM-RM proxies of each sub-cluster")] = 2
     routing: Annotated[
         Routing, msgspec.Meta(description="which sub-cluster becomes a job's home; hash: by its user; load: most free")
     ] = "uniform"
@@ -59,40 +60,38 @@ class HydraConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, msgspec.Meta(ge=0, le=1, description="weighted, locality: what headroom counts against weights")
     ] = 1.0
     node_heartbeat_s: Annotated[
-        float,
-        msgspec.Meta(ge=0, description="between two heartbeats of a machine, seconds; 0: told and served at once"),
+        Seconds,
+        msgspec.Meta(description="between two heartbeats of a machine, seconds; 0: told and served at once"),
     ] = 1.0
     am_heartbeat_s: Annotated[
-        float, msgspec.Meta(ge=0, description="between two of an application master, seconds; 0: told at once")
+        Seconds, msgspec.Meta(description="between two of an application master, seconds; 0: told at once")
     ] = 1.0
     decision_ms: Annotated[
-        float, msgspec.Meta(ge=0, description="modelled time of a resource manager per container, in the lab alone")
+        Milliseconds, msgspec.Meta(description="modelled time of a resource manager per container, in the lab alone")
     ] = 0.0
     queues: Annotated[
         str, msgspec.Meta(description="queues by user with weights, as web:1+dev:2; others join; empty: one for all")
     ] = ""
     report_s: Annotated[
-        float, msgspec.Meta(gt=0, description="between two reports of a resource manager to the store, seconds")
+        Period, msgspec.Meta(description="between two reports of a resource manager to the store, seconds")
     ] = 5.0
     gpg: Annotated[
         Generating, msgspec.Meta(description="what the policy generator sets: weights of sub-clusters, queues, both")
     ] = "both"
-    gpg_s: Annotated[float, msgspec.Meta(gt=0, description="from one look of the generator to the next, seconds")] = (
-        10.0
-    )
+    gpg_s: Annotated[Period, msgspec.Meta(description="from one look of the generator to the next, seconds")] = 10.0
     pending_low: Annotated[
-        int, msgspec.Meta(ge=0, description="waiting jobs up to which a sub-cluster keeps its weight")
+        Count, msgspec.Meta(description="waiting jobs up to which a sub-cluster keeps its weight")
     ] = 100
-    pending_high: Annotated[int, msgspec.Meta(ge=1, description="waiting jobs from which its weight is 0")] = 1000
+    pending_high: Annotated[PositiveCount, msgspec.Meta(description="waiting jobs from which its weight is 0")] = 1000
     reliable: Annotated[
         bool, msgspec.Meta(description="bear faults: reliable messages, registrations, expiry of machines")
     ] = False
     detection_s: Annotated[
-        float,
-        msgspec.Meta(gt=0, description="a resource manager or machine that is lost is missed within this, seconds"),
+        Period,
+        msgspec.Meta(description="a resource manager or machine that is lost is missed within this, seconds"),
     ] = 1.0
     node_expiry_s: Annotated[
-        float, msgspec.Meta(gt=0, description="a machine that was missed for so long is given up, seconds")
+        Period, msgspec.Meta(description="a machine that was missed for so long is given up, seconds")
     ] = 600.0
 
 

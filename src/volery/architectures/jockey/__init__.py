@@ -23,6 +23,7 @@ import msgspec
 from volery.architectures.jockey.controlled import Control, Deviation, Setting
 from volery.architectures.jockey.learning import learned
 from volery.architectures.jockey.scheduler import Scheduler
+from volery.core.bounds import ROUNDS_MAX, Period, PositiveCount, PositiveRatio, Seconds
 from volery.core.component import Architecture, Component, Deployment, Learning, Simulate
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.records import Records
@@ -54,27 +55,27 @@ class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     utility: Annotated[
         str, msgspec.Meta(description="of being done, SECONDS:UTILITY+..., seconds from the deadline; linear between")
     ] = DEFAULT
-    slack: Annotated[float, msgspec.Meta(gt=0, description="times left are reckoned so many times as long")] = 1.2
+    slack: Annotated[PositiveRatio, msgspec.Meta(description="times left are reckoned so many times as long")] = 1.2
     alpha: Annotated[
         float, msgspec.Meta(gt=0, le=1, description="hysteresis: share of the way to what is wanted, per period")
     ] = 0.2
     dead_zone_s: Annotated[
-        float, msgspec.Meta(ge=0, description="jobs aim at so much before their deadline, and hold while so near to it")
+        Seconds, msgspec.Meta(description="jobs aim at so much before their deadline, and hold while so near to it")
     ] = 180.0
-    period_s: Annotated[float, msgspec.Meta(gt=0, description="of the control loop, seconds")] = 60.0
-    tokens_step: Annotated[int, msgspec.Meta(ge=1, description="allocations are multiples of it, tokens")] = 10
-    tokens_max: Annotated[int, msgspec.Meta(ge=1, description="the largest allocation, tokens")] = 100
-    repetitions: Annotated[int, msgspec.Meta(ge=1, description="simulated runs per allocation")] = 20
+    period_s: Annotated[Period, msgspec.Meta(description="of the control loop, seconds")] = 60.0
+    tokens_step: Annotated[PositiveCount, msgspec.Meta(description="allocations are multiples of it, tokens")] = 10
+    tokens_max: Annotated[PositiveCount, msgspec.Meta(description="the largest allocation, tokens")] = 100
+    repetitions: Annotated[int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="simulated runs per allocation")] = 20
     deviation: Annotated[
         Deviation,
         msgspec.Meta(description="a job that is not as its model: simulate it anew, let it share, or ignore that"),
     ] = "resimulate"
     deviation_percent: Annotated[
-        float, msgspec.Meta(gt=0, description="work beyond that of the model, from which on a job deviates")
+        PositiveRatio, msgspec.Meta(description="work beyond that of the model, from which on a job deviates")
     ] = 50.0
-    deviation_periods: Annotated[int, msgspec.Meta(ge=1, description="... in so many periods in a row")] = 3
+    deviation_periods: Annotated[PositiveCount, msgspec.Meta(description="... in so many periods in a row")] = 3
     rehearsal_s: Annotated[
-        float, msgspec.Meta(ge=0, description="modelled time of simulating a job anew, in the lab alone")
+        Seconds, msgspec.Meta(description="modelled time of simulating a job anew, in the lab alone")
     ] = 10.0
     spare: Annotated[bool, msgspec.Meta(description="jobs with deadlines may use idle tokens beyond guarantees")] = True
     models: Annotated[

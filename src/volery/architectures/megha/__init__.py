@@ -45,6 +45,7 @@ from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaste
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import VectorLocalMaster
 from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
+from volery.core.bounds import Components, Count, Period, PositiveCount
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -58,11 +59,11 @@ Preempted = Literal["restart", "keep"]
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of Megha."""
 
-    gms: Annotated[int, msgspec.Meta(ge=1, description="Global Masters; partitions per Local Master")] = 5
-    lms: Annotated[int, msgspec.Meta(ge=1, description="Local Masters; clusters")] = 5
+    gms: Annotated[Components, msgspec.Meta(description="Global Masters; partitions per Local Master")] = 5
+    lms: Annotated[Components, msgspec.Meta(description="Local Masters; clusters")] = 5
     match: Annotated[MeghaMatch, msgspec.Meta(description="which suitable worker is taken (section 4.3)")] = "random"
-    heartbeat_s: Annotated[float, msgspec.Meta(gt=0, description="period of updates to the GMs, seconds")] = 5.0
-    batch_max: Annotated[int, msgspec.Meta(ge=1, description="placements per request to a Local Master")] = 100
+    heartbeat_s: Annotated[Period, msgspec.Meta(description="period of updates to the GMs, seconds")] = 5.0
+    batch_max: Annotated[PositiveCount, msgspec.Meta(description="placements per request to a Local Master")] = 100
     updates: Annotated[Updates, msgspec.Meta(description="what an update carries (section 4.4)")] = "deltas"
     completion_notice: Annotated[
         CompletionNotice, msgspec.Meta(description="own completions: notice once, or again in the next update (4.4)")
@@ -71,7 +72,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, msgspec.Meta(description="place a refused task at once; false: the published code")
     ] = True
     queue_max: Annotated[
-        int, msgspec.Meta(ge=0, description="tasks waiting at a GM before jobs are refused; 0: no limit")
+        Count, msgspec.Meta(description="tasks waiting at a GM before jobs are refused; 0: no limit")
     ] = 0
     reliable: Annotated[
         bool,
@@ -80,7 +81,7 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = False
     detection_s: Annotated[
-        float, msgspec.Meta(gt=0, description="a peer that does not answer is given up within this, seconds")
+        Period, msgspec.Meta(description="a peer that does not answer is given up within this, seconds")
     ] = 1.0
     repartition: Annotated[
         bool, msgspec.Meta(description="external machines lend logical nodes (2021, IV-B4), else are requested as such")

@@ -8,13 +8,13 @@ Deviates A transaction fetches what has changed and commits over the network (th
          Jobs are never given up by default (the simulator: after 100 attempts without a task placed; the paper: after
          1,000): attempts_max and fruitless_max do, and the submitter is told of those tasks as of ones that fit no
          machine. A gang is placed whole or not at all, also where there is room for a part (the public simulator
-         commits that part); one that the same search does not fit into an empty cell is placed as it comes. Undone
-         claims give their sequence numbers back (restore_sequences; the simulator does not). Nobody is preempted,
-         unless `preemption` is set; who makes way then is our choice. A task is only sought among machines that were
-         not found too full for tasks that ask for the same (the simulator: for any task of the job). Elastic jobs get a
-         decision for each task that they may run, where the paper's workers take their next activity themselves. mesos:
-         frameworks ask for offers while jobs wait; a framework's decisions are taken one after the other on one offer;
-         what is kept for a gang is given up after hoard_s. docs/papers.md.
+         commits that part); one that the same search does not fit into an empty cell is refused, as tasks that fit no
+         machine are. Undone claims give their sequence numbers back (restore_sequences; the simulator does not). Nobody
+         is preempted, unless `preemption` is set; who makes way then is our choice. A task is only sought among
+         machines that were not found too full for tasks that ask for the same (the simulator: for any task of the job).
+         Elastic jobs get a decision for each task that they may run, where the paper's workers take their next activity
+         themselves. mesos: frameworks ask for offers while jobs wait; a framework's decisions are taken one after the
+         other on one offer; what is kept for a gang is given up after hoard_s. docs/papers.md.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from volery.architectures.omega.offers import Allocator, Framework, Terms
 from volery.architectures.omega.placer import Setting
 from volery.architectures.omega.precedence import PrecedenceCell, PrecedenceScheduler
 from volery.architectures.omega.scheduler import MasterScheduler, Scheduler
+from volery.core.bounds import Components, Count, Period, PositiveCount, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -53,27 +54,21 @@ class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fill: Annotated[
         str, msgspec.Meta(description="the user whose jobs fill the cell before the run: no decision time; empty: none")
     ] = "fill"
-    batch_job_s: Annotated[float, msgspec.Meta(ge=0, description="t_job of batch jobs: decision time per attempt")] = (
-        0.1
-    )
-    batch_task_s: Annotated[float, msgspec.Meta(ge=0, description="t_task: and so much per task that is left")] = 0.005
-    service_job_s: Annotated[float, msgspec.Meta(ge=0, description="t_job of service jobs")] = 0.1
-    service_task_s: Annotated[float, msgspec.Meta(ge=0, description="t_task of service jobs")] = 0.005
+    batch_job_s: Annotated[Seconds, msgspec.Meta(description="t_job of batch jobs: decision time per attempt")] = 0.1
+    batch_task_s: Annotated[Seconds, msgspec.Meta(description="t_task: and so much per task that is left")] = 0.005
+    service_job_s: Annotated[Seconds, msgspec.Meta(description="t_job of service jobs")] = 0.1
+    service_task_s: Annotated[Seconds, msgspec.Meta(description="t_task of service jobs")] = 0.005
     gang: Annotated[bool, msgspec.Meta(description="all tasks of a job at once, or none")] = False
     pickiness: Annotated[
         float, msgspec.Meta(ge=0, lt=1, description="share of the machines that an attempt leaves out at random")
     ] = 0.0
-    retry_s: Annotated[
-        float, msgspec.Meta(gt=0, description="before a job with tasks left is tried again, seconds")
-    ] = 1.0
-    attempts_max: Annotated[
-        int, msgspec.Meta(ge=0, description="then a job is given up (the paper: 1000); 0: never")
-    ] = 0
+    retry_s: Annotated[Period, msgspec.Meta(description="before a job with tasks left is tried again, seconds")] = 1.0
+    attempts_max: Annotated[Count, msgspec.Meta(description="then a job is given up (the paper: 1000); 0: never")] = 0
     fruitless_max: Annotated[
-        int, msgspec.Meta(ge=0, description="likewise, without any task placed (the simulator: 100); 0: never")
+        Count, msgspec.Meta(description="likewise, without any task placed (the simulator: 100); 0: never")
     ] = 0
     width: Annotated[
-        int, msgspec.Meta(ge=0, description="workers that users ask for: tasks of a job at once; 0: no limit")
+        Count, msgspec.Meta(description="workers that users ask for: tasks of a job at once; 0: no limit")
     ] = 0
     elastic: Annotated[
         Policy, msgspec.Meta(description="workers beyond these (section 6, MapReduce): who may use idle ones")
@@ -82,7 +77,7 @@ class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, msgspec.Meta(gt=0, le=1, description="global-cap: up to this share of the cell in use")
     ] = 0.6
     elastic_times: Annotated[
-        int, msgspec.Meta(ge=1, description="relative-size: up to so many times the workers asked for")
+        PositiveCount, msgspec.Meta(description="relative-size: up to so many times the workers asked for")
     ] = 4
     reliable: Annotated[
         bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
@@ -92,8 +87,8 @@ class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OmegaConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of Omega."""
 
-    batch_schedulers: Annotated[int, msgspec.Meta(ge=1, description="schedulers that share the batch jobs")] = 1
-    service_schedulers: Annotated[int, msgspec.Meta(ge=1, description="schedulers that share the service jobs")] = 1
+    batch_schedulers: Annotated[Components, msgspec.Meta(description="schedulers that share the batch jobs")] = 1
+    service_schedulers: Annotated[Components, msgspec.Meta(description="schedulers that share the service jobs")] = 1
     conflicts: Annotated[
         Conflicts, msgspec.Meta(description="fine: too little is left; coarse: the machine's sequence number changed")
     ] = "fine"
@@ -117,18 +112,18 @@ class MonolithicConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
 class MesosConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of two-level offers."""
 
-    batch_schedulers: Annotated[int, msgspec.Meta(ge=1, description="frameworks that share the batch jobs")] = 1
-    service_schedulers: Annotated[int, msgspec.Meta(ge=1, description="frameworks that share the service jobs")] = 1
-    offer_s: Annotated[float, msgspec.Meta(ge=0, description="from a reason to make offers to the offers")] = 1.0
-    allocation_s: Annotated[float, msgspec.Meta(ge=0, description="the allocator's own decision, seconds")] = 0.001
+    batch_schedulers: Annotated[Components, msgspec.Meta(description="frameworks that share the batch jobs")] = 1
+    service_schedulers: Annotated[Components, msgspec.Meta(description="frameworks that share the service jobs")] = 1
+    offer_s: Annotated[Seconds, msgspec.Meta(description="from a reason to make offers to the offers")] = 1.0
+    allocation_s: Annotated[Seconds, msgspec.Meta(description="the allocator's own decision, seconds")] = 0.001
     offer_min: Annotated[
         float, msgspec.Meta(ge=0, le=1, description="no offer while less than this share of a resource is free")
     ] = 0.0025
     refuse_s: Annotated[
-        float, msgspec.Meta(ge=0, description="no offers for so long after one of which nothing was used")
+        Seconds, msgspec.Meta(description="no offers for so long after one of which nothing was used")
     ] = 5.0
     hoard_s: Annotated[
-        float, msgspec.Meta(ge=0, description="gangs keep what they have found for so long; 0: for ever (may deadlock)")
+        Seconds, msgspec.Meta(description="gangs keep what they have found for so long; 0: for ever (may deadlock)")
     ] = 60.0
     shares: Annotated[str, msgspec.Meta(description="weights of the roles, for DRF")] = "batch:1+service:1"
 
@@ -282,6 +277,7 @@ OMEGA = Architecture(
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
     vectors=True,
+    gangs="gang",
     heeds={**HEEDS, "priorities": "preemption"},
     prompt={
         "batch_job_s": 0.0,

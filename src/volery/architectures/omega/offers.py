@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import Final
 
@@ -256,7 +256,7 @@ class Framework(Placer):
         hoard_us: what is kept for a gang is given up when it is not whole by then; 0: never.
     """
 
-    __slots__ = ("_asked", "_demands", "_heard", "_hoard_us", "_refuse_us", "_releases", "_reply")
+    __slots__ = ("_asked", "_demands", "_heard", "_hoard_us", "_hoarding", "_refuse_us", "_releases", "_reply")
 
     def __init__(
         self, layout: Layout, setting: Setting, cell: Address, stream: Random, *, refuse_us: Time, hoard_us: Time
@@ -269,6 +269,7 @@ class Framework(Placer):
         self._heard = 0
         self._releases = 0
         self._reply: Reply | None = None
+        self._hoarding: Waiting | None = None
 
     def _on_queued(self, now: Time) -> None:
         if not self._asked:
@@ -327,6 +328,8 @@ class Framework(Placer):
         assert placing is not None, "a decision about nothing"
         answer: Placed = Placed(*event.answer) if work.tasks else NOWHERE
         found = {placing.tasks[k]: machine for k, machine in zip(answer.places, answer.machines, strict=True)}
+        if work.gang and len(found) < len(work.tasks) and self._others_hoard(work):
+            found = {}
         packing = self._layout.packing
         for task, machine in found.items():
             packed = packing[task.request]
@@ -341,6 +344,7 @@ class Framework(Placer):
             work.tasks = [*work.held, *work.tasks]
             found = work.held | found
             work.held = {}
+            self._hoarding = None
             self._port.cancel_timer(("hoard", work.id))
         reply.placed |= found
         self._tried(
@@ -357,10 +361,16 @@ class Framework(Placer):
         else:
             self._answer(reply)
 
+    def _others_hoard(self, work: Waiting) -> bool:
+        """Whether something is kept for another gang: two that hoard beside each other may never be whole."""
+        return self._hoarding is not None and self._hoarding is not work
+
     def _hoard(self, work: Waiting, found: dict[Task, int], now: Time) -> None:
         """Keep what a gang has found until it is whole."""
         if found and not work.held and self._hoard_us:
             self._port.set_timer(("hoard", work.id), now + self._hoard_us)
+        if found:
+            self._hoarding = work
         work.held |= found
         work.tasks = [task for task in work.tasks if task not in found]
 
@@ -377,6 +387,7 @@ class Framework(Placer):
         self._port.cancel_timer(("hoard", work.id))
         work.tasks = [*work.held, *work.tasks]
         work.held = {}
+        self._hoarding = None
 
     def _answer(self, reply: Reply) -> None:
         self._reply = None
@@ -408,10 +419,19 @@ class Framework(Placer):
         work = self._work.get(int(event.key[1]))
         if work is not None:
             self._let_go(work)
+            work.tasks = self._scarcest_first(work.tasks)
+            self._rest(work, now)
 
-    def _give_up(self, work: Waiting) -> None:
+    def _rest(self, work: Waiting, now: Time) -> None:
+        """Let others go first for a random time, or two frameworks take the same machines again and again."""
+        if work.queued and (self._reply is None or self._reply.job is not work):
+            if work in self._queue:
+                self._queue.remove(work)
+            self._port.set_timer(work.id, now + self._setting.retry_us + self._stream.randrange(self._hoard_us))
+
+    def _give_up(self, work: Waiting, claimed: Sequence[Task] = ()) -> None:
         self._let_go(work)
-        super()._give_up(work)
+        super()._give_up(work, claimed)
 
     def _withdraw(self, work: Waiting) -> None:
         """Have what runs killed; what was only going to run does not."""

@@ -7,8 +7,9 @@ the tail of the queue after a pause, and is given up after too many attempts, wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import Final
 
 import msgspec
 
@@ -16,10 +17,23 @@ from volery.architectures.omega.elastic import Elasticity
 from volery.architectures.omega.layout import Deciding, Layout, Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, JobAccepted, JobDone, Measured, MoreTasks, Submit, Transaction
+from volery.core.events import (
+    GANG_TASKS_REFUSED,
+    Cancel,
+    Counted,
+    JobAccepted,
+    JobDone,
+    Measured,
+    MoreTasks,
+    Submit,
+    Transaction,
+)
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.firstfit import Placing, place, stretch
 from volery.policies.jobs import ANSWERS, JobLedger
+
+SEARCHES: Final = 32
+"""Draws after which a gang that the empty cell did not hold in any of them counts as impossible."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -56,11 +70,24 @@ class Waiting:
         attempts: how often it was tried without success for all that was tried.
         placed: whether any task was ever placed.
         gang: whether its tasks are placed together.
+        refused: whether it is a gang that the empty cell cannot hold; what is claimed of it has a verdict to come.
         priority: of the job.
         queued: whether it is in the queue, or pauses before it comes there, or is being tried.
     """
 
-    __slots__ = ("attempts", "gang", "held", "id", "placed", "priority", "queued", "running", "tasks", "workload")
+    __slots__ = (
+        "attempts",
+        "gang",
+        "held",
+        "id",
+        "placed",
+        "priority",
+        "queued",
+        "refused",
+        "running",
+        "tasks",
+        "workload",
+    )
 
     def __init__(self, job: Job, workload: Workload, gang: bool) -> None:
         self.id = job.id
@@ -72,6 +99,7 @@ class Waiting:
         self.attempts = 0
         self.placed = False
         self.gang = gang
+        self.refused = False
         self.queued = False
 
 
@@ -125,6 +153,8 @@ class Placer(Component):
                 nowhere += 1
         for _ in range(nowhere):
             self._jobs.unsatisfiable(work.id)
+        if work.gang and nowhere:
+            self._refuse(work)
         self._maybe_forget(work)
         self._maybe_queue(work, now)
 
@@ -159,13 +189,18 @@ class Placer(Component):
 
     def _placing(self, work: Waiting, count: int, free: Sequence[int]) -> Placing:
         """The problem of placing the first `count` tasks of a job."""
+        return self._problem(work.tasks[:count], free, self._ring, whole=work.gang)
+
+    def _problem(
+        self, chosen: Sequence[Task], free: Sequence[int], ring: Callable[[int], Sequence[int]], *, whole: bool
+    ) -> Placing:
         stream, setting = self._stream, self._setting
-        tasks = tuple(work.tasks[:count])
-        pools = {need: self._ring(need) for need in dict.fromkeys([task.constraints for task in tasks])}
+        tasks = tuple(chosen)
+        pools = {need: ring(need) for need in dict.fromkeys([task.constraints for task in tasks])}
         if setting.pickiness:
             start = stream.random()
-            pools = {need: stretch(ring, setting.pickiness, start) for need, ring in pools.items()}
-        return Placing(tasks, free, pools, self._layout.packing, stream.getrandbits(64), work.gang)
+            pools = {need: stretch(pool, setting.pickiness, start) for need, pool in pools.items()}
+        return Placing(tasks, free, pools, self._layout.packing, stream.getrandbits(64), whole)
 
     def _ring(self, need: int) -> Sequence[int]:
         """The machines that may be drawn for tasks with these constraints."""
@@ -199,10 +234,14 @@ class Placer(Component):
         work.queued = self._allowed(work) and not abandoned and not cancelled
         if work.queued and whole:  # all that was tried runs: the others have come, or may run, since
             self._queue.append(work)
+        elif work.queued and (
+            work.refused or (not placed and not refused and work.gang and not self._ever_whole(work))
+        ):
+            work.queued = False
+            self._refuse(work)
+            left = 0
         elif work.queued:
             self._port.set_timer(job, now + self._setting.retry_us)
-            if not placed and not refused and work.gang and not self._ever_whole(work):
-                work.gang = False
         me, workload = self._port.address, work.workload
         if workload != "fill":
             self._port.observe(
@@ -224,14 +263,44 @@ class Placer(Component):
         return bool(most and work.tasks and work.attempts > most)
 
     def _ever_whole(self, work: Waiting) -> bool:
-        """Whether the empty cell could hold the gang, by the same search."""
-        return bool(place(self._placing(work, len(work.tasks), self._layout.whole)).places)
+        """Tell if the empty cell can hold the gang, what is kept for it included.
 
-    def _give_up(self, work: Waiting) -> None:
-        """The submitter is told of these tasks as of those that fit no machine."""
-        count = len(work.tasks)
+        The first search is the one that attempts make. Where it fails, tasks with the fewest suitable machines come
+        first, in `SEARCHES` draws; a gang that fits so only is tried in that order from then on.
+        """
+        whole = [*work.held, *work.tasks]
+        if self._fits_empty(whole):
+            return True
+        whole = self._scarcest_first(whole)
+        if any(self._fits_empty(whole) for _ in range(SEARCHES)):
+            work.tasks = [task for task in whole if task not in work.held]
+            return True
+        return False
+
+    def _scarcest_first(self, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks in order of the number of machines that suit them, larger requests first."""
+        suitable = self._layout.rings.suitable
+        return sorted(tasks, key=lambda task: (len(suitable(task.constraints)), -sum(task.request)))
+
+    def _fits_empty(self, tasks: list[Task]) -> bool:
+        return bool(place(self._problem(tasks, self._layout.whole, self._layout.rings.suitable, whole=True)).places)
+
+    def _refuse(self, work: Waiting) -> None:
+        """Report the waiting tasks of a gang that the empty cell cannot hold as tasks that fit no machine."""
+        work.refused = True
+        claimed = self._claimed(work)  # their verdict comes
+        if count := len(work.tasks) + len(work.held) - len(claimed):
+            self._port.observe(Counted(GANG_TASKS_REFUSED, count))
+        self._give_up(work, claimed)
+
+    def _give_up(self, work: Waiting, claimed: Sequence[Task] = ()) -> None:
+        """The submitter is told of these tasks, but for claimed ones, as of those that fit no machine."""
+        count = len(work.tasks) - len(claimed)
         self._unplaced -= count
-        work.tasks = []
+        work.tasks = list(claimed)
+        if not self._jobs.is_open(work.id):
+            return
+        self._jobs.refuse_rest(work.id)
         for _ in range(count):
             self._jobs.unsatisfiable(work.id)
 

@@ -25,6 +25,7 @@ from volery.architectures.pigeon.surviving import (
     SurvivingMaster,
     surviving,
 )
+from volery.core.bounds import Components, Count, OptionalComponents, Period, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
@@ -36,23 +37,23 @@ from volery.policies.match import MatchPolicy
 class PigeonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of Pigeon and PigeonC."""
 
-    distributors: Annotated[int, msgspec.Meta(ge=1, description="distributors (schedulers)")] = 10
+    distributors: Annotated[Components, msgspec.Meta(description="distributors (schedulers)")] = 10
     groups: Annotated[
-        int, msgspec.Meta(ge=0, description="groups, each under a master; 0: one per 100 workers (section 4)")
+        OptionalComponents, msgspec.Meta(description="groups, each under a master; 0: one per 100 workers (section 4)")
     ] = 0
     group_sizes: Annotated[
         tuple[int, ...],
         msgspec.Meta(description="machines per group, for unequal groups weighted by power (section 6.2)"),
     ] = ()
-    reserved: Annotated[int, msgspec.Meta(ge=0, description="workers per group that run short tasks only")] = 9
+    reserved: Annotated[Count, msgspec.Meta(description="workers per group that run short tasks only")] = 9
     weight: Annotated[
-        int, msgspec.Meta(ge=0, description="W: one of W dispatches is long while long tasks wait; 0: infinite")
+        Count, msgspec.Meta(description="W: one of W dispatches is long while long tasks wait; 0: infinite")
     ] = 20
     weight_counting: Annotated[
         WeightCounting, msgspec.Meta(description="published-code: weight + 1 short ones pass, and all are counted")
     ] = "paper"
     cutoff_s: Annotated[
-        float, msgspec.Meta(ge=0, description="jobs with at most this mean task duration are short, seconds")
+        Seconds, msgspec.Meta(description="jobs with at most this mean task duration are short, seconds")
     ] = 1129.532
     distribution: Annotated[
         Distribution, msgspec.Meta(description="even with random remainder, or weighted by suitable workers")
@@ -66,7 +67,7 @@ class PigeonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, msgspec.Meta(description="bear faults: two masters per group, leases, reliable messages (section 6.1)")
     ] = False
     detection_s: Annotated[
-        float, msgspec.Meta(gt=0, description="a peer that does not answer is given up within this, seconds")
+        Period, msgspec.Meta(description="a peer that does not answer is given up within this, seconds")
     ] = 1.0
 
 

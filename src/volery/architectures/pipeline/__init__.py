@@ -35,6 +35,7 @@ from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager, ManagedMortalNode, ManagedNode
+from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -56,7 +57,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     J2: Annotated[str, msgspec.Meta(description="which jobs are eligible")] = "all"
     J3: Annotated[str, msgspec.Meta(description="order of jobs: between tasks that T2 leaves alike")] = "fifo"
     J4: Annotated[
-        int, msgspec.Meta(ge=1, description="tasks that are decided on at once; divides what they cost (task_cost_us)")
+        Components, msgspec.Meta(description="tasks that are decided on at once; divides what they cost (task_cost_us)")
     ] = 1
     J5: Annotated[str, msgspec.Meta(description="what a job needs before its tasks are queued")] = "none"
     T2: Annotated[str, msgspec.Meta(description="order of tasks")] = "by-job"
@@ -73,7 +74,7 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     T11: Annotated[str, msgspec.Meta(description="what becomes of a task whose machine has died")] = "none"
     T12: Annotated[str, msgspec.Meta(description="which running tasks go on elsewhere; implies progress=keep")] = "none"
     detection_s: Annotated[
-        float, msgspec.Meta(gt=0, description="within this time a scheduler is told that a machine has died; needs T11")
+        Period, msgspec.Meta(description="within this time a scheduler is told that a machine has died; needs T11")
     ] = 1.0
     reliable: Annotated[
         bool, msgspec.Meta(description="numbered and acknowledged messages: bears loss, delay and partitions")
@@ -89,15 +90,15 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     R7: Annotated[
         str, msgspec.Meta(description="how many processors, or slots, are there; none: all machines are always on")
     ] = "none"
-    boot_s: Annotated[float, msgspec.Meta(ge=0, description="until a provisioned machine is on; needs R7")] = 120.0
+    boot_s: Annotated[Seconds, msgspec.Meta(description="until a provisioned machine is on; needs R7")] = 120.0
     billing_s: Annotated[
-        float, msgspec.Meta(ge=0, description="a machine is paid for by whole intervals; 0: to the microsecond")
+        Seconds, msgspec.Meta(description="a machine is paid for by whole intervals; 0: to the microsecond")
     ] = 3600.0
-    machine_price: Annotated[float, msgspec.Meta(ge=0, description="of a machine for an hour, in any currency")] = 0.0
-    unit_price: Annotated[float, msgspec.Meta(ge=0, description="more for each of its processors, or slots")] = 1.0
-    scale_s: Annotated[float, msgspec.Meta(gt=0, description="time between two decisions of R7")] = 60.0
+    machine_price: Annotated[Ratio, msgspec.Meta(description="of a machine for an hour, in any currency")] = 0.0
+    unit_price: Annotated[Ratio, msgspec.Meta(description="more for each of its processors, or slots")] = 1.0
+    scale_s: Annotated[Period, msgspec.Meta(description="time between two decisions of R7")] = 60.0
     rest_s: Annotated[
-        float, msgspec.Meta(ge=0, description="after so long without news and jobs there is what was there at first")
+        Seconds, msgspec.Meta(description="after so long without news and jobs there is what was there at first")
     ] = 3600.0
     M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
     M4: Annotated[str, msgspec.Meta(description="local resource managers that may be passed a task; needs lrms")] = (
@@ -105,16 +106,20 @@ class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     M5: Annotated[str, msgspec.Meta(description="which of them is; needs lrms")] = "worst-fit"
     lrms: Annotated[
-        int,
-        msgspec.Meta(ge=0, description="local resource managers between scheduler and machines (M2); 0: monolithic"),
+        OptionalComponents,
+        msgspec.Meta(description="local resource managers between scheduler and machines (M2); 0: monolithic"),
     ] = 0
     broker_machines: Annotated[
-        int, msgspec.Meta(ge=0, description="the last machines of the cluster are the broker's (B)")
+        Count, msgspec.Meta(description="the last machines of the cluster are the broker's (B)")
     ] = 0
-    broker_delay_s: Annotated[float, msgspec.Meta(ge=0, description="how long the broker keeps a task first")] = 60.0
-    cycle_s: Annotated[float, msgspec.Meta(ge=0, description="period of cycles; 0: whenever something changes")] = 0.0
-    cycle_cost_us: Annotated[int, msgspec.Meta(ge=0, description="what a cycle costs")] = 0
-    task_cost_us: Annotated[int, msgspec.Meta(ge=0, description="what a cycle costs more per task tried")] = 0
+    broker_delay_s: Annotated[Seconds, msgspec.Meta(description="how long the broker keeps a task first")] = 60.0
+    cycle_s: Annotated[Seconds, msgspec.Meta(description="period of cycles; 0: whenever something changes")] = 0.0
+    cycle_cost_us: Annotated[WholeMicroseconds, msgspec.Meta(description="what a cycle costs")] = 0
+    backfilling: Annotated[
+        Literal["per-instant", "per-event"],
+        msgspec.Meta(description="T3=easy or conservative: decide once after all of an instant, or after each event"),
+    ] = "per-instant"
+    task_cost_us: Annotated[WholeMicroseconds, msgspec.Meta(description="what a cycle costs more per task tried")] = 0
 
 
 POLICY_STAGES = (
@@ -188,6 +193,7 @@ def assembly(config: PipelineConfig) -> Assembly:
         config.cycle_cost_us,
         config.task_cost_us,
         config.J4,
+        config.T3 in BACKFILLING and config.backfilling == "per-instant",
     )
 
 
@@ -385,7 +391,9 @@ PIPELINE = Architecture(
 def preset(name: str, summary: str, source: str, **policies: Any) -> Architecture:
     """The same module with other defaults; docs/reference/pipeline.md tells what of it is published."""
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
-    return msgspec.structs.replace(PIPELINE, name=name, summary=summary, source=source, defaults=defaults)
+    prompt = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
+    changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "prompt": prompt}
+    return msgspec.structs.replace(PIPELINE, **changed)
 
 
 PRESETS = (

@@ -37,6 +37,8 @@ class Assembly(msgspec.Struct, frozen=True):
         cycle_us: the period of cycles; 0: whenever something has changed.
         decision_us: what a cycle costs.
         task_us: what it costs more for each task that is tried.
+        per_instant: without a period, whether there is one cycle after all that happens in an instant, not after each
+            event.
         ways: how many tasks are tried at once (stage J4); it divides what they cost.
     """
 
@@ -46,6 +48,7 @@ class Assembly(msgspec.Struct, frozen=True):
     decision_us: Time = 0
     task_us: Time = 0
     ways: int = 1
+    per_instant: bool = False
 
     def cost_us(self, tried: int) -> Time:
         """What a cycle costs in which so many tasks are tried."""
@@ -151,11 +154,11 @@ class Placing(Component):
         """Something that a cycle reads has changed: let there be one."""
         if self._busy:
             self._due = True
-        elif not self._assembly.cycle_us:
+        elif not (self._assembly.cycle_us or self._assembly.per_instant):
             self._cycle(now)
         elif not self._due:
             self._due = True
-            period = self._assembly.cycle_us
+            period = self._assembly.cycle_us or 1
             self._port.set_timer(CYCLE, -(-now // period) * period)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:

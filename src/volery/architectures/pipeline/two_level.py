@@ -91,7 +91,7 @@ class GlobalScheduler(Scheduler):
         self._select_manager = assembly.policies["M5"].select
         iteration = "skip" if assembly.iteration in BACKFILLING else assembly.iteration
         policies = {**assembly.policies, "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
-        whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies)
+        whole = msgspec.structs.replace(assembly, iteration=iteration, policies=policies, per_instant=False)
         super().__init__(
             Place(places[0].cluster, managers, ()), whole, stream, outside, lambda us: ManagersState(places, us)
         )

@@ -21,6 +21,7 @@ import msgspec
 
 from volery.architectures.quincy.node import SCHEDULER, Node
 from volery.architectures.quincy.scheduler import Scheduler, Setting
+from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
@@ -44,11 +45,9 @@ class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preemption: Annotated[
         bool, msgspec.Meta(description="running tasks may be stopped or moved where that is cheaper; they begin anew")
     ] = True
-    job_max: Annotated[
-        int, msgspec.Meta(ge=0, description="tasks of one job that run at once at most; 0: any number")
-    ] = 0
+    job_max: Annotated[Count, msgspec.Meta(description="tasks of one job that run at once at most; 0: any number")] = 0
     cycle_s: Annotated[
-        float, msgspec.Meta(ge=0, description="from one flow to the next, seconds; 0: whenever something changes")
+        Seconds, msgspec.Meta(description="from one flow to the next, seconds; 0: whenever something changes")
     ] = 1.0
     input_gb: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="what a task with input reads, gigabytes")] = 1.0
     rack_cost: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="of a gigabyte within a rack")] = 1.0
@@ -60,7 +59,7 @@ class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, msgspec.Meta(ge=0, le=1e6, description="what a second of running is worth, that would be lost")
     ] = 1.0
     machine_mbps: Annotated[
-        int, msgspec.Meta(ge=100, description="what a machine's network carries (network-aware), Mbit/s")
+        int, msgspec.Meta(ge=100, le=COUNT_MAX, description="what a machine's network carries (network-aware), Mbit/s")
     ] = 10_000
     solver: Annotated[
         Solver, msgspec.Meta(description="built in (augmenting), or of OR-tools (scaling); they find the same flow")
@@ -68,8 +67,10 @@ class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warm: Annotated[
         bool, msgspec.Meta(description="begin with the prices of the flow before; changes the work alone")
     ] = True
-    decision_ms: Annotated[float, msgspec.Meta(ge=0, description="modelled time of a decision, in the lab alone")] = 0.0
-    arc_us: Annotated[float, msgspec.Meta(ge=0, description="... and more per arc of its network, microseconds")] = 0.0
+    decision_ms: Annotated[Milliseconds, msgspec.Meta(description="modelled time of a decision, in the lab alone")] = (
+        0.0
+    )
+    arc_us: Annotated[Microseconds, msgspec.Meta(description="... and more per arc of its network, microseconds")] = 0.0
 
 
 def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deployment:

@@ -20,6 +20,7 @@ from volery.architectures.sparrow.captions import CAPTIONS
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
 from volery.architectures.sparrow.scheduler import EarlyScheduler, Sampling, Scheduler, SchedulerSetting
+from volery.core.bounds import PROBES_MAX, Components, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
@@ -33,9 +34,13 @@ from volery.policies.sampling import Sampler
 class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of Sparrow."""
 
-    schedulers: Annotated[int, msgspec.Meta(ge=1, description="schedulers; they share nothing")] = 10
-    probe_ratio: Annotated[float, msgspec.Meta(ge=1, description="d, probes per task without constraints")] = 2.0
-    constrained_ratio: Annotated[float, msgspec.Meta(ge=1, description="probes per task with constraints")] = 2.0
+    schedulers: Annotated[Components, msgspec.Meta(description="schedulers; they share nothing")] = 10
+    probe_ratio: Annotated[
+        float, msgspec.Meta(ge=1, le=PROBES_MAX, description="d, probes per task without constraints")
+    ] = 2.0
+    constrained_ratio: Annotated[
+        float, msgspec.Meta(ge=1, le=PROBES_MAX, description="probes per task with constraints")
+    ] = 2.0
     late_binding: Annotated[
         bool, msgspec.Meta(description="false: tasks go to the shortest queues among those probed (section 3.3)")
     ] = True
@@ -54,8 +59,8 @@ class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     weights: Annotated[dict[str, float], msgspec.Meta(description="user -> weight of the fair queue; others 1")] = {}
     cutoff_s: Annotated[
-        float,
-        msgspec.Meta(ge=0, description="a longer estimate makes a task long; only blocking is told by it"),
+        Seconds,
+        msgspec.Meta(description="a longer estimate makes a task long; only blocking is told by it"),
     ] = 1129.532
     reliable: Annotated[
         bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")

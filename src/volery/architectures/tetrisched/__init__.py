@@ -6,7 +6,7 @@ Deviates Neither text was at hand in full: what is recalled or chosen is marked 
          of several slots counts as that many machines. There is no reservation system in front: every deadline is taken
          as accepted, and one that cannot be met any more makes its job best effort. A scheduler that was idle plans at
          once, then at most once per cycle; with a cycle of 0, whenever something changes. A gap leaves room, which jobs
-         fill one by one (the papers do not say how). A job that no empty cluster could hold at once is elastic. alsched
+         fill one by one (the papers do not say how). A gang that the empty cluster cannot hold is refused. alsched
          is the same program without time: preferred machines are worth 1, others as much less as they are slower, and
          deadlines are not known to it. The solver's work is limited by nodes of its search and jobs per plan, never by
          a clock. Running tasks are neither moved nor preempted; one that exceeds its estimate is expected to take one
@@ -21,6 +21,7 @@ import msgspec
 
 from volery.architectures.tetrisched.requests import Asking, Soft
 from volery.architectures.tetrisched.scheduler import Scheduler, Setting
+from volery.core.bounds import Count, Microseconds, Milliseconds, Period, PositiveCount, PositiveRatio, Ratio, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -35,25 +36,27 @@ class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters that alsched and TetriSched have in common."""
 
     cycle_s: Annotated[
-        float, msgspec.Meta(ge=0, description="from one plan to the next, seconds; 0: whenever something changes")
+        Seconds, msgspec.Meta(description="from one plan to the next, seconds; 0: whenever something changes")
     ] = 4.0
     solver: Annotated[
         Solver, msgspec.Meta(description="all jobs together (optimal, to the gap), or one after the other (greedy)")
     ] = "optimal"
     gap: Annotated[
-        float, msgspec.Meta(ge=0, description="a plan may be worth so much less than the best, as a share of it")
+        Ratio, msgspec.Meta(description="a plan may be worth so much less than the best, as a share of it")
     ] = 0.1
     nodes_max: Annotated[
-        int,
-        msgspec.Meta(ge=0, description="nodes of the solver's search per plan; its work is limited by nothing else"),
+        Count,
+        msgspec.Meta(description="nodes of the solver's search per plan; its work is limited by nothing else"),
     ] = 100
-    jobs_max: Annotated[int, msgspec.Meta(ge=1, description="jobs per plan, those with deadlines first")] = 100
+    jobs_max: Annotated[PositiveCount, msgspec.Meta(description="jobs per plan, those with deadlines first")] = 100
     gangs: Annotated[
         bool, msgspec.Meta(description="tasks of a job start together; otherwise each starts where it can")
     ] = True
-    decision_ms: Annotated[float, msgspec.Meta(ge=0, description="modelled time of a decision, in the lab alone")] = 0.0
+    decision_ms: Annotated[Milliseconds, msgspec.Meta(description="modelled time of a decision, in the lab alone")] = (
+        0.0
+    )
     leaf_us: Annotated[
-        float, msgspec.Meta(ge=0, description="... and more per leaf of the expressions of a plan, microseconds")
+        Microseconds, msgspec.Meta(description="... and more per leaf of the expressions of a plan, microseconds")
     ] = 0.0
 
 
@@ -69,15 +72,15 @@ class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of TetriSched."""
 
     plan_ahead_s: Annotated[
-        float,
-        msgspec.Meta(ge=0, description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),
+        Seconds,
+        msgspec.Meta(description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),
     ] = 96.0
-    quantum_s: Annotated[float, msgspec.Meta(gt=0, description="unit of planned time, seconds")] = 4.0
+    quantum_s: Annotated[Period, msgspec.Meta(description="unit of planned time, seconds")] = 4.0
     heterogeneity: Annotated[
         bool, msgspec.Meta(description="know which machines a job prefers; false: any, at the slow estimate (NH)")
     ] = True
     deadline_value: Annotated[
-        float, msgspec.Meta(gt=0, description="of a job that meets its deadline, where best effort is worth up to 1")
+        PositiveRatio, msgspec.Meta(description="of a job that meets its deadline, where best effort is worth up to 1")
     ] = 1000.0
 
 
@@ -165,6 +168,7 @@ TETRISCHED = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
+    gangs="gangs",
     prompt={**PROMPT, "plan_ahead_s": 0.0},
     heeds={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
 )
@@ -179,6 +183,7 @@ ALSCHED = Architecture(
     build=build_alsched,
     hops=2,
     tolerates=frozenset({"duplication"}),
+    gangs="gangs",
     prompt=PROMPT,
     heeds={"constraints": "", "preferences": "constraints=soft|hard"},
 )

@@ -1,8 +1,9 @@
 """Jobs as the lab has them, as expressions: the wizard's input is worked out here.
 
 A job's tasks that wait are a gang: all start at once, on machines of one option. Where tasks of a job have different
-constraints, the gang is a min over them. A job that would not fit on the empty cluster at once is elastic: it takes
-what it gets (LnCk), now. A deadline that cannot be met any more makes a job best effort.
+constraints, the gang is a min over them. A gang that would not fit on the empty cluster is impossible: no plan holds
+it. Without gangs every job is elastic: it takes what it gets (LnCk), now. A deadline that cannot be met any more makes
+a job best effort.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Requests:
     def make(self, waiting: Waiting, grid: Grid) -> Request:
         """The request of a job with tasks that wait and each fit some machine."""
         needs = tuple(waiting.groups)
-        if not self._is_gang(waiting):
+        if not self._asking.gangs:
             return self._elastic(waiting, grid)
         if self._asking.timeless is not None:
             return self._timeless(waiting, grid, self._asking.timeless)
@@ -171,10 +172,10 @@ class Requests:
         assert expression is not None, "there is always an option"
         return Request(waiting.job.id, expression, tuple([(o.where, grid.now_us) for o in options]), needs)
 
-    def _is_gang(self, waiting: Waiting) -> bool:
-        """Whether all tasks that wait fit on the empty cluster at once."""
-        if not self._asking.gangs:
-            return False
+    def is_possible(self, waiting: Waiting) -> bool:
+        """Whether the tasks that wait, if they are a gang, fit on the empty cluster at once."""
+        if not (self._asking.gangs and waiting.groups):
+            return True
         kind = tuple([(mask, len(tasks)) for mask, tasks in waiting.groups.items()])
         if len(kind) == 1:
             ((mask, k),) = kind

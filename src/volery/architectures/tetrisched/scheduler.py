@@ -9,7 +9,7 @@ import msgspec
 from volery.architectures.tetrisched.machines import Machines
 from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
+from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
 from volery.policies.jobs import ANSWERS, JobLedger
@@ -90,16 +90,31 @@ class Scheduler(Component):
             self._wait(message.job, tasks, now)
 
     def _wait(self, job: JobId, tasks: tuple[Task, ...], now: Time) -> None:
-        waiting = self._open[job]
+        waiting, lacking = self._open[job], False
         for task in tasks:
             if self._machines.fitting(task.constraints):
                 waiting.groups.setdefault(task.constraints, []).append(task)
             else:
                 self._jobs.unsatisfiable(job)
-        if waiting.groups:
+                lacking = self._setting.asking.gangs
+        if lacking or not self._requests.is_possible(waiting):
+            self._refuse(waiting)
+        elif waiting.groups:
             self._waiting[job] = waiting
         self._close_if_done(job)
         self._change(now)
+
+    def _refuse(self, waiting: Waiting) -> None:
+        """Report the tasks of a gang that the empty cluster cannot hold as tasks that fit no machine."""
+        job, count = waiting.job.id, waiting.tasks
+        self._waiting.pop(job, None)
+        waiting.groups.clear()
+        if count:
+            self._port.observe(Counted(GANG_TASKS_REFUSED, count))
+        if self._jobs.is_open(job):
+            self._jobs.refuse_rest(job)
+        for _ in range(count):
+            self._jobs.unsatisfiable(job)
 
     def _close_if_done(self, job: JobId) -> None:
         if not self._jobs.is_open(job):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import PositiveCount
 from volery.policies.stages.policy import Policy
 from volery.policies.stages.records import JobRecord
 from volery.policies.stages.view import View
@@ -27,7 +28,7 @@ class PassAll(Policy, frozen=True):
 class PerUser(Policy, frozen=True):
     """A user has at most so many eligible jobs; further ones wait for one of them to be done."""
 
-    jobs: Annotated[int, msgspec.Meta(ge=1, description="eligible jobs of a user at once")] = 1
+    jobs: Annotated[PositiveCount, msgspec.Meta(description="eligible jobs of a user at once")] = 1
 
     def line(self, job: JobRecord) -> Hashable:
         """One per user."""
@@ -41,7 +42,7 @@ class PerUser(Policy, frozen=True):
 class FlowControl(Policy, frozen=True):
     """No further job while so many tasks wait: the queue stays short, whatever comes."""
 
-    tasks: Annotated[int, msgspec.Meta(ge=1, description="tasks in the queue from which on jobs are held back")] = 1000
+    tasks: Annotated[PositiveCount, msgspec.Meta(description="tasks in the queue from which jobs are held back")] = 1000
 
     def line(self, job: JobRecord) -> Hashable:
         """One for all."""

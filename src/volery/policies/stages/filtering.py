@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import Seconds
 from volery.core.model import SECOND, Time
 from volery.policies.stages.policy import Policy
 
@@ -24,8 +25,8 @@ class Delay(Policy, frozen=True):
     Zaharia et al., EuroSys 2010, with times (section 4). The defaults are those of `hfs`.
     """
 
-    node_wait_s: Annotated[float, msgspec.Meta(ge=0, description="W1, for machines that hold input of a job")] = 4.5
-    rack_wait_s: Annotated[float, msgspec.Meta(ge=0, description="W2, after that, for racks that do")] = 4.5
+    node_wait_s: Annotated[Seconds, msgspec.Meta(description="W1, for machines that hold input of a job")] = 4.5
+    rack_wait_s: Annotated[Seconds, msgspec.Meta(description="W2, after that, for racks that do")] = 4.5
 
     def waits_us(self) -> tuple[Time, Time] | None:
         """W1 and W2."""

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import Count, PositiveRatio, Seconds
 from volery.core.model import SECOND
 from volery.policies.stages.policy import Manager, Policy
 from volery.policies.stages.records import Waiting
@@ -26,7 +27,7 @@ class NoBroker(Policy, frozen=True):
 class LongToBroker(Policy, frozen=True):
     """Tasks whose estimate is at least so long go to the broker."""
 
-    estimate_s: Annotated[float, msgspec.Meta(ge=0, description="from this estimate on")] = 600.0
+    estimate_s: Annotated[Seconds, msgspec.Meta(description="from this estimate on")] = 600.0
 
     def brokered(self, view: View, task: Waiting) -> bool:
         """By the estimate."""
@@ -36,7 +37,7 @@ class LongToBroker(Policy, frozen=True):
 class OverflowToBroker(Policy, frozen=True):
     """While so many tasks wait, further ones go to the broker."""
 
-    tasks: Annotated[int, msgspec.Meta(ge=0, description="tasks that wait")] = 100
+    tasks: Annotated[Count, msgspec.Meta(description="tasks that wait")] = 100
 
     def brokered(self, view: View, task: Waiting) -> bool:
         """By the queue."""
@@ -54,7 +55,7 @@ class AllManagers(Policy, frozen=True):
 class Managed(Policy, frozen=True):
     """Those that manage fewer tasks than this per machine."""
 
-    per_machine: Annotated[float, msgspec.Meta(gt=0, description="tasks per machine")] = 2.0
+    per_machine: Annotated[PositiveRatio, msgspec.Meta(description="tasks per machine")] = 2.0
 
     def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
         """By what was passed and has not ended."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import Period, PositiveCount, Seconds
 from volery.core.model import SECOND, Amounts, Time
 from volery.policies.fairness.shares import fits, minus, plus
 from volery.policies.stages.policy import Move, Policy
@@ -33,10 +34,10 @@ class NoMigration(Policy, frozen=True):
 class Periodic(Policy, frozen=True):
     """What all migration has in common."""
 
-    period_s: Annotated[float, msgspec.Meta(ge=0.001, description="between two decisions")] = 60.0
-    cost_s: Annotated[float, msgspec.Meta(ge=0, description="during which a task that moves runs nowhere")] = 1.0
-    left_s: Annotated[float, msgspec.Meta(ge=0, description="tasks expected to end sooner stay")] = 10.0
-    most: Annotated[int, msgspec.Meta(ge=1, description="tasks that move at once")] = 10
+    period_s: Annotated[Period, msgspec.Meta(description="between two decisions")] = 60.0
+    cost_s: Annotated[Seconds, msgspec.Meta(description="during which a task that moves runs nowhere")] = 1.0
+    left_s: Annotated[Seconds, msgspec.Meta(description="tasks expected to end sooner stay")] = 10.0
+    most: Annotated[PositiveCount, msgspec.Meta(description="tasks that move at once")] = 10
 
     def every_us(self) -> Time:
         """The period."""

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import Period
 from volery.core.errors import InputError
 from volery.policies.fairness import HierarchicalDrf, Sharer, parse_shares_text
 from volery.policies.fairness.shares import share_key
@@ -230,7 +231,7 @@ class ByUsage(Policy, frozen=True):
     slice is free slots * (1 / priority) / sum (1 / priority).
     """
 
-    half_life_s: Annotated[float, msgspec.Meta(gt=0, description="of what users held")] = 86_400.0
+    half_life_s: Annotated[Period, msgspec.Meta(description="of what users held")] = 86_400.0
 
     def line(self, task: Waiting) -> Hashable:
         """One per user."""

@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
+from volery.core.bounds import Seconds
 from volery.core.errors import InputError
 from volery.core.events import PreemptionReason
 from volery.core.model import SECOND
@@ -92,8 +93,8 @@ class ByFairness(Policy, frozen=True):
     reason: ClassVar[PreemptionReason] = "share"
     shares: Annotated[str, msgspec.Meta(description="weights of users, as ann:2+bob:1; others are due nothing")] = ""
     settle_s: Annotated[
-        float,
-        msgspec.Meta(ge=0, description="tasks placed this short ago may not run yet: they do not count"),
+        Seconds,
+        msgspec.Meta(description="tasks placed this short ago may not run yet: they do not count"),
     ] = 0.01
 
     def __post_init__(self) -> None:

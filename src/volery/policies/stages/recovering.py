@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import Period
 from volery.core.model import SECOND, Time
 from volery.policies.stages.policy import Policy
 
@@ -29,7 +30,7 @@ class Restart(Policy, frozen=True):
 class Checkpoint(Policy, frozen=True):
     """It is placed again and goes on from its last checkpoint; taking one costs nothing."""
 
-    period_s: Annotated[float, msgspec.Meta(ge=1e-6, description="counted from the start of an attempt")] = 60.0
+    period_s: Annotated[Period, msgspec.Meta(description="counted from the start of an attempt")] = 60.0
 
     def period_us(self) -> Time | None:
         """What an attempt has done since the last whole period is lost."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from volery.core.bounds import check_finite
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Stage
 from volery.policies.stages import (
@@ -206,6 +207,8 @@ def parse(stage: Stage, text: str, place: str) -> Policy:
             problem = str(error).split(" - at")[0]
             raise InputError(f"{place}/{field}", f"{value!r} does not fit: {problem}") from None
     made: Policy = msgspec.convert(values, policy, strict=False)
+    for field in values:
+        check_finite(f"{place}/{field}", getattr(made, field))
     return made
 
 
@@ -221,6 +224,6 @@ def parameters(policy: type[Policy]) -> list[Parameter]:
     defaults = policy()
     for field in policy.__struct_fields__:
         extras = get_args(hints[field])[1:] if get_origin(hints[field]) is Annotated else ()
-        description = next((e.description or "" for e in extras if isinstance(e, msgspec.Meta)), "")
+        description = next((e.description for e in extras if isinstance(e, msgspec.Meta) and e.description), "")
         found.append(Parameter(field, getattr(defaults, field), description))
     return found

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import PositiveRatio
 from volery.core.model import NEVER, Time
 from volery.policies.stages.policy import Policy
 from volery.policies.stages.records import Running
@@ -45,7 +46,7 @@ class Speculative(Policy, frozen=True):
     ranks by the progress that tasks report; ours report none, so that the estimate has to do.
     """
 
-    times: Annotated[float, msgspec.Meta(gt=0, description="of its estimate")] = 1.5
+    times: Annotated[PositiveRatio, msgspec.Meta(description="of its estimate")] = 1.5
     cap: Annotated[float, msgspec.Meta(gt=0, le=1, description="of the running tasks that may run twice")] = 0.1
 
     def copies(self, view: View, task: Running) -> int:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import Count, PositiveCount, PositiveRatio, Ratio, Seconds
 from volery.core.model import SECOND
 from volery.core.provisioning import HOUR
 from volery.policies.stages.policy import Policy
@@ -34,13 +35,13 @@ class Static(AllOn, frozen=True):
 class Scaling(Policy, frozen=True):
     """What all others have in common."""
 
-    least: Annotated[int, msgspec.Meta(ge=0, description="units that are always there")] = 0
+    least: Annotated[Count, msgspec.Meta(description="units that are always there")] = 0
 
 
 class React(Scaling, frozen=True):
     """What running tasks hold and waiting ones ask for now, and some to spare (React; Chieu et al., ICEBE 2009)."""
 
-    spare: Annotated[float, msgspec.Meta(ge=0, description="of the demand, that there is more")] = 0.0
+    spare: Annotated[Ratio, msgspec.Meta(description="of the demand, that there is more")] = 0.0
 
     def units(self, view: View, supply: Supply) -> int:
         """The demand of now."""
@@ -52,8 +53,8 @@ class Threshold(Scaling, frozen=True):
 
     high: Annotated[float, msgspec.Meta(gt=0, le=1, description="fraction in use above which it steps up")] = 0.8
     low: Annotated[float, msgspec.Meta(ge=0, lt=1, description="fraction in use below which it steps down")] = 0.4
-    step: Annotated[float, msgspec.Meta(gt=0, description="of what there is, at least one unit")] = 0.25
-    pause_s: Annotated[float, msgspec.Meta(ge=0, description="after a change nothing is changed for so long")] = 300.0
+    step: Annotated[PositiveRatio, msgspec.Meta(description="of what there is, at least one unit")] = 0.25
+    pause_s: Annotated[Seconds, msgspec.Meta(description="after a change nothing is changed for so long")] = 300.0
 
     def units(self, view: View, supply: Supply) -> int:
         """What there is, or a step more or less."""
@@ -74,7 +75,7 @@ class Hist(Scaling, frozen=True):
     """What this hour asked for on earlier days, or the demand of now if more (Hist; Urgaonkar, TAAS 3(1), 2008)."""
 
     percentile: Annotated[float, msgspec.Meta(gt=0, le=1, description="of the peaks of that hour")] = 0.95
-    day_h: Annotated[int, msgspec.Meta(ge=1, description="hours after which demand is expected to repeat itself")] = 24
+    day_h: Annotated[PositiveCount, msgspec.Meta(description="hours after which demand is expected to repeat")] = 24
 
     def units(self, view: View, supply: Supply) -> int:
         """The larger of prediction and demand: that the prediction is corrected at once is ours."""

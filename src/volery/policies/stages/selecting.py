@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from volery.core.bounds import PositiveCount, Ratio
 from volery.policies.match import nth_position, positions
 from volery.policies.stages.policy import Choice, Policy
 from volery.policies.stages.records import Waiting
@@ -79,9 +80,9 @@ class Kubernetes(Policy, frozen=True):
     other score plugins read what our tasks do not have: affinities, taints, images, topology.
     """
 
-    least_allocated: Annotated[float, msgspec.Meta(ge=0, description="weight of NodeResourcesFit, LeastAllocated")] = 1
-    balanced: Annotated[float, msgspec.Meta(ge=0, description="weight of NodeResourcesBalancedAllocation")] = 1
-    most_allocated: Annotated[float, msgspec.Meta(ge=0, description="weight of NodeResourcesFit, MostAllocated")] = 0
+    least_allocated: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesFit, LeastAllocated")] = 1
+    balanced: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesBalancedAllocation")] = 1
+    most_allocated: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesFit, MostAllocated")] = 0
     percentage: Annotated[
         int, msgspec.Meta(ge=0, le=100, description="of nodes to find before scoring; 0: 50 - nodes / 125, 5 at least")
     ] = 0
@@ -117,10 +118,10 @@ class Borg(Policy, frozen=True):
     machines in a random order until enough are feasible. Our choice: the weights, the formulas and what is enough.
     """
 
-    stranded: Annotated[float, msgspec.Meta(ge=0, description="weight: largest less smallest fraction left")] = 1
-    packing: Annotated[float, msgspec.Meta(ge=0, description="weight: mean of the fractions left")] = 0.5
-    spread: Annotated[float, msgspec.Meta(ge=0, description="weight: tasks of the same job on the machine")] = 0.1
-    enough: Annotated[int, msgspec.Meta(ge=1, description="feasible machines, or 5 %, whichever is more")] = 10
+    stranded: Annotated[Ratio, msgspec.Meta(description="weight: largest less smallest fraction left")] = 1
+    packing: Annotated[Ratio, msgspec.Meta(description="weight: mean of the fractions left")] = 0.5
+    spread: Annotated[Ratio, msgspec.Meta(description="weight: tasks of the same job on the machine")] = 0.1
+    enough: Annotated[PositiveCount, msgspec.Meta(description="feasible machines, or 5 %, whichever is more")] = 10
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         """The lowest penalty; ties go to the machine that was looked at first."""

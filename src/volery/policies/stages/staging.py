@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from volery.core.bounds import PositiveRatio, Ratio, Seconds
 from volery.core.model import SECOND, Time
 from volery.policies.stages.policy import Policy
 from volery.policies.stages.records import JobRecord, Waiting
@@ -23,9 +24,9 @@ class NoSetup(Policy, frozen=True):
 class StageIn(Policy, frozen=True):
     """Files of a given size come in over a link of a given bandwidth; traces do not say how large they are."""
 
-    mb: Annotated[float, msgspec.Meta(ge=0, description="size of the files")] = 0.0
-    mb_per_s: Annotated[float, msgspec.Meta(gt=0, description="bandwidth")] = 100.0
-    latency_s: Annotated[float, msgspec.Meta(ge=0, description="before the first byte")] = 0.0
+    mb: Annotated[Ratio, msgspec.Meta(description="size of the files")] = 0.0
+    mb_per_s: Annotated[PositiveRatio, msgspec.Meta(description="bandwidth")] = 100.0
+    latency_s: Annotated[Seconds, msgspec.Meta(description="before the first byte")] = 0.0
 
     def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
         """Latency, and size by bandwidth."""

@@ -143,13 +143,17 @@ def test_a_gang_is_claimed_whole_or_not_at_all() -> None:
     assert (len(claims.tasks), claims.gang) == (3, True)
 
 
-def test_a_gang_that_no_empty_cell_could_hold_is_placed_as_it_comes() -> None:
+def test_a_gang_that_no_empty_cell_can_hold_is_refused_whole() -> None:
     scheduler = Placing(2, gang="true")
     scheduler.tell(submit(0, 0, 0, 0))
-    assert messages(scheduler.answer(scheduler.decide(1)), Commit) == []
-    scheduler.tell(TimerFired(0), ME)
-    ((_, claims),) = messages(scheduler.answer(scheduler.decide(2)), Commit)
-    assert (len(claims.tasks), claims.gang) == (2, False)
+    effects = scheduler.answer(scheduler.decide(1))
+    assert messages(effects, Commit) == []
+    assert messages(effects, JobDone) == [(FRONT, JobDone(0, 3))]
+
+
+def test_a_gang_with_a_task_that_fits_no_machine_is_refused_whole() -> None:
+    scheduler = Placing(2, gang="true")
+    assert messages(scheduler.tell(submit(0, 0, 1 << 9)), JobDone) == [(FRONT, JobDone(0, 2))]
 
 
 def test_what_is_claimed_when_its_job_is_cancelled_is_killed_as_soon_as_it_runs() -> None:

@@ -106,8 +106,14 @@ def test_plans_keep_the_cycle_apart() -> None:
     assert TimerSet("cycle", 4 * SECOND) in scheduler.hear(submit(1, 0, estimate_us=SECOND), now=SECOND)
 
 
-def test_a_job_too_large_for_the_cluster_takes_what_it_gets() -> None:
+def test_a_gang_too_large_for_the_cluster_is_refused_whole() -> None:
     scheduler = Alone("tetrisched", "scheduler/0", Cluster.uniform(2), **AT_ONCE)
+    effects = scheduler.hear(submit(0, 0, 0, 0, estimate_us=SECOND))
+    assert messages(effects, JobDone) == [(SUBMITTER, JobDone(0, 3))]
+
+
+def test_a_job_too_large_for_the_cluster_takes_what_it_gets_without_gangs() -> None:
+    scheduler = Alone("tetrisched", "scheduler/0", Cluster.uniform(2), gangs=False, **AT_ONCE)
     planning = asked(scheduler.hear(submit(0, 0, 0, 0, 0, estimate_us=SECOND)))
     assert written(planning.requests[0]) == "sum(LnCk(c0, 2, 0.5))"
     assert len(messages(answered(scheduler, planning), Launch)) == 2
@@ -130,7 +136,7 @@ def test_a_job_that_is_cancelled_while_a_plan_is_made_is_not_launched() -> None:
 
 
 def test_cancelling_kills_what_runs() -> None:
-    scheduler = Alone("tetrisched", "scheduler/0", Cluster.uniform(1), **AT_ONCE)
+    scheduler = Alone("tetrisched", "scheduler/0", Cluster.uniform(1), gangs=False, **AT_ONCE)
     answered(scheduler, asked(scheduler.hear(submit(0, 0, 0, estimate_us=SECOND))))
     assert scheduler.hear(Cancel(0)) == [("node/0", Kill(0))]
     assert scheduler.hear(Completed(0), "node/0") == [(SUBMITTER, JobDone(0))]

@@ -1,0 +1,62 @@
+"""Broken designs that take gangs: impossible ones run in waves, are forgotten, or start in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.mutation import mutant, spoiled
+
+from volery.architectures.omega import MESOS, OMEGA, build, build_mesos
+from volery.architectures.omega.offers import Framework
+from volery.architectures.omega.placer import Waiting
+from volery.architectures.omega.scheduler import Scheduler
+from volery.architectures.tetrisched import TETRISCHED
+from volery.architectures.tetrisched import build as build_tetrisched
+from volery.architectures.tetrisched.requests import Requests
+from volery.architectures.tetrisched.requests import Waiting as Gang
+from volery.core.component import Deployment
+from volery.core.model import Cluster
+from volery.core.streams import Streams
+
+
+class InWaves(Scheduler):
+    """Places an impossible gang as it comes."""
+
+    __slots__ = ()
+
+    def _ever_whole(self, work: Waiting) -> bool:
+        work.gang = super()._ever_whole(work)
+        return True
+
+
+@mutant("check_gangs", OMEGA)
+def build_runs_impossible_gangs_in_waves(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    return spoiled(build(cluster, config, streams), scheduler=InWaves)
+
+
+class Hopeful(Framework):
+    """Takes every gang for possible, keeps machines for it, gives them up, and does it again."""
+
+    __slots__ = ()
+
+    def _ever_whole(self, work: Waiting) -> bool:
+        return True
+
+
+@mutant("check_gangs", MESOS)
+def build_hoards_for_ever(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    return spoiled(build_mesos(cluster, config, streams), framework=Hopeful)
+
+
+class Generous(Requests):
+    """Takes every gang for possible, and waits for ever."""
+
+    def is_possible(self, waiting: Gang) -> bool:
+        return True
+
+
+@mutant("check_gangs", TETRISCHED)
+def build_plans_for_impossible_gangs(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    deployment = build_tetrisched(cluster, config, streams)
+    deployment.components["scheduler/0"]._requests.__class__ = Generous  # type: ignore[attr-defined]
+    return deployment

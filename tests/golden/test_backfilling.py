@@ -1,0 +1,96 @@
+"""EASY (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001) against an independent one that decides once per instant."""
+
+from __future__ import annotations
+
+from array import array
+from random import Random
+
+import msgspec
+import pytest
+
+from volery.architectures import configure, lookup
+from volery.conformance.cases import trace_of
+from volery.core.model import Cluster, Time
+from volery.core.streams import Streams
+from volery.core.trace import Trace
+from volery.sim import Network, simulate
+
+SIZE = 64
+
+
+def easy(arrival: list[Time], runs: list[Time], limits: list[Time], width: list[int]) -> list[Time]:
+    """Starts of all jobs: ends and arrivals of one instant first, then one decision."""
+    starts, queue, running, free, came = [-1] * len(runs), list[int](), dict[int, Time](), SIZE, 0
+    while came < len(runs) or running:
+        now = min([starts[job] + runs[job] for job in running] + ([arrival[came]] if came < len(runs) else []))
+        for job in [job for job in running if starts[job] + runs[job] <= now]:
+            free += width[job]
+            del running[job]
+        while came < len(runs) and arrival[came] <= now:
+            queue.append(came)
+            came += 1
+        while queue and width[queue[0]] <= free:
+            free -= _start(queue.pop(0), now, starts, running, limits, width)
+        if not queue:
+            continue
+        shadow, extra = _reservation(width[queue[0]], free, now, running, width)
+        for job in queue[1:]:
+            ends_before = now + limits[job] <= shadow
+            if width[job] <= free and (ends_before or width[job] <= extra):
+                extra -= 0 if ends_before else width[job]
+                queue.remove(job)
+                free -= _start(job, now, starts, running, limits, width)
+    return starts
+
+
+def _start(
+    job: int, now: Time, starts: list[Time], running: dict[int, Time], limits: list[Time], width: list[int]
+) -> int:
+    starts[job], running[job] = now, now + limits[job]
+    return width[job]
+
+
+def _reservation(wanted: int, free: int, now: Time, running: dict[int, Time], width: list[int]) -> tuple[Time, int]:
+    """When the head will have room by estimates, and how much more is free then."""
+    ends = sorted((max(end, now + 1), width[job]) for job, end in running.items())
+    for k, (at, given_back) in enumerate(ends):
+        free += given_back
+        if free >= wanted and (k + 1 == len(ends) or ends[k + 1][0] > at):
+            return at, free - wanted
+    raise AssertionError("it fits the empty machine")
+
+
+def _workload(seed: int) -> tuple[Trace, list[int]]:
+    """Whole seconds, so that ends and arrivals often fall into one instant."""
+    stream = Random(seed)
+    count, at, arrivals = 400, 0, []
+    for _ in range(count):
+        at += stream.choice((0, 0, 1, 3, 20)) * 1_000_000
+        arrivals.append(at)
+    runs = [stream.choice((5, 10, 20, 60, stream.randint(1, 200))) * 1_000_000 for _ in range(count)]
+    width = [stream.choice((1, 2, 4, 8, 16, stream.randint(1, SIZE))) for _ in range(count)]
+    trace = trace_of("easy", arrivals, [[run] for run in runs])
+    sizes = sorted(set(width))
+    trace = msgspec.structs.replace(
+        trace, resources=("cpus",), requests=tuple([(size,) for size in sizes]),
+        request=array("H", [sizes.index(size) for size in width]),
+    )  # fmt: skip
+    return trace, width
+
+
+def _starts(trace: Trace, **parameters: str) -> list[Time]:
+    cluster = Cluster((0,), (1,), "one", resources=("cpus",), capacities=((SIZE,),))
+    entry = lookup("backfill")
+    deployment = entry.build(cluster, configure(entry, parameters), Streams(0))
+    return list(simulate(deployment, trace, cluster, network=Network(delay_us=0)).start_us)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_start_is_that_of_an_easy_that_decides_once_per_instant(seed: int) -> None:
+    trace, width = _workload(seed)
+    durations = list(trace.duration_us)
+    assert _starts(trace) == easy(list(trace.arrival_us), durations, durations, width)
+
+
+def test_deciding_after_each_end_of_an_instant_gives_other_starts() -> None:
+    assert any(_starts(trace) != _starts(trace, backfilling="per-event") for trace, _ in map(_workload, range(5)))
