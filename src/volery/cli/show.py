@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from volery.cli.options import AsJson, Folder
+from volery.cli.options import AsJson, Baseline, Folder
 from volery.cli.output import print_json, print_results
 
 
-def show(folder: Folder, as_json: AsJson = False) -> None:
+def show(folder: Folder, baseline: Baseline = "", as_json: AsJson = False) -> None:
     """Print the table of a results folder again."""
     from volery.study import load_results
     from volery.study.stagetime import kept_stage_times
 
-    print_results(load_results(folder), as_json, kept_stage_times(folder))
+    print_results(load_results(folder, baseline), as_json, kept_stage_times(folder))
 
 
 def report(
@@ -25,13 +25,14 @@ def report(
         Path | None,
         typer.Option(metavar="FOLDER", help="Write its pictures there, too, as SVG files.", show_default=False),
     ] = None,
+    baseline: Baseline = "",
     as_json: AsJson = False,
 ) -> None:
     """Write report.html of a results folder anew, and print its path."""
     from volery.report.pictures import write_pictures
     from volery.study import write_results_report
 
-    path = write_results_report(folder)
+    path = write_results_report(folder, baseline)
     drawn = write_pictures(folder, pictures) if pictures is not None else []
     if as_json:
         print_json({"report": str(path), "pictures": [str(one) for one in drawn]})

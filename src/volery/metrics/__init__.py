@@ -21,6 +21,16 @@ from volery.metrics.provisioning import ProvisioningSummary, provisioning_summar
 from volery.metrics.refusals import refused_tasks
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
+from volery.metrics.windows import (
+    Window,
+    WindowSummary,
+    check_moment,
+    check_window,
+    measured_whole,
+    submissions_us,
+    window_of,
+    window_summary,
+)
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
@@ -43,11 +53,15 @@ __all__ = [
     "Slowdown",
     "TotalLoad",
     "TransactionSummary",
+    "Window",
+    "WindowSummary",
     "WorkflowSummary",
     "WorkloadWaits",
     "allocation",
     "allotment_summary",
     "busy_time_us",
+    "check_moment",
+    "check_window",
     "conflicts_per_second",
     "constraint_load",
     "deadline_summary",
@@ -55,12 +69,14 @@ __all__ = [
     "job_table",
     "locality_summary",
     "mean_utilisation",
+    "measured_whole",
     "over_intervals",
     "paired_difference",
     "preemption_summary",
     "provisioning_summary",
     "refused_tasks",
     "slowdown",
+    "submissions_us",
     "summarise",
     "total_load",
     "transaction_summary",
@@ -68,5 +84,7 @@ __all__ = [
     "utilisation",
     "utilisation_by_resource",
     "waiting_tasks",
+    "window_of",
+    "window_summary",
     "workflow_summary",
 ]

@@ -15,6 +15,7 @@ from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
+from volery.report.measured import measured_notes
 from volery.report.planning import (
     DEADLINE_HEADS,
     DEADLINE_NOTE,
@@ -132,7 +133,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
     found += ignorance_lines(groups)
-    if missing := max(run.jobs - run.delay_s.count for run in runs):
+    found += measured_notes(runs)
+    if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
 

@@ -37,6 +37,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "jrt_s": "job response time, s: answer - submission; negative where there was no answer",
         "delay_s": "jrt_s - ideal_s, s",
         "is_short": "whether its estimate is at most the cutoff; false for all without a cutoff",
+        "counted": "whether it counts: it was submitted within the measurement window; true for all without one",
         "wait_s": "longest time for which one of its tasks was ready and had not started, s; negative where none did",
     },
     "utilisation.parquet": _RUN
@@ -70,6 +71,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     "constraint_load.parquet": {
         "trace": "name of the input",
         "workers": "machines of the setting",
+        "load": "of the setting, where the study sets one",
         "seed": "that drew constraints",
         "constraint": "its number, from 0",
         "mean": "over seconds: tasks that need it / machines that have it, when every task starts on arrival",
@@ -80,6 +82,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     "conflicts.parquet": {
         "trace": "name of the input",
         "workers": "machines of the setting",
+        "load": "of the setting, where the study sets one",
         "seed": "that drew constraints",
         "begin_s": "of the interval, whole s since the run began",
         "end_s": "likewise",

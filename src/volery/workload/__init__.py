@@ -13,6 +13,8 @@ from volery.workload.capacity import as_slots
 from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
+from volery.workload.estimates import parse_estimates, with_estimates
+from volery.workload.load import at_load, check_load_of_spec, machines_for, offered_load
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
@@ -24,6 +26,8 @@ __all__ = [
     "TraceDescription",
     "as_slots",
     "ask",
+    "at_load",
+    "check_load_of_spec",
     "constrain",
     "deal_to_users",
     "describe",
@@ -31,8 +35,12 @@ __all__ = [
     "load_curve",
     "load_trace",
     "load_workload",
+    "machines_for",
+    "offered_load",
+    "parse_estimates",
     "read_tr",
     "synthesize",
+    "with_estimates",
     "with_exact_estimates",
     "write_tr",
 ]
