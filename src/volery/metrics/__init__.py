@@ -5,7 +5,7 @@ from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.conflicts import Conflicts, conflicts_per_second, over_intervals
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
-from volery.metrics.difference import ComparedMeans, Difference, paired_difference
+from volery.metrics.difference import ComparedMeans, Difference, interval_of_mean, paired_difference
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
@@ -66,6 +66,7 @@ __all__ = [
     "constraint_load",
     "deadline_summary",
     "distribution",
+    "interval_of_mean",
     "job_table",
     "locality_summary",
     "mean_utilisation",

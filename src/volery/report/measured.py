@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from volery.metrics import RunSummary
@@ -10,7 +10,7 @@ from volery.report.units import duration
 
 LOAD_BY: Final = {
     "arrivals": "Load is set by the distances between arrivals: jobs and machines are the same at every load.",
-    "machines": "Load is set by the number of machines: the first of the cluster, each with its constraints; jobs stay.",
+    "machines": "Load is set by the number of machines, each with its constraints: jobs are the same at every load.",
 }
 
 
@@ -22,13 +22,17 @@ def measured_notes(runs: Sequence[RunSummary]) -> Iterator[str]:
         yield LOAD_BY[load_by] + counted
     for estimates in dict.fromkeys(run.estimates for run in runs if run.estimates != "mean"):
         yield f"Schedulers are told estimates of durations by the model {estimates}."
-    for begin_s, end_s in sorted({(run.window.begin_s, run.window.end_s) for run in runs if run.window})[:1]:
-        windows = [run.window for run in runs if run.window]
-        several = len({(one.begin_s, one.end_s) for one in windows}) > 1
-        bounds = f"{duration(begin_s)} to {duration(end_s)}" + (" in the first of several windows" if several else "")
-        jobs = sorted({one.jobs for one in windows})
-        share = f"{jobs[0]:,}" + (f" to {jobs[-1]:,}" if len(jobs) > 1 else "")
+    windows = [run.window for run in runs if run.window is not None]
+    if windows:
+        begins, ends, jobs = ({getattr(one, name) for one in windows} for name in ("begin_s", "end_s", "jobs"))
+        bounds = f"{_range(begins)} to {_range(ends)}"
         yield (
-            f"Only jobs that were submitted from {bounds} count ({share} jobs), and utilisation is over that time; "
-            "costs and counters are of the whole run."
+            f"Only jobs that were submitted from {bounds} count ({min(jobs):,}"
+            + (f" to {max(jobs):,}" if len(jobs) > 1 else "")
+            + " of a run), and utilisation is over that time; costs and counters are of the whole run."
         )
+
+
+def _range(seconds: Collection[float]) -> str:
+    low, high = duration(min(seconds)), duration(max(seconds))
+    return low if low == high else f"{low} (up to {high})"
