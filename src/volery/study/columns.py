@@ -70,8 +70,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     },
     "constraint_load.parquet": {
         "trace": "name of the input",
-        "workers": "machines of the setting",
-        "load": "of the setting, where the study sets one",
+        "workers": "machines of the setting; a column `load` follows where the study sets one",
         "seed": "that drew constraints",
         "constraint": "its number, from 0",
         "mean": "over seconds: tasks that need it / machines that have it, when every task starts on arrival",
@@ -81,8 +80,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     },
     "conflicts.parquet": {
         "trace": "name of the input",
-        "workers": "machines of the setting",
-        "load": "of the setting, where the study sets one",
+        "workers": "machines of the setting; a column `load` follows where the study sets one",
         "seed": "that drew constraints",
         "begin_s": "of the interval, whole s since the run began",
         "end_s": "likewise",
