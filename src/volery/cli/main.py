@@ -19,6 +19,7 @@ from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare
 from volery.cli.demo import demo
 from volery.cli.discover import discover
+from volery.cli.export import export
 from volery.cli.federation import replay, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
@@ -59,6 +60,7 @@ app.command("compare", rich_help_panel=LAB)(compare)
 app.command("run", rich_help_panel=LAB)(run)
 app.command("show", rich_help_panel=LAB)(show)
 app.command("report", rich_help_panel=LAB)(report)
+app.command("export", rich_help_panel=LAB)(export)
 app.command("browse", rich_help_panel=LAB)(browse)
 app.command("timeline", rich_help_panel=LAB)(timeline)
 app.command("watch", rich_help_panel=LAB)(watch)

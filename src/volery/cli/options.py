@@ -145,8 +145,47 @@ Arrivals = Annotated[
     str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
 ]
 Estimates = Annotated[
-    str, typer.Option(metavar="mean|exact", help="What schedulers know of a task: its job's mean, or its duration.")
+    str,
+    typer.Option(
+        metavar="mean|exact|requested|lognormal:S|f:F",
+        help="Estimates that schedulers are told: the job's mean, each duration, the trace's requests, or with errors.",
+    ),
 ]
+Load = Annotated[
+    float | None,
+    typer.Option(
+        metavar="X", help="Load: work offered / (slots x span of arrivals), over 0; else the trace's.",
+        show_default=False,
+    ),
+]  # fmt: skip
+LoadBy = Annotated[
+    str,
+    typer.Option(
+        metavar="arrivals|machines",
+        help="What sets the load: other distances between arrivals, or the first so many of the machines.",
+    ),
+]
+Warmup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="S|P%", help="Jobs that are submitted earlier do not count: seconds, or a share of the submissions.",
+        show_default=False,
+    ),
+]  # fmt: skip
+MeasuredWindow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FROM:TO", help="Only jobs that are submitted within it count; each bound as for --warmup.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Baseline = Annotated[
+    str,
+    typer.Option(
+        metavar="ARCH", help="What the others are compared with, by name or label; else the first.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Users = Annotated[
     str | None,
     typer.Option(
@@ -203,3 +242,25 @@ def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, i
             raise InputError(option, f"{name!r} is given twice")
         found[name] = int(number)
     return found
+
+
+def moment(text: str) -> str | float:
+    """Seconds as a number; a percentage stays text, and is checked with the rest of the study."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def measured_window(text: str | None) -> list[str | float] | None:
+    """Read FROM:TO.
+
+    Raises:
+        InputError: when it is not of that form.
+    """
+    if text is None:
+        return None
+    begin, colon, end = text.partition(":")
+    if not colon:
+        raise InputError("--window", f"{text!r} is not FROM:TO, as 600:3600 or 10%:90%")
+    return [moment(begin), moment(end)]

@@ -109,7 +109,7 @@ def print_tables(results: Results) -> None:
     if not results.runs:
         console.print("No run has finished.")
         return
-    print_comparison(console, results.runs, results.differences)
+    print_comparison(console, results.runs, results.differences, results.study.baseline)
 
 
 def print_stage_times(profiles: Sequence[StageProfile]) -> None:

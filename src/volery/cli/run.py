@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from volery.cli.compare import run_and_print
-from volery.cli.options import AsJson, Dask, Force, KeepIn, Processes, Profile, Strict, Why
+from volery.cli.options import AsJson, Baseline, Dask, Force, KeepIn, Processes, Profile, Strict, Why
 
 
 def run(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
     output: KeepIn = None,
+    baseline: Baseline = "",
     processes: Processes = 1,
     dask: Dask = None,
     force: Force = False,
@@ -24,7 +25,7 @@ def run(
 ) -> None:
     """Run a study from a file: architectures x settings x seeds; what is finished is not run again."""
     from volery.study import read_study
+    from volery.study.spec import with_baseline
 
-    run_and_print(
-        read_study(study), output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict
-    )
+    read = with_baseline(read_study(study), baseline, "--baseline")
+    run_and_print(read, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)

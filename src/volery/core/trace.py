@@ -74,6 +74,8 @@ class Trace(msgspec.Struct, frozen=True):
         replicas: numbers of the machines that hold the input of a task.
         far_permille: how long a task lasts in a rack that holds its input, and elsewhere, in thousandths of its
             duration; only drivers may read it.
+        told_estimate_us: per job, what schedulers are told in place of `estimate_us`, which then only says whether the
+            job counts as short; empty where they are told that.
         task_estimate_us: per task, what schedulers may assume about its own duration; empty where that is the job's.
         preferences: the distinct preferences of jobs; durations hold on preferred machines.
         preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
@@ -102,6 +104,7 @@ class Trace(msgspec.Struct, frozen=True):
     preferences: tuple[Preference, ...] = ()
     preference: array[int] = array("H")
     submit_us: array[int] = array("q")
+    told_estimate_us: array[int] = array("q")
 
     @property
     def job_count(self) -> int:
@@ -152,7 +155,7 @@ class Trace(msgspec.Struct, frozen=True):
         """
         if self.task_estimate_us:
             return self._estimated(job, numbers)
-        estimate = self.estimate_us[job]
+        estimate = self._told_us(job)
         if self.request:
             masks = self._of(self.constraints, numbers) if self.constraints else [0] * len(numbers)
             asked = [self.requests[place] for place in self._of(self.request, numbers)]
@@ -162,6 +165,10 @@ class Trace(msgspec.Struct, frozen=True):
             rows_of_slots = zip(numbers, self._of(self.constraints, numbers), strict=True)
             return tuple([Task(number, job, mask, estimate) for number, mask in rows_of_slots])
         return tuple([Task(number, job, 0, estimate) for number in numbers])
+
+    def _told_us(self, job: JobId) -> int:
+        """The estimate of a job's tasks that schedulers are told."""
+        return (self.told_estimate_us or self.estimate_us)[job]
 
     def _estimated(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job, each with an estimate of its own."""
@@ -197,7 +204,7 @@ class Trace(msgspec.Struct, frozen=True):
             job,
             task_count,
             tasks[:CHUNK_TASKS],
-            self.estimate_us[job],
+            self._told_us(job),
             self.user[job] if self.user else "",
             self.priority[job] if self.priority else 0,
             self.deadline_us[job] if self.deadline_us else NEVER,
@@ -228,7 +235,8 @@ class Trace(msgspec.Struct, frozen=True):
         sha.update("\0".join(self.user).encode())
         if self.resources:
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
-        for name in ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us", "submit_us"):
+        optional = ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us", "submit_us")
+        for name in (*optional, "told_estimate_us"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))

@@ -5,7 +5,13 @@ from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.conflicts import Conflicts, conflicts_per_second, over_intervals
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
-from volery.metrics.difference import ComparedMeans, Difference, paired_difference, seeded_difference
+from volery.metrics.difference import (
+    ComparedMeans,
+    Difference,
+    interval_of_mean,
+    paired_difference,
+    seeded_difference,
+)
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
@@ -21,6 +27,16 @@ from volery.metrics.provisioning import ProvisioningSummary, provisioning_summar
 from volery.metrics.refusals import refused_tasks
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
+from volery.metrics.windows import (
+    Window,
+    WindowSummary,
+    check_moment,
+    check_window,
+    measured_whole,
+    submissions_us,
+    window_of,
+    window_summary,
+)
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
@@ -43,18 +59,24 @@ __all__ = [
     "Slowdown",
     "TotalLoad",
     "TransactionSummary",
+    "Window",
+    "WindowSummary",
     "WorkflowSummary",
     "WorkloadWaits",
     "allocation",
     "allotment_summary",
     "busy_time_us",
+    "check_moment",
+    "check_window",
     "conflicts_per_second",
     "constraint_load",
     "deadline_summary",
     "distribution",
+    "interval_of_mean",
     "job_table",
     "locality_summary",
     "mean_utilisation",
+    "measured_whole",
     "over_intervals",
     "paired_difference",
     "preemption_summary",
@@ -62,6 +84,7 @@ __all__ = [
     "refused_tasks",
     "seeded_difference",
     "slowdown",
+    "submissions_us",
     "summarise",
     "total_load",
     "transaction_summary",
@@ -69,5 +92,7 @@ __all__ = [
     "utilisation",
     "utilisation_by_resource",
     "waiting_tasks",
+    "window_of",
+    "window_summary",
     "workflow_summary",
 ]

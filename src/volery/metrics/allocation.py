@@ -31,13 +31,17 @@ class AllocationTimes(msgspec.Struct, frozen=True, eq=False):
     communication: Longs
 
 
-def allocation_parts(records: Records) -> Iterator[tuple[str, Longs]]:
+def allocation_parts(records: Records, among: Flags | None = None) -> Iterator[tuple[str, Longs]]:
     """Yield "total" and then each part over the tasks that started; one further column is in memory at any time.
+
+    `among` says per task whether it counts; all do by default.
 
     The consumer may reorder what it is given. The causal chain of messages that led to a start may have begun before
     the task arrived (a worker that was already on its way to idle), so a part takes no more than what is left.
     """
     started = view(records.start_us) != NEVER
+    if among is not None:
+        started &= among
     left = view(records.start_us) - ready_us(records)
     left = left if started.all() else left[started]
     yield "total", left.copy()

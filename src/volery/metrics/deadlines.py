@@ -7,7 +7,7 @@ import numpy as np
 
 from volery.core.model import NEVER, SECOND
 from volery.core.records import Records
-from volery.metrics.columns import view
+from volery.metrics.columns import Flags, view
 from volery.metrics.distribution import Distribution, distribution
 
 
@@ -29,17 +29,21 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
     relative: Distribution | None = None
 
 
-def deadline_summary(records: Records) -> DeadlineSummary | None:
-    """The deadlines of a run; None where no job has one. A job that was never answered has missed its own."""
+def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSummary | None:
+    """The deadlines of a run; None where no job has one. A job that was never answered has missed its own.
+
+    `among` says per job whether it counts; all do by default.
+    """
     trace = records.trace
     if not trace.deadline_us:
         return None
     due_us, answered_us = view(trace.deadline_us), view(records.answered_us)
-    has, told = due_us != NEVER, answered_us != NEVER
+    counted = np.ones(due_us.size, dtype=np.bool_) if among is None else among
+    has, told = counted & (due_us != NEVER), answered_us != NEVER
     if not has.any():
         return None
     met = int(np.count_nonzero(has & told & (answered_us <= due_us)))
-    others = ~has & told
+    others = counted & ~has & told
     best_effort_us = (answered_us - view(trace.arrival_us))[others]
     submit_us = view(trace.arrival_us)
     timely = has & told & (due_us > submit_us)

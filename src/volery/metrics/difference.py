@@ -65,6 +65,16 @@ class ComparedMeans(msgspec.Struct, frozen=True):
     difference: Difference
 
 
+def interval_of_mean(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of a mean over seeds, by the same bootstrap; None for one seed.
+
+    Raises:
+        ValueError: when there is no value.
+    """
+    found = paired_difference(values, [0.0] * len(values))
+    return (found.low, found.high) if found.seeds >= SEEDS_MIN else None
+
+
 def paired_difference(a: Sequence[float], b: Sequence[float], resamples: int = 10_000) -> Difference:
     """Compare two quantities measured under the same seeds.
 

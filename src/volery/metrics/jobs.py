@@ -9,6 +9,7 @@ from volery.core.model import NEVER
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
 from volery.metrics.columns import Flags, Longs, largest_per_job, tasks_per_job, view
+from volery.metrics.windows import Window
 from volery.metrics.workflows import ideal_of_workflows_us
 
 
@@ -26,7 +27,8 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
         delay_us: jrt_us - ideal_us; `NEVER` where not measured.
         worker_jrt_us: last finish at a worker - submission, the completion time of Sparrow's and Eagle's simulators.
         is_short: whether the mean estimate of its tasks is at most the cutoff; all jobs are short without a cutoff.
-        measured: whether it ran a task and was answered; other jobs are left out of delay statistics.
+        counted: whether it was submitted within the measurement window; all were where there is none.
+        measured: whether it counts, ran a task and was answered; other jobs are left out of delay statistics.
     """
 
     job: Longs
@@ -38,10 +40,13 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
     delay_us: Longs
     worker_jrt_us: Longs
     is_short: Flags
+    counted: Flags
     measured: Flags
 
 
-def job_table(records: Records, cutoff_us: int | None = None, *, paced: bool = False) -> JobTable:
+def job_table(
+    records: Records, cutoff_us: int | None = None, *, paced: bool = False, window: Window | None = None
+) -> JobTable:
     """Work out the job table of a run.
 
     Args:
@@ -49,6 +54,7 @@ def job_table(records: Records, cutoff_us: int | None = None, *, paced: bool = F
         cutoff_us: jobs with a larger estimate are long; None when short and long are not told apart.
         paced: how long a task lasts depends on its machine, so that ideals are those of the trace: at the reference
             speed, and where the input lies.
+        window: jobs that count were submitted within it; None: all count.
     """
     trace = records.trace
     submit, answered = view(trace.arrival_us), view(records.answered_us)
@@ -63,6 +69,7 @@ def job_table(records: Records, cutoff_us: int | None = None, *, paced: bool = F
     last = largest_per_job(finish, trace, NEVER)
     measured = (ideal >= 0) & (answered >= 0)
     jrt = np.where(measured, answered - submit, NEVER)
+    counted = np.ones(trace.job_count, dtype=np.bool_) if window is None else window.holds(submit)
     largest_short_us = np.iinfo(np.int64).max if cutoff_us is None else cutoff_us
     return JobTable(
         job=np.arange(trace.job_count, dtype=np.int64),
@@ -74,5 +81,6 @@ def job_table(records: Records, cutoff_us: int | None = None, *, paced: bool = F
         delay_us=np.where(measured, jrt - ideal, NEVER),
         worker_jrt_us=np.where(last >= 0, last - submit, NEVER),
         is_short=view(trace.estimate_us) <= largest_short_us,
-        measured=measured,
+        counted=counted,
+        measured=measured & counted,
     )

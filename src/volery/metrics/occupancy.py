@@ -10,6 +10,7 @@ from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.metrics.columns import Floats, Longs, ready_us, view
+from volery.metrics.windows import Window
 
 CHUNK = 1 << 18
 """Moments handled at once: a few megabytes of working memory."""
@@ -86,8 +87,16 @@ def _taken(stays: Stays, trace: Trace, resource: int) -> Longs:
     return taken
 
 
-def utilisation_by_resource(records: Records, cluster: Cluster) -> dict[str, float]:
-    """Per resource, amount in use x time / amount offered x time, first submit to last finish; "slots" elsewhere."""
+def utilisation_by_resource(records: Records, cluster: Cluster, window: Window | None = None) -> dict[str, float]:
+    """Per resource, amount in use x time / amount offered x time; "slots" elsewhere.
+
+    Args:
+        records: of the run.
+        cluster: that it ran on.
+        window: over this time; None: from the first submit to the last finish.
+    """
+    if window is not None:
+        return _utilisation_within(records, cluster, window)
     if not cluster.resources:
         return {"slots": mean_utilisation(records, cluster)}
     stays = _stays(records)
@@ -98,6 +107,22 @@ def utilisation_by_resource(records: Records, cluster: Cluster) -> dict[str, flo
         used = float((_taken(stays, records.trace, k) * (stays.end_us - stays.begin_us)).sum())
         found[name] = used / offered if offered else 0.0
     return found
+
+
+def _utilisation_within(records: Records, cluster: Cluster, window: Window) -> dict[str, float]:
+    stays, edges = _stays(records), np.array([window.begin_us, window.end_us], dtype=np.int64)
+    span = int(edges[1] - edges[0])
+
+    def share(amount: Longs | None, offered: int) -> float:
+        busy = float(busy_time_us(stays.begin_us, stays.end_us, edges, amount)[0])
+        return busy / (span * offered) if offered else 0.0
+
+    if not cluster.resources:
+        return {"slots": share(None, cluster.slot_count)}
+    return {
+        name: share(_taken(stays, records.trace, k), sum(amounts[k] for amounts in cluster.capacities))
+        for k, name in enumerate(cluster.resources)
+    }
 
 
 def _span_us(stays: Stays, records: Records) -> int:

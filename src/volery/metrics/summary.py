@@ -25,6 +25,7 @@ from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.transactions import TransactionSummary, transaction_summary
+from volery.metrics.windows import Window, WindowSummary
 from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 MISSES_MAX = 3
@@ -119,6 +120,11 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         allotments: what was guaranteed to jobs, against an oracle; None where no design reports guarantees.
         provisioning: what machines that come and go have cost, and how well they fitted; None where all are always on.
         compute_s: processor time of each problem that was solved apart from messages; None: there were none.
+        load: work offered / (slots x span of arrivals); None where all jobs arrive at once (see the page on workloads).
+        load_by: what was scaled to set the load, "arrivals" or "machines"; empty where it is the trace's own.
+        estimates: the model of what schedulers are told of durations.
+        window: the jobs that count, and the time over which utilisation is taken; None: all of the run. Delay, response
+            times, slowdown, allocation time, workflows, deadlines and utilisation heed it; all else is of the run.
         digest: SHA-256 of the records.
         wall_s, cpu_s: real and processor time of the run itself.
         tasks_per_cpu_s: tasks / cpu_s.
@@ -173,6 +179,10 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     never_ran: Omissions | None = None
     in_one_slot: Omissions | None = None
     cutoff_from_trace_s: float | None = None
+    load: float | None = None
+    load_by: str = ""
+    estimates: str = "mean"
+    window: WindowSummary | None = None
 
 
 def summarise(
@@ -187,6 +197,7 @@ def summarise(
     cpu_s: float,
     peak_rss_mb: float,
     label: str = "",
+    window: Window | None = None,
 ) -> RunSummary:
     """Boil a run down to what is reported about it.
 
@@ -194,11 +205,13 @@ def summarise(
         records: of the run.
         cluster: that it ran on.
         cutoff_us: the largest estimate of a short job; None when classes are not told apart.
+        window: the jobs that count, and the time over which utilisation is taken; None: all of the run.
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
     """
-    table = job_table(records, cutoff_us, paced=bool(cluster.speeds or records.trace.replicas))
+    table = job_table(records, cutoff_us, paced=bool(cluster.speeds or records.trace.replicas), window=window)
     everything = _class_summary(table, table.measured)
-    classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster)
+    classes, used = cutoff_us is not None, utilisation_by_resource(records, cluster, window)
+    worker_jrt_us = table.worker_jrt_us[table.counted & (table.worker_jrt_us >= 0)]
     tasks, message_count = records.trace.task_count, records.counters.get(MESSAGES, 0)
     return RunSummary(
         label=label,
@@ -216,13 +229,11 @@ def summarise(
         short=_class_or_none(table, table.measured & table.is_short) if classes else None,
         long=_class_or_none(table, table.measured & ~table.is_short) if classes else None,
         jrt_s=everything.jrt_s,
-        worker_jrt_s=distribution(table.worker_jrt_us[table.worker_jrt_us >= 0], unit=SECOND, overwrite=True),
+        worker_jrt_s=distribution(worker_jrt_us, unit=SECOND, overwrite=True),
         ideal_s=everything.ideal_s,
         slowdown=everything.slowdown,
         slowdown_per_job=everything.slowdown_per_job,
-        allocation_s=AllocationSummary(
-            **{name: distribution(part, unit=SECOND, overwrite=True) for name, part in allocation_parts(records)}
-        ),
+        allocation_s=_allocation(records, table, window),
         utilisation_mean=max(used.values()),
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
@@ -230,7 +241,7 @@ def summarise(
         transactions=transaction_summary(records),
         workflows=_workflows(records, cluster, table),
         locality=locality_summary(records, cluster),
-        deadlines=deadline_summary(records),
+        deadlines=deadline_summary(records, None if window is None else table.counted),
         allotments=allotment_summary(records),
         provisioning=provisioning_summary(records, cluster),
         compute_s=distribution(view(records.compute_us), unit=SECOND) if records.compute_us else None,
@@ -244,6 +255,12 @@ def summarise(
         tasks_per_cpu_s=tasks / cpu_s if cpu_s > 0 else 0.0,
         peak_rss_mb=peak_rss_mb,
     )
+
+
+def _allocation(records: Records, table: JobTable, window: Window | None) -> AllocationSummary:
+    of_tasks = None if window is None else np.repeat(table.counted, table.tasks)
+    parts = allocation_parts(records, of_tasks)
+    return AllocationSummary(**{name: distribution(part, unit=SECOND, overwrite=True) for name, part in parts})
 
 
 def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowSummary | None:

@@ -118,7 +118,7 @@ def _conflict_table(title: str, columns: dict[str, Any], rows: Any) -> ConflictT
 
 
 def _of_setting(path: Path) -> list[str]:
-    return sorted({"trace", "workers"} & set(names_of(path)))
+    return sorted({"trace", "workers", "load"} & set(names_of(path)))
 
 
 def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -129,6 +129,7 @@ def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             ([str(columns["trace"][i])] if "trace" in columns else [])
             + ([f"{int(columns['workers'][i]):,} workers"] if "workers" in columns else [])
         )
+        + (f" at load {columns['load'][i]:g}" if "load" in columns else "")
         for i in range(rows)
     ])  # fmt: skip
     for title in dict.fromkeys(titles.tolist()):

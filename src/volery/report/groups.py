@@ -8,7 +8,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from volery.metrics import ClassSummary, Difference, Distribution, RunSummary
+from volery.metrics import ClassSummary, Difference, Distribution, RunSummary, interval_of_mean
 
 JobClass = Literal["all", "short", "long"]
 LABEL_MAX, LINE_MAX = 200, 70
@@ -79,6 +79,12 @@ class RunGroup(msgspec.Struct, frozen=True):
         """The delay of a class of jobs, each statistic averaged over the seeds; None where there is none."""
         return mean_distribution([summary.delay_s for summary in self.members(jobs)])
 
+    def half_width_s(self, jobs: JobClass) -> float | None:
+        """Half the width of the 95 % interval of the mean delay over the seeds; None with fewer than two."""
+        found = self.members(jobs)
+        interval = interval_of_mean([summary.delay_s.mean for summary in found]) if found else None
+        return (interval[1] - interval[0]) / 2 if interval is not None else None
+
     def classes(self) -> Iterator[JobClass]:
         """All, and short and long where both occur."""
         yield "all"
@@ -143,6 +149,11 @@ def by_setting(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
     """Groups by the setting that their label ends with in square brackets; empty where it ends otherwise."""
     found: dict[str, list[RunGroup]] = {}
     for group in groups:
-        _, bracket, rest = group.label.rpartition(" [")
-        found.setdefault(rest.removesuffix("]") if bracket and rest.endswith("]") else "", []).append(group)
+        found.setdefault(setting_of(group.label), []).append(group)
     return list(found.items())
+
+
+def setting_of(label: str) -> str:
+    """The setting that a label ends with in square brackets; empty where it ends otherwise."""
+    _, bracket, rest = label.rpartition(" [")
+    return rest.removesuffix("]") if bracket and rest.endswith("]") else ""

@@ -28,6 +28,7 @@ from volery.report.pictures import (
     PARTS,
     Picture,
     allocation_pictures,
+    axis_pictures,
     conflict_pictures,
     delay_pictures,
     load_pictures,
@@ -48,7 +49,8 @@ from volery.report.planning import (
 )
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
-from volery.report.tables import STATISTICS, notes
+from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
+from volery.report.tables import MEAN_PLACE, STATISTICS, notes, plus_minus
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
 from volery.report.units import NOTHING, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, caution, headline
@@ -100,6 +102,8 @@ def render(results: Results, content: Content) -> str:
                 "delays", *(() if content.serves else (*_figures(delay_pictures(results, groups)), _beyond(groups)))
             ),
         ),
+        section("Over the axes", *_figures(axis_pictures(results))),
+        _ratio_section(results, groups),
         section("Paired differences", differences_part(results.summary.differences)),
         section("Job by job", _pair_view(content)),
         section("Slowdown", _slowdown_table(groups)),
@@ -136,6 +140,15 @@ def render(results: Results, content: Content) -> str:
         head=embed.head(script, serves=content.serves),
         tail=embed.scripted(content, script),
     )
+
+
+def _ratio_section(results: Results, groups: Sequence[RunGroup]) -> str:
+    baseline = str(results.manifest.config.get("baseline") or "")
+    rows = ratio_rows(groups, baseline) if baseline else []
+    if not rows:
+        return ""
+    found = table(["architecture", "class", *RATIO_HEADS], map(Row, rows), text_columns=2)
+    return section(f"Ratio to {shortened(baseline)}", found, paragraph_note(RATIO_NOTE))
 
 
 def _pair_view(content: Content) -> str:
@@ -220,11 +233,14 @@ def _delay_table(groups: Sequence[RunGroup]) -> str:
             for jobs in group.classes():
                 delay = group.delay_s(jobs)
                 cells = [duration(getattr(delay, name)) if delay else NOTHING for _, name in STATISTICS]
+                cells.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
                 count = f"{sum(m.delay_s.count for m in group.members(jobs)) / len(group.runs):,.0f}"
                 first = jobs == "all"
                 yield Row([group.label if first else "", jobs, count, *cells], "first" if first else "part")
 
-    return table(["architecture", "class", "jobs", *(name for name, _ in STATISTICS)], rows(), text_columns=2)
+    heads = [name for name, _ in STATISTICS]
+    heads.insert(MEAN_PLACE + 1, "\u00b1 mean")
+    return table(["architecture", "class", "jobs", *heads], rows(), text_columns=2)
 
 
 def _figures(pictures: Iterable[Picture]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from volery.metrics import Difference
 from volery.report.elements import escaped
-from volery.report.groups import Compared, shortened
+from volery.report.groups import Compared, setting_of, shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import MINUS
 from volery.report.verdict import interval, signed
@@ -25,9 +25,16 @@ GREY: Final = PALETTE[6]
 
 
 def interval_picture(differences: Sequence[Compared]) -> str:
-    """One panel per quantity, each on a scale of its own; empty where there is nothing to draw."""
-    kinds = list(dict.fromkeys((one.jobs, one.quantity) for one in differences))
-    panels = [[one for one in differences if (one.jobs, one.quantity) == kind][:ROWS_MAX] for kind in kinds]
+    """One panel per quantity and setting, each on a scale of its own; empty where there is nothing to draw.
+
+    A common scale would shrink what is small at a low load to nothing.
+    """
+
+    def kind_of(one: Compared) -> tuple[str, str, str]:
+        return one.jobs, one.quantity, setting_of(one.a)
+
+    kinds = list(dict.fromkeys(map(kind_of, differences)))
+    panels = [[one for one in differences if kind_of(one) == kind][:ROWS_MAX] for kind in kinds]
     parts: list[str] = []
     y = 0.0
     for panel in panels:
@@ -50,12 +57,14 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
         return LEFT + (value - low) * per_unit
 
     jobs = "" if panel[0].jobs == "all" else f" of {panel[0].jobs} jobs"
-    yield _text(0, top + LETTER, f"{panel[0].quantity}{jobs}", more=' font-weight="bold"')
+    setting = setting_of(panel[0].a)
+    where = f", {shortened(setting, LABEL)}" if setting else ""
+    yield _text(0, top + LETTER, f"{panel[0].quantity}{jobs}{where}", more=' font-weight="bold"')
     for place, one in enumerate(panel):
         y = top + TITLE + ROW * place
         found = one.difference
         shade = PALETTE[0] if found.is_shown else GREY
-        text = _names(shortened(one.a), shortened(one.b))
+        text = _names(*(shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b)))
         yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
         yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
         yield _text(0, y + LETTER, text)

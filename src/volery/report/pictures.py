@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from volery.core.errors import InputError
 from volery.metrics import AllocationSummary
 from volery.report import plots
+from volery.report.axes import HEADLINE, MEASURES, numeric_axes, panels, slug
+from volery.report.axisplot import axis_svg
 from volery.report.folder import Results, read_results
 from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, shortened
 
@@ -43,9 +45,9 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
     written = []
     try:
         into.mkdir(parents=True, exist_ok=True)
-        for picture in chain(
-            delay_pictures(results, groups), utilisation_pictures(results, groups), allocation_pictures(groups),
-            load_pictures(results), conflict_pictures(results),
+        for picture in itertools.chain(
+            axis_pictures(results), delay_pictures(results, groups), utilisation_pictures(results, groups),
+            allocation_pictures(groups), load_pictures(results), conflict_pictures(results),
         ):  # fmt: skip
             path = into / f"{picture.name}.svg"
             path.write_text(picture.svg, encoding="utf-8")
@@ -55,55 +57,74 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
     return written
 
 
+def axis_pictures(results: Results) -> Iterator[Picture]:
+    """The measures that matter most over each axis of numbers, as the load."""
+    runs = results.summary.runs
+    measures = [one for one in MEASURES if one.name in HEADLINE]
+    for axis in numeric_axes(runs):
+        for panel in itertools.islice(panels(runs, axis, measures), FIGURES_MAX):
+            jobs = CLASS_TITLES[panel.measure.jobs]
+            where = f", {shortened(panel.setting)}" if panel.setting else ""
+            banded = any(point.interval for line in panel.lines for point in line.points)
+            note = "; the band is the 95 % interval of the mean over seeds." if banded else "; one seed, no interval."
+            yield Picture(panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{where}{note}")
+
+
 def delay_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Picture]:
     """Distributions of delay, per class of jobs."""
     classes: list[JobClass] = list(dict.fromkeys(jobs for group in groups for jobs in group.classes()))
-    for place, (setting, members) in enumerate(settings(groups)):
+    for setting, members in settings(groups):
         for jobs in classes:
-            found = [results.delays_s(group.label, jobs) for group in members]
-            series = [_renamed(one, setting) for one in found if one.per_seed]
+            series = delay_series(results, setting, members, jobs)
             if series:
                 what = f"Delay of {CLASS_TITLES[jobs]}" + (f", {shortened(setting)}" if setting else "")
                 many = any(len(one.per_seed) > 1 for one in series)
                 note = ": share of jobs that are delayed by at most so much" + (
                     "; thin lines are seeds." if many else "."
                 )
-                yield Picture(f"delay-{place}-{jobs}", plots.delay_cdf(series), what + note)
+                yield Picture(slug(f"delay-{jobs}", setting), plots.delay_cdf(series, title=setting), what + note)
+
+
+def delay_series(results: Results, setting: str, members: Sequence[RunGroup], jobs: JobClass) -> list[plots.Series]:
+    """Delays of a class of jobs in one setting, per architecture that has any."""
+    found = [results.delays_s(group.label, jobs) for group in members]
+    return [_renamed(one, setting) for one in found if one.per_seed]
 
 
 def utilisation_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Picture]:
     """Busy slots over time."""
-    for place, (setting, members) in enumerate(settings(groups)):
+    for setting, members in settings(groups):
         found = [results.curves.get(group.label) for group in members]
         curves = [plots.Curve(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
         if curves:
             many = any(len(one.values) > 1 for one in curves)
             caption = "Utilisation over time" + (f", {shortened(setting)}" if setting else "")
             caption += "; the band is the range over seeds." if many else "."
-            yield Picture(f"utilisation-{place}", plots.utilisation_curves(curves), caption)
+            yield Picture(slug("utilisation", setting), plots.utilisation_curves(curves, title=setting), caption)
 
 
 def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[Picture]:
     """Where the allocation time went."""
-    for place, (setting, members) in enumerate(settings(groups)):
+    for setting, members in settings(groups):
         parts = {name: [mean_part_s(group, of) for group in members] for name, of in PARTS}
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {shortened(setting)}." if setting else ".")
-        yield Picture(f"allocation-{place}", plots.allocation_bars(parts, labels), caption)
+        yield Picture(slug("allocation", setting), plots.allocation_bars(parts, labels, title=setting), caption)
 
 
 def load_pictures(results: Results) -> Iterator[Picture]:
     """What the workload asks for, per placement constraint."""
-    for place, load in enumerate(results.loads[:FIGURES_MAX]):
+    for load in results.loads[:FIGURES_MAX]:
         caption = "Load per constraint" + (f", {shortened(load.title)}." if load.title else ".")
-        yield Picture(f"load-{place}", plots.constraint_load_bars(load.loads), caption)
+        yield Picture(slug("constraint-load", load.title), plots.constraint_load_bars(load.loads), caption)
 
 
 def conflict_pictures(results: Results) -> Iterator[Picture]:
     """How many tasks are in each other's way, second by second."""
-    for place, one in enumerate(results.conflicts[:FIGURES_MAX]):
+    for one in results.conflicts[:FIGURES_MAX]:
         caption = "Scheduling conflicts per second" + (f", {shortened(one.title)}" if one.title else "")
-        yield Picture(f"conflicts-{place}", plots.conflict_curves(one), f"{caption}; the band reaches to the largest.")
+        name = slug("conflicts", one.title)
+        yield Picture(name, plots.conflict_curves(one), f"{caption}; the band reaches to the largest.")
 
 
 def _renamed(one: plots.Series, setting: str) -> plots.Series:

@@ -11,12 +11,11 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from volery.core.errors import InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report.groups import LINE_MAX, broken_label, shortened, straight
@@ -40,18 +39,39 @@ GRID: Final = "#d0d7de"
 PAGE: Final = "#fefefe"
 """Stands for the colour of the page behind a picture."""
 WIDTH_INCHES, HEIGHT_INCHES = 6.2, 3.8
-LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.26, 0.85, 0.095
+LEGEND_LINE_INCHES, LEGEND_HANDLE_INCHES, LEGEND_LETTER_INCHES = 0.22, 0.8, 0.082
 LEGEND_LETTERS = 54
 """A longer label takes several lines of the legend; a legend wider than the picture would leave no room for that."""
 STRIP_INCHES = 0.85
 STRIPS_POINTS = 10_000
 """Of all strips of a picture together: as many as ten runs keep."""
 UNDATED: Final[Mapping[str, dict[str, Any]]] = {
-    ".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}
+    ".svg": {"Date": None}, ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }  # fmt: skip
 """Endings of pictures, with what keeps a date and a version out of the file."""
+PRINT_DPI: Final = 300
+PAGE_FONT: Final = 11.5
+LEGEND_FONT: Final = 0.87
+"""Size of letters in legends, of that of others."""
 CURVE_POINTS = 300
 """A curve is thinned to about so many points; a screen shows no more."""
+
+
+class Size(NamedTuple):
+    """Width and height of a picture without its legend in inches, and the size of its letters in points."""
+
+    width: float = WIDTH_INCHES
+    height: float = HEIGHT_INCHES
+    font: float = PAGE_FONT
+
+    @property
+    def scale(self) -> float:
+        """Letters and lines, of those on a page."""
+        return self.font / PAGE_FONT
+
+
+SCREEN: Final = Size()
 
 
 class Series(msgspec.Struct, frozen=True, eq=False):
@@ -72,24 +92,32 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
     """Which fraction of jobs is delayed by at most so much: a bold line over all seeds, a thin one per seed."""
     with style():
-        columns, lines = _legend_size([one.label for one in series])
-        figure, axes = _figure(lines, title)
-        pooled = [np.sort(np.concatenate(one.per_seed)) if one.per_seed else np.zeros(0) for one in series]
-        _delay_axis(axes, [delays for delays in pooled if delays.size])
-        for place, (one, delays) in enumerate(zip(series, pooled, strict=True)):
-            if len(one.per_seed) > 1:
-                for seed in one.per_seed:
-                    axes.step(*_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6, alpha=0.45)
-            x, y = _cdf(delays)
-            axes.step(
-                x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9,
-                label=_in_legend(one.label), **(_marks(place) if len(series) > FEW else {}),
-            )  # fmt: skip
-        axes.set_ylim(0, 1.02)
-        axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
-        axes.set_ylabel("share of jobs")
-        axes.set_xlabel("delay of a job is at most (log scale)")
-        return svg_text(figure, columns)
+        return svg_text(delay_figure(series, title), 0)
+
+
+def delay_figure(series: Sequence[Series], title: str = "", size: Size = SCREEN) -> Figure:
+    """The picture of `delay_cdf`; it is made, and written, within `style`."""
+    columns, lines = legend_size([one.label for one in series], size)
+    figure, axes = new_figure(lines, title, size)
+    pooled = [np.sort(np.concatenate(one.per_seed)) if one.per_seed else np.zeros(0) for one in series]
+    _delay_axis(axes, [delays for delays in pooled if delays.size], 8 if size.width > WIDTH_INCHES / 1.5 else 4)
+    for place, (one, delays) in enumerate(zip(series, pooled, strict=True)):
+        if len(one.per_seed) > 1:
+            for seed in one.per_seed:
+                axes.step(
+                    *_cdf(np.sort(seed)), where="post", color=colour(place), linewidth=0.6 * size.scale, alpha=0.45
+                )
+        x, y = _cdf(delays)
+        axes.step(
+            x, y, where="post", color=colour(place), linestyle=dash(place), linewidth=1.9 * size.scale,
+            label=in_legend(one.label), **(_marks(place, size) if len(series) > FEW else {}),
+        )  # fmt: skip
+    axes.set_ylim(0, 1.02)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1], ["0", "25 %", "50 %", "75 %", "90 %", "100 %"])
+    axes.set_ylabel("share of jobs")
+    axes.set_xlabel("delay of a job is at most (log scale)")
+    add_legend(axes, columns)
+    return figure
 
 
 def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
@@ -99,10 +127,10 @@ def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
         divisor, unit = time_unit(last)
         if len(curves) > FEW:
             return _strips(curves, divisor, unit, title)
-        columns, lines = _legend_size([one.label for one in curves])
-        figure, axes = _figure(lines, title)
+        columns, lines = legend_size([one.label for one in curves])
+        figure, axes = new_figure(lines, title)
         for place, one in enumerate(curves):
-            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=_in_legend(one.label))
+            _draw_curve(axes, one, divisor, color=colour(place), linestyle=dash(place), label=in_legend(one.label))
         _share_axes(axes)
         axes.set_xlabel(f"time since the first job was submitted ({unit})")
         axes.set_ylabel("busy slots / slots")
@@ -162,7 +190,7 @@ def _share_axes(axes: Axes) -> None:
 def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") -> str:
     """Load per constraint: the mean as a bar, median, 95th and 99th percentile as marks."""
     with style():
-        figure, axes = _figure(2, title)
+        figure, axes = new_figure(2, title)
         places = np.arange(len(loads))
         axes.bar(places, [load.mean for load in loads], color=PALETTE[5], width=0.7, label="mean")
         for name, marker, place, values in (
@@ -180,7 +208,7 @@ def constraint_load_bars(loads: Sequence[ConstraintLoad], *, title: str = "") ->
         axes.set_ylim(bottom=0)
         axes.set_xlabel("placement constraint")
         axes.set_ylabel("slots needed / slots that have it")
-        _legend(axes, columns=2, handlelength=1.6)
+        add_legend(axes, columns=2, handlelength=1.6)
         return svg_text(figure, 0)
 
 
@@ -188,7 +216,7 @@ def conflict_curves(conflicts: ConflictTable, *, title: str = "") -> str:
     """Conflicts per second over time: means as lines, and bands up to the largest of each interval."""
     with style():
         divisor, unit = time_unit(float(conflicts.end_s[-1]))
-        figure, axes = _figure(1, title)
+        figure, axes = new_figure(1, title)
         times = np.append(conflicts.begin_s, conflicts.end_s[-1]) / divisor
         for place, kind in enumerate(conflicts.mean):
             mean, largest = (
@@ -200,7 +228,7 @@ def conflict_curves(conflicts: ConflictTable, *, title: str = "") -> str:
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"time since the run began ({unit})")
         axes.set_ylabel("tasks")
-        _legend(axes, columns=2, handlelength=1.6)
+        add_legend(axes, columns=2, handlelength=1.6)
         return svg_text(figure, 0)
 
 
@@ -212,7 +240,7 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         labels: one per bar.
     """
     with style():
-        figure, axes = _figure(1, title, height=0.9 + 0.68 * len(labels))
+        figure, axes = new_figure(1, title, Size(height=0.9 + 0.68 * len(labels)))
         places = np.arange(len(labels))
         whole = np.sum([np.asarray(values) for values in parts.values()], axis=0)
         left = np.zeros(len(labels))
@@ -235,76 +263,13 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
         axes.set_xlabel("share of the mean allocation time of a task")
         axes.grid(visible=False)
-        _legend(axes, columns=2, handlelength=1.6)
+        add_legend(axes, columns=2, handlelength=1.6)
         return svg_text(figure, 0)
 
 
 def write_svg(picture: str, path: Path) -> None:
     """Write a picture to a file of its own."""
     path.write_text(picture, encoding="utf-8")
-
-
-class Line(msgspec.Struct, frozen=True):
-    """A quantity as theory gives it, with simulated values beside it.
-
-    Args:
-        label: in the legend.
-        analysis: points of the curve, x and y.
-        simulated: points that are marked.
-    """
-
-    label: str
-    analysis: tuple[tuple[float, float], ...]
-    simulated: tuple[tuple[float, float], ...] = ()
-
-
-def draw_analysis(panels: Mapping[str, Sequence[Line]], path: Path, *, title: str = "", x_label: str = "load") -> None:
-    """Write a picture, theory as lines and simulation as circles; the same values give the same bytes.
-
-    Args:
-        panels: label of the y axis -> what is drawn on it; one panel below the other.
-        path: its ending says the format, .svg, .png or .pdf.
-
-    Raises:
-        InputError: another ending, or the file cannot be written.
-    """
-    if path.suffix not in UNDATED:
-        raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
-    with style():
-        figure = _analysis_figure(panels, title, x_label)
-        try:
-            figure.savefig(path, dpi=120, metadata=UNDATED[path.suffix])
-        except OSError as error:
-            raise InputError(str(path), f"cannot be written: {error.strerror or error}; choose another place") from None
-
-
-def analysis_curves(panels: Mapping[str, Sequence[Line]], *, title: str = "", x_label: str = "load") -> str:
-    """The picture of `draw_analysis` as SVG text."""
-    with style():
-        return svg_text(_analysis_figure(panels, title, x_label), 0)
-
-
-def _analysis_figure(panels: Mapping[str, Sequence[Line]], title: str, x_label: str) -> Figure:
-    from matplotlib.figure import Figure
-
-    lines = sum(len(shown) for shown in panels.values())
-    height = HEIGHT_INCHES * len(panels) + LEGEND_LINE_INCHES * lines
-    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-    rows = figure.subplots(len(panels), squeeze=False)[:, 0]
-    for axes, (y_label, shown) in zip(rows, panels.items(), strict=True):
-        for place, line in enumerate(shown):
-            axes.plot(*_xy(line.analysis), color=colour(place), linestyle=dash(place), label=literal(line.label))
-            if line.simulated:
-                axes.plot(*_xy(line.simulated), color=colour(place), linestyle="", marker="o", markerfacecolor="none")
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
-        _legend(axes, 1)
-    return figure
-
-
-def _xy(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [y for _, y in points]
 
 
 def colour(place: int) -> str:
@@ -317,20 +282,26 @@ def dash(place: int) -> Any:
     return DASHES[place % len(DASHES)]
 
 
-def _marks(place: int) -> dict[str, Any]:
+def _marks(place: int, size: Size) -> dict[str, Any]:
     """A marker at even distances along the line at a place in the legend, shifted so that they do not coincide."""
-    return {"marker": MARKERS[place % len(MARKERS)], "markersize": 5.5, "markevery": (0.02 * (place + 1), 0.22)}
+    return {
+        "marker": MARKERS[place % len(MARKERS)],
+        "markersize": 5.5 * size.scale,
+        "markevery": (0.02 * (place + 1), 0.22),
+    }
 
 
-def _legend_size(labels: Sequence[str]) -> tuple[int, int]:
-    """Columns, as many as the labels leave room for, at most four; and lines, those of broken labels included."""
+def legend_size(labels: Sequence[str], size: Size = SCREEN) -> tuple[int, int]:
+    """Columns, as many as the labels leave room for, at most five; and lines, those of broken labels included."""
     broken = [broken_label(shortened(label), LEGEND_LETTERS) for label in labels]
-    inches = LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * max((len(line) for one in broken for line in one), default=0)
-    columns = max(1, min(4, len(labels), int((WIDTH_INCHES - 0.7) / inches)))
+    letters = max((len(line) for one in broken for line in one), default=0)
+    inches = size.scale * (LEGEND_HANDLE_INCHES + LEGEND_LETTER_INCHES * letters)
+    columns = max(1, min(5, len(labels), int((size.width - 0.7 * size.scale) / inches)))
     return columns, -(-sum(map(len, broken)) // columns)
 
 
-def _in_legend(label: str) -> str:
+def in_legend(label: str) -> str:
+    """A label as legends show it, in lines that fit."""
     return literal("\n".join(line.rstrip() for line in broken_label(shortened(label), LEGEND_LETTERS)))
 
 
@@ -347,7 +318,7 @@ def _cdf(ordered: Floats) -> tuple[Floats, Floats]:
     return np.insert(ordered[ranks - 1], 0, ordered[0]), np.insert(ranks / count, 0, 0.0)
 
 
-def _delay_axis(axes: Axes, samples: Iterable[Floats]) -> None:
+def _delay_axis(axes: Axes, samples: Iterable[Floats], most: int) -> None:
     """A logarithmic axis of durations; a linear stretch below the smallest delay makes room for zero."""
     samples = list(samples)
     positive = [float(sample[sample > 0].min()) for sample in samples if (sample > 0).any()]
@@ -358,7 +329,7 @@ def _delay_axis(axes: Axes, samples: Iterable[Floats]) -> None:
     low, high = min(positive), max(float(sample.max()) for sample in samples)
     floor = 10.0 ** np.floor(np.log10(low))
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high * 1.0001)) + 1)
-    stride = -(-len(decades) // 8)
+    stride = -(-len(decades) // most)
     ticks = [float(10.0**decade) for decade in decades[::stride]]
     if any(float(sample[0]) <= 0 for sample in samples):
         axes.set_xscale("symlog", linthresh=floor, linscale=0.5)
@@ -410,7 +381,7 @@ def _averages(edges: Floats, own_edges: Floats, values: Floats) -> Floats:
     return np.asarray(np.diff(np.interp(edges, own_edges, total)) / np.diff(edges))
 
 
-def style() -> Any:
+def style(size: Size = SCREEN) -> Any:
     """The look of every picture, while the context lasts."""
     import matplotlib as mpl
 
@@ -419,7 +390,8 @@ def style() -> Any:
             "svg.hashsalt": "volery",
             "svg.fonttype": "none",
             "font.family": "DejaVu Sans",
-            "font.size": 11.5,
+            "font.size": size.font,
+            "pdf.fonttype": 42,
             "axes.edgecolor": GRID,
             "axes.labelcolor": INK,
             "axes.spines.right": False,
@@ -427,7 +399,10 @@ def style() -> Any:
             "axes.grid": True,
             "axes.axisbelow": True,
             "grid.color": GRID,
-            "grid.linewidth": 0.7,
+            "grid.linewidth": 0.7 * size.scale,
+            "axes.linewidth": 0.8 * size.scale,
+            "xtick.major.size": 3.5 * size.scale,
+            "ytick.major.size": 3.5 * size.scale,
             "text.color": INK,
             "xtick.color": GRID,
             "ytick.color": GRID,
@@ -438,20 +413,24 @@ def style() -> Any:
     )
 
 
-def _figure(legend_lines: int, title: str, height: float = HEIGHT_INCHES) -> tuple[Figure, Axes]:
+def new_figure(legend_lines: int, title: str, size: Size = SCREEN) -> tuple[Figure, Axes]:
     """A figure with room for its legend above the axes."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH_INCHES, height + LEGEND_LINE_INCHES * legend_lines), layout="constrained")
+    height = size.height + LEGEND_LINE_INCHES * size.scale * legend_lines
+    figure = Figure(figsize=(size.width, height), layout="constrained")
     figure.patch.set_visible(False)
     axes = figure.add_subplot()
     axes.patch.set_visible(False)
     if title:
-        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=size.font, fontweight="bold")
     return figure, axes
 
 
-def _legend(axes: Axes, columns: int, handlelength: float = 3.2) -> None:
+def add_legend(axes: Axes, columns: int, handlelength: float = 3.2) -> None:
+    """A legend above the axes, in so many columns."""
+    import matplotlib as mpl
+
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles,
@@ -459,6 +438,7 @@ def _legend(axes: Axes, columns: int, handlelength: float = 3.2) -> None:
         loc="lower left",
         bbox_to_anchor=(-0.01, 1.0),
         ncols=columns,
+        fontsize=LEGEND_FONT * mpl.rcParams["font.size"],
         handlelength=handlelength,
         borderaxespad=0.2,
         alignment="left",
@@ -473,7 +453,7 @@ def svg_text(figure: Figure, legend_columns: int) -> str:
         legend_columns: of the legend that is still to be made; 0 makes none.
     """
     if legend_columns and figure.axes[0].get_legend_handles_labels()[0]:
-        _legend(figure.axes[0], legend_columns)
+        add_legend(figure.axes[0], legend_columns)
     buffer = io.StringIO()
     with warnings.catch_warnings():
         # The font that measures the text may lack a sign of a user's label; the one that shows it need not.
@@ -481,6 +461,15 @@ def svg_text(figure: Figure, legend_columns: int) -> str:
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     text = buffer.getvalue()
     return _COORDINATES.sub(_rounded, text[text.index("<svg") :])
+
+
+def figure_bytes(figure: Figure, suffix: str) -> bytes:
+    """The figure as a file of this ending (".pdf", ".png" or ".svg"), without date or version."""
+    if suffix == ".svg":
+        return svg_text(figure, 0).encode()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=suffix[1:], dpi=PRINT_DPI, metadata=UNDATED[suffix])
+    return buffer.getvalue()
 
 
 _COORDINATES: Final = re.compile(r' d="[^"]*"')

@@ -18,6 +18,8 @@ TYPES: Final[dict[str, Any]] = {
     "is_short": np.bool_,
 }  # fmt: skip
 """Of the columns of a run's jobs; a table of an old version may lack some."""
+COUNTED: Final = "counted"
+"""The column of jobs that were submitted within the measurement window; others are not measured."""
 AGAIN: Final = "run the study again with the same output folder: finished runs are kept"
 
 
@@ -98,7 +100,7 @@ def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
             missing = [name for name in ("label", "seed", "delay_s", "is_short") if name not in present]
             if missing:
                 raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-            names = ["label", "seed", *(name for name in TYPES if name in present)]
+            names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
             rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group, columns=names)
@@ -137,6 +139,8 @@ def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]
 
 def _typed(found: dict[str, Any], first: int, count: int) -> dict[str, Any]:
     """Columns in their types; what the table of an old version lacks is numbered from `first`, or unknown."""
+    if COUNTED in found:
+        found = found | {"delay_s": np.where(found[COUNTED], found["delay_s"], np.nan)}
     unknown = {"job": np.arange(first, first + count), "tasks": np.zeros(count)}
     return {
         name: np.asarray(found[name] if name in found else unknown.get(name, np.full(count, np.nan)), dtype=kind)

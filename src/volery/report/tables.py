@@ -17,6 +17,7 @@ from volery.metrics import RunSummary
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
+from volery.report.measured import measured_notes
 from volery.report.omissions import omission_notes, warnings
 from volery.report.planning import (
     DEADLINE_HEADS,
@@ -31,6 +32,7 @@ from volery.report.planning import (
 )
 from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
 from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
+from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, duration, percent
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
@@ -45,20 +47,26 @@ BEST_COLUMNS = 46
 """What the ranking takes beside its two columns of labels."""
 STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
 DIFFERENCE = f"Difference: a {MINUS} b."
+MEAN_PLACE = 1
+"""Of the mean among these."""
 BOOTSTRAP = (
     f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds; nothing is called lower or "
     "higher where it spans zero."
 )
+PLUS_MINUS = "\u00b1"
 COSTS = ("util.", "msg/task", "wall", "tasks/s")
 
 
-def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (), *, width: int = 80) -> RenderableType:
+def comparison(
+    runs: Sequence[RunSummary], differences: Sequence[Compared] = (), *, width: int = 80, baseline: str = ""
+) -> RenderableType:
     """The tables of `volery compare` and `volery show`.
 
     Args:
         runs: summaries, grouped by label; every number is a mean over the seeds of its group.
         differences: paired differences between groups.
         width: of the terminal in columns; a narrow one gets delays and costs in two tables.
+        baseline: label of the architecture that ratios are taken to; empty: there is no such table.
     """
     groups = group_runs(runs)
     parts: list[RenderableType] = [Text(line, style="bold yellow") for line in warnings(groups)]
@@ -67,6 +75,10 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     else:
         parts += [_group_table(groups, width, delays=True), "", _group_table(groups, width, costs=True)]
     told = [*notes(groups), "tasks/s: per CPU second."]
+    if baseline and (ratios := ratio_rows(groups, baseline)):
+        heads = ("jobs", *RATIO_HEADS)
+        parts += ["", _row_table(f"Ratio to {shortened(baseline)}", heads, 1, ratios, width)]
+        told.append(RATIO_NOTE)
     counted = work(groups)
     if is_counted(counted):
         parts += ["", _work_table(counted, width)]
@@ -107,9 +119,11 @@ def comparison(runs: Sequence[RunSummary], differences: Sequence[Compared] = (),
     return Group(*parts)
 
 
-def print_comparison(console: Console, runs: Sequence[RunSummary], differences: Sequence[Compared] = ()) -> None:
+def print_comparison(
+    console: Console, runs: Sequence[RunSummary], differences: Sequence[Compared] = (), baseline: str = ""
+) -> None:
     """Print the tables, fitted to the console's width."""
-    console.print(comparison(runs, differences, width=console.width), highlight=False)
+    console.print(comparison(runs, differences, width=console.width, baseline=baseline), highlight=False)
 
 
 def plain(runs: Sequence[RunSummary], differences: Sequence[Compared] = (), *, width: int = 80) -> str:
@@ -133,6 +147,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     runs = [run for group in groups for run in group.runs]
     ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
+    if seeds[-1] > 1:
+        found.append(f"{PLUS_MINUS}: half of the 95 % bootstrap interval of the mean delay over seeds.")
     if abandoned := max(map(abandoned_tasks, runs)):
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
     if splits := max(run.counters.get(DEVICE_SPLITS, 0) for run in runs):
@@ -155,7 +171,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         )
     found += omission_notes(groups)
     found += ignorance_lines(groups)
-    if missing := max(run.jobs - run.delay_s.count for run in runs):
+    found += measured_notes(runs)
+    if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):
         found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
     return found
 
@@ -191,8 +208,12 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
     if classes:
         table.add_column("jobs", no_wrap=True)
     if delays:
-        for name, _ in STATISTICS:
+        for place, (name, _) in enumerate(STATISTICS):
             table.add_column(f"{name:>{NUMBER_WIDTH}}", no_wrap=True)
+            if place == MEAN_PLACE and costs:
+                table.add_column(PLUS_MINUS, no_wrap=True)
+    if costs and not delays:
+        table.add_column(f"{PLUS_MINUS} mean", no_wrap=True)
     if costs:
         for name in COSTS:
             table.add_column(name, justify="left" if name == "wall" else "right", no_wrap=True)
@@ -202,18 +223,28 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
             # A label may hold square brackets, which rich would read as markup.
             cells: list[str | Text] = [Text(name)] + [members] * classes
             if delays:
-                cells += _delays(group, members)
+                cells += _delays(group, members, spread=costs)
+            elif costs:
+                cells.append(plus_minus(group.half_width_s(members)))
             if costs:
                 cells += _costs(group) if row == 0 else [""] * len(COSTS)
             table.add_row(*cells, style="" if members == "all" else "dim")
     return table
 
 
-def _delays(group: RunGroup, jobs: JobClass) -> list[str]:
+def _delays(group: RunGroup, jobs: JobClass, *, spread: bool) -> list[str]:
     delay = group.delay_s(jobs)
     if delay is None:
-        return [f"{NOTHING:>{NUMBER_WIDTH}}"] * len(STATISTICS)
-    return [aligned_duration(getattr(delay, name)) for _, name in STATISTICS]
+        return [f"{NOTHING:>{NUMBER_WIDTH}}"] * (len(STATISTICS) + spread)
+    found = [aligned_duration(getattr(delay, name)) for _, name in STATISTICS]
+    if spread:
+        found.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
+    return found
+
+
+def plus_minus(half_width_s: float | None) -> str:
+    """Half the width of an interval of durations; a dash where there is none."""
+    return f"{NOTHING:>{NUMBER_WIDTH}}" if half_width_s is None else aligned_duration(half_width_s)
 
 
 def _costs(group: RunGroup) -> list[str]:

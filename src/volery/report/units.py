@@ -13,6 +13,8 @@ _SCALE: Final[tuple[tuple[float, float, str], ...]] = (
     (47.95 * 3600, 3600.0, "h"),
     (float("inf"), 86400.0, "d"),
 )
+UNIT_S: Final = {unit: unit_s for _, unit_s, unit in _SCALE}
+"""Seconds of each unit."""
 NUMBER_WIDTH: Final = 4
 NOTHING: Final = "\u2013"
 MINUS: Final = "\u2212"

@@ -39,6 +39,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "jrt_s": "job response time, s: answer - submission; null where there was no answer",
         "delay_s": "jrt_s - ideal_s, s; null where there was no answer",
         "is_short": "whether its estimate is at most the cutoff; false for all without a cutoff",
+        "counted": "whether it counts: it was submitted within the measurement window; true for all without one",
         "wait_s": "longest time for which one of its tasks was ready and had not started, s; null where none did",
     },
     "utilisation.parquet": _RUN
@@ -71,7 +72,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     },
     "constraint_load.parquet": {
         "trace": "name of the input",
-        "workers": "machines of the setting",
+        "workers": "machines of the setting; a column `load` follows where the study sets one",
         "seed": "that drew constraints",
         "constraint": "its number, from 0",
         "mean": "over seconds: tasks that need it / machines that have it, when every task starts on arrival",
@@ -81,7 +82,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     },
     "conflicts.parquet": {
         "trace": "name of the input",
-        "workers": "machines of the setting",
+        "workers": "machines of the setting; a column `load` follows where the study sets one",
         "seed": "that drew constraints",
         "begin_s": "of the interval, whole s since the run began",
         "end_s": "likewise",

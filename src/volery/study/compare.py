@@ -15,6 +15,7 @@ from volery.study.spec import (
     Arrivals,
     ConstraintModel,
     Durations,
+    LoadBy,
     Only,
     Seeds,
     StudySpec,
@@ -30,6 +31,8 @@ def compare(
     *architectures: str,
     trace: str | Path,
     workers: int,
+    load: float | None = None,
+    load_by: LoadBy = "arrivals",
     slots: int = 1,
     constraints: ConstraintModel = "none",
     machines: str | Path | None = None,
@@ -40,6 +43,7 @@ def compare(
     only: Only = "ran",
     durations: Durations = "exact",
     arrivals: Arrivals = "exact",
+    estimates: str = "mean",
     users: str | None = None,
     delay_us: int = 500,
     jitter_us: int = 0,
@@ -53,6 +57,9 @@ def compare(
     racks: int = 1,
     reference_mhz: int = 0,
     history: str = "",
+    warmup: str | float = 0.0,
+    window: Sequence[str | float] | None = None,
+    baseline: str = "",
     processes: int = 1,
     folder: Path | None = None,
     force: bool = False,
@@ -61,12 +68,10 @@ def compare(
     """Run every architecture on the same jobs, task constraints and machines, seed by seed.
 
     Args:
-        architectures: `NAME` or `NAME:parameter=value,...`; the others are compared with the first.
+        architectures: `NAME` or `NAME:parameter=value,...`.
+        baseline: the one that the others are compared with; empty: the first.
         seeds: how many (0, 1, ...), or which.
-        trace, workers, slots, constraints, machines, population, cutoff_s, jobs, only, durations, arrivals, users,
-            delay_us, jitter_us, links, costs, hosts, frames, requests, capacity, slot_request, reference_mhz, racks,
-            history:
-            as in `volery.study.spec.Setting`.
+        trace, workers ... window: all others as in `volery.study.spec.Setting`.
         processes, folder, force, watcher: as in `volery.study.run_study`.
 
     Raises:
@@ -78,13 +83,15 @@ def compare(
         {
             "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
             "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "only": only, "durations": durations,
-            "arrivals": arrivals, "users": users, "delay_us": delay_us, "jitter_us": jitter_us,
-            "links": dict(links or {}), "costs": dict(costs or {}), "hosts": msgspec.to_builtins(dict(hosts or {})),
-            "frames": msgspec.to_builtins(frames),
+            "arrivals": arrivals, "estimates": estimates, "load": load, "load_by": load_by, "warmup": warmup,
+            "window": None if window is None else list(window), "users": users, "delay_us": delay_us,
+            "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
+            "hosts": msgspec.to_builtins(dict(hosts or {})), "frames": msgspec.to_builtins(frames),
             "requests": requests, "capacity": capacity, "slot_request": slot_request,
             "reference_mhz": reference_mhz, "racks": racks, "history": history,
         },
         seeds,
+        baseline=baseline,
     )  # fmt: skip
     return run_study(
         study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
@@ -96,6 +103,8 @@ def compare_spec(
     setting: Mapping[str, Any],
     seeds: int | Sequence[int],
     place: Callable[[str], str] = str,
+    *,
+    baseline: str = "",
 ) -> StudySpec:
     """The study that a comparison is: one setting.
 
@@ -105,6 +114,7 @@ def compare_spec(
             anywhere.
         seeds: as for `compare`.
         place: from a field's name to what the caller calls it, for error messages.
+        baseline: as for `compare`.
 
     Raises:
         InputError: naming the first value that is wrong.
@@ -113,7 +123,7 @@ def compare_spec(
     axes = {name: [absolute(value) if is_file(name, value) else value] for name, value in setting.items()}
     if isinstance(seeds, int):
         seeds = range(checked_value(seeds, Seeds, place("seeds")))
-    return make_study("comparison", chosen, axes, seeds, lambda axis, _: place(axis))
+    return make_study("comparison", chosen, axes, seeds, lambda axis, _: place(axis), baseline=baseline)
 
 
 def absolute(name: str | Path | None) -> str | None:

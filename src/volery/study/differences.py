@@ -1,8 +1,8 @@
-"""Which is better, and is it more than chance: the first architecture of a study against each other, per setting."""
+"""Which is better, and is it more than chance: the baseline of a study against each other, per setting."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from volery.metrics import ComparedMeans, Distribution, RunSummary, seeded_difference
@@ -29,17 +29,22 @@ _QUANTITIES: Final[tuple[tuple[str, str, str, Quantity], ...]] = (
 )
 
 
-def differences(settings: Sequence[Mapping[str, Sequence[RunSummary]]]) -> list[ComparedMeans]:
+def differences(
+    settings: Sequence[Mapping[str, Sequence[RunSummary]]], baselines: Collection[str] = ()
+) -> list[ComparedMeans]:
     """Compare within each setting.
 
     Args:
-        settings: per setting, label -> its runs; the first label is the one that the others are compared with.
+        settings: per setting, label -> its runs.
+        baselines: labels that others are compared with; the first label in a setting that has none of them.
     """
     return [
         found
         for groups in settings
-        for label in list(groups)[1:]
-        for found in _between(next(iter(groups)), label, groups)
+        for first in [next((label for label in groups if label in baselines), next(iter(groups)))]
+        for label in groups
+        if label != first
+        for found in _between(first, label, groups)
     ]
 
 

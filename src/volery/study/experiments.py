@@ -26,16 +26,8 @@ from volery.study.analysis import parse_analysis
 from volery.study.claims import Claim, Name, Side
 from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
-from volery.study.spec import (
-    Arrivals,
-    AtLeastOne,
-    AtLeastZero,
-    ConstraintModel,
-    Durations,
-    Estimates,
-    Only,
-    is_synthetic,
-)
+from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only, is_synthetic
+from volery.workload import parse_estimates
 
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
@@ -84,7 +76,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     only: Only = "ran"
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
-    estimates: Estimates = "mean"
+    estimates: str = "mean"
     requests: Name = "none"
     capacity: str = ""
     users: Name | None = None
@@ -297,6 +289,8 @@ def _check(experiment: Experiment) -> None:
             if found in seen:
                 raise InputError(f"{root}.{field}[{i}].{key}", f"{found!r} stands here twice; call one otherwise")
             seen.append(found)
+    for i, workload in enumerate(experiment.workload):
+        parse_estimates(workload.estimates, f"{root}.workload[{i}].estimates")
     for i, metric in enumerate(experiment.columns):
         if check_metric(metric, f"{root}.columns[{i}]"):
             raise InputError(f"{root}.columns[{i}]", f"{metric!r} is measured on the input; take a measure of a run")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from volery.core.errors import InputError, suggestion
 from volery.study.costs import read_costs, settings
+from volery.study.parameters import split_parameters
 from volery.study.spec import (
     SETTING_FIELDS,
     ArchitectureChoice,
@@ -28,12 +29,13 @@ from volery.study.spec import (
 
 _NETWORK: Final = ("delay_us", "jitter_us", "links", "costs", "hosts", "frames")
 TABLES: Final[dict[str, tuple[str, ...]]] = {
-    "study": ("name",),
+    "study": ("name", "baseline"),
     "workload": tuple(name for name in SETTING_FIELDS if name not in _NETWORK),
     "network": _NETWORK,
     "axes": ("architectures", "seeds", *SETTING_FIELDS),
 }
-"""Which keys each table of a study file may hold: [workload] and [network] one value, [axes] a list of them."""
+"""Which keys each table of a study file may hold: [workload] and [network] one value, [axes] a list of them, and lists
+of values of parameters by `design.parameter`."""
 
 
 def read_study(path: Path) -> StudySpec:
@@ -63,19 +65,19 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
     Raises:
         InputError: naming the place of the first key or value that is wrong.
     """
-    for key, content in table.items():
-        if key not in TABLES:
-            raise InputError(f"{root}.{key}", f"unknown table{suggestion(key, TABLES)}")
-        if not isinstance(content, dict):
-            raise InputError(f"{root}.{key}", f"is a table: write [{key}]")
-        for inner in content:
-            if inner not in TABLES[key]:
-                raise InputError(f"{root}.{key}.{inner}", f"unknown key{_belongs(inner, key)}")
+    _check_keys(table, root)
+    parameters: dict[str, Any] = {}
+    if "axes" in table:
+        plain, parameters = split_parameters(table["axes"])
+        table = {**table, "axes": plain}
     where = {axis: section for section in ("axes", "network", "workload") for axis in table.get(section, {})}
 
     def place(axis: str, i: int | None) -> str:
-        section = where.get(axis, "axes" if axis in ("architectures", "seeds") else "workload")
-        numbered = section == "axes" and i is not None and isinstance(table["axes"].get(axis), list)
+        section = where.get(axis, "axes" if axis in ("architectures", "seeds", *parameters) else "workload")
+        given = {**table.get("axes", {}), **parameters}
+        numbered = section == "axes" and i is not None and isinstance(given.get(axis), list)
+        if axis == "baseline":
+            return f"{root}.study.baseline"
         return f"{root}.{section}.{axis}[{i}]" if numbered else f"{root}.{section}.{axis}"
 
     table = _with_costs(table, folder)
@@ -93,7 +95,24 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
     title = table.get("study", {}).get("name", name)
     if not isinstance(title, str) or not title:
         raise InputError(f"{root}.name", f"expected a name, not {title!r}")
-    return make_study(title, architectures, axes, seeds, place)
+    baseline = table.get("study", {}).get("baseline", "")
+    if not isinstance(baseline, str):
+        raise InputError(place("baseline", None), f"expected an architecture's name, not {baseline!r}")
+    swept = {axis: _as_list(values, place(axis, None)) for axis, values in parameters.items()}
+    return make_study(title, architectures, axes, seeds, place, parameters=swept, baseline=baseline)
+
+
+def _check_keys(table: Mapping[str, Any], root: str) -> None:
+    """Refuse tables and keys that a study file does not have."""
+    for key, content in table.items():
+        if key not in TABLES:
+            raise InputError(f"{root}.{key}", f"unknown table{suggestion(key, TABLES)}")
+        if not isinstance(content, dict):
+            raise InputError(f"{root}.{key}", f"is a table: write [{key}]")
+        known = split_parameters(content)[0] if key == "axes" else content
+        for inner in known:
+            if inner not in TABLES[key]:
+                raise InputError(f"{root}.{key}.{inner}", f"unknown key{_belongs(inner, key)}")
 
 
 def _belongs(key: str, table: str) -> str:

@@ -18,7 +18,7 @@ from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.sources import study_digest
-from volery.study.spec import RunSpec, StudySpec, is_file
+from volery.study.spec import RunSpec, StudySpec, is_file, with_baseline
 from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
@@ -82,14 +82,22 @@ class Keeper:
         return cls(manifest, planned, folder, _stored(folder, planned))
 
     @classmethod
-    def reopen(cls, path: Path) -> Keeper:
+    def reopen(cls, path: Path, baseline: str = "") -> Keeper:
         """What a folder holds, whether or not its inputs and the code that made it are still there.
 
+        Args:
+            path: of the folder.
+            baseline: the architecture that the others are compared with; empty: the study's.
+
         Raises:
-            InputError: when it is no results folder, or a finished run in it is missing or damaged.
+            InputError: when it is no results folder, a finished run in it is missing or damaged, or the study has no
+                such architecture.
         """
         folder = ResultsFolder(path)
         manifest = folder.manifest()
+        if baseline:
+            config = with_baseline(manifest.config, baseline, "--baseline")
+            manifest = msgspec.structs.replace(manifest, config=config)
         keys = {(line.label, line.seed): line.key for line in manifest.runs}
         planned = [
             msgspec.structs.replace(run, key=keys.get((run.spec.label, run.spec.seed), ""))
@@ -152,12 +160,17 @@ class Keeper:
         return Results(
             self.study,
             [stored.summary for _, stored in finished],
-            differences(list(settings.values())),
+            differences(list(settings.values()), self._baselines()),
             len(self.planned),
             self.reused,
             {stored.trace.sha256: stored.trace for _, stored in finished},
             None if self.folder is None else self.folder.path,
         )
+
+    def _baselines(self) -> frozenset[str]:
+        """The labels, one per setting, of the architecture that the others are compared with."""
+        chosen = self.study.baseline
+        return frozenset(run.spec.label for run in self.planned if run.choice.label == chosen)
 
     def _finished(self) -> list[tuple[PlannedRun, StoredRun]]:
         """The finished runs under the names of this study: another may have called an equal run otherwise."""
@@ -216,6 +229,7 @@ def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:
             "constraints": first.constraints,
             "machines": first.machines,
             **({"capacity": first.capacity} if first.capacity else {}),
+            **({"load_by": first.load_by} if first.load is not None else {}),
         },
         seeds=study.seeds,
         planned=planned,
@@ -229,23 +243,31 @@ def _digests(study: StudySpec) -> dict[str, str]:
     return {name: content_digest(name) for name in names if Path(name).is_file()}
 
 
-def load_results(path: Path) -> Results:
+def load_results(path: Path, baseline: str = "") -> Results:
     """What a results folder holds, finished or not.
+
+    Args:
+        path: of the folder.
+        baseline: the architecture that the others are compared with; empty: the study's.
 
     Raises:
         InputError: when it is no results folder, or damaged.
     """
-    keep = Keeper.reopen(path)
+    keep = Keeper.reopen(path, baseline)
     return keep.results()
 
 
-def write_results_report(path: Path) -> Path:
+def write_results_report(path: Path, baseline: str = "") -> Path:
     """Write report.html of a results folder, and before it whatever it is derived from; the path of the report.
+
+    Args:
+        path: of the folder.
+        baseline: the architecture that the others are compared with from now on; empty: the study's.
 
     Raises:
         InputError: when it is no results folder, is damaged or cannot be written, or no run in it has finished.
     """
-    keep = Keeper.reopen(path)
+    keep = Keeper.reopen(path, baseline)
     if not keep.done:
         raise InputError(str(path), "no run of this study has finished; there is nothing to report")
     keep.write_tables()

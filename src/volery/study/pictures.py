@@ -11,6 +11,7 @@ import numpy as np
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report import plots
+from volery.report.analysisplot import Line, analysis_curves
 from volery.report.folder import StageProfile
 from volery.report.plots import Series
 from volery.report.stageplot import stage_times
@@ -157,7 +158,7 @@ def _mean_utilisation(found: Reproduction, of: str, workload: str) -> float:
 
 def _analysis(found: Reproduction) -> str:
     """What was simulated beside what theory expects of it, one line per claim that holds them against each other."""
-    panels: dict[str, list[plots.Line]] = {}
+    panels: dict[str, list[Line]] = {}
     claims = {claim.id: claim for claim in found.experiment.claim if isinstance(claim.right, str)}
     for judgement in found.judgements():
         if judgement.claim not in claims:
@@ -174,10 +175,10 @@ def _analysis(found: Reproduction) -> str:
             expected.append((load, case.right.mean))
             simulated.append((load, case.left.mean))
         if expected:
-            line = plots.Line(judgement.claim, tuple(sorted(expected)), tuple(sorted(simulated)))
+            line = Line(judgement.claim, tuple(sorted(expected)), tuple(sorted(simulated)))
             panels.setdefault(claims[judgement.claim].left.metric, []).append(line)
     title = f"{found.experiment.figure}: analysis (lines), simulation (circles)"
-    return plots.analysis_curves(panels, title=title) if panels else ""
+    return analysis_curves(panels, title=title) if panels else ""
 
 
 def _conflicts(found: Reproduction) -> str:

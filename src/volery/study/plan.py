@@ -55,7 +55,7 @@ def outline(study: StudySpec) -> list[PlannedRun]:
     varying = study.varying()
     runs = []
     for point, setting in enumerate(study.settings()):
-        chosen = [(choice, complete_parameters(choice, setting)) for choice in study.architectures]
+        chosen = [(choice, complete_parameters(choice, setting)) for choice in study.choices()]
         where = point_label(setting, varying)
         values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
         for seed in study.seeds:
@@ -68,7 +68,7 @@ def outline(study: StudySpec) -> list[PlannedRun]:
 
 def in_table_order(runs: Sequence[PlannedRun], study: StudySpec) -> list[PlannedRun]:
     """The runs by setting, then architecture as the study lists them, then seed."""
-    place = {choice.label: i for i, choice in enumerate(study.architectures)}
+    place = {choice.label: i for i, choice in enumerate(study.choices())}
     return sorted(runs, key=lambda run: (run.point, place[run.choice.label], study.seeds.index(run.spec.seed)))
 
 
@@ -107,6 +107,10 @@ def run_key(run: RunSpec) -> str:
         content["hosts"] = run.hosts
     if run.frames is not None:
         content["frames"] = run.frames
+    if run.warmup:
+        content["warmup"] = run.warmup
+    if run.window is not None:
+        content["window"] = run.window
     if run.history:
         content["history"] = content_digest(run.history)
     return _digest(content)
@@ -133,6 +137,8 @@ def inputs_key(run: RunSpec) -> str:
     content |= {"racks": run.racks} if run.racks > 1 else {}
     if run.only != "ran":
         content["only"] = run.only
+    if run.load is not None:
+        content |= {"load": run.load, "load_by": run.load_by}
     if run.estimates != "mean":
         content["estimates"] = run.estimates
     content |= {

@@ -140,7 +140,7 @@ class ResultsFolder:
             except InputError:
                 if not force:
                     raise
-            if earlier is not None and earlier.config != study:
+            if earlier is not None and not earlier.config.same_runs(study):
                 if earlier.runs and not force:
                     raise InputError(
                         place,

@@ -66,7 +66,8 @@ class Outcome(msgspec.Struct):
     Args:
         summary: its measures.
         trace: its input.
-        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short, wait_s.
+        jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short,
+            counted, wait_s.
         curve: columns time_s, utilisation, waiting_tasks, refused_tasks.
         explained: what schedulers that explain themselves decided, as the parts of `metrics.why.explained`; else empty.
         timeline: what ran where and when, as the parts of `metrics.timeline.timeline`.
@@ -112,8 +113,7 @@ def read_inputs(run: RunSpec) -> Inputs:
     )
     trace = workload.deal_to_users(trace, run.users, run.seed)
     trace = workload.ask(workload.constrain(trace, run.constraints, run.seed), run.requests, run.seed)
-    if run.estimates == "exact":
-        trace = workload.with_exact_estimates(trace)
+    trace = workload.with_estimates(trace, run.estimates, run.seed)
     cluster = workload.load_cluster(
         run.workers,
         slots=run.slots,
@@ -131,6 +131,10 @@ def read_inputs(run: RunSpec) -> Inputs:
     if run.slot_request:
         in_one_slot = larger_than_a_slot(trace, run.slot_request)
         trace, cluster = workload.as_slots(trace, cluster, run.slot_request, "slot_request")
+    if run.load is not None and run.load_by == "machines":
+        cluster = workload.machines_for(trace, cluster, run.load)
+    elif run.load is not None:
+        trace = workload.at_load(trace, cluster, run.load)
     digest = trace.digest()
     facts = TraceFacts(
         trace.name, digest, trace.job_count, trace.task_count, time.perf_counter() - began,
@@ -236,6 +240,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     _forget_peak()
     inputs = read_inputs(run)
     asked, run = run, with_cutoff(run, inputs.facts)
+    window = window_in(run, inputs)
     _config(run, inputs.cluster)  # what is learned is kept, and its time is not that of the run
     if watch is not None:
         watch(inputs.facts)
@@ -253,16 +258,18 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         wall_s=driven.wall_s,
         cpu_s=driven.cpu_s,
         peak_rss_mb=peak_mb,
+        window=window,
     )
     summary = msgspec.structs.replace(
         summary,
         **_unheeded(run, inputs),
+        **_measured_as(run, inputs, window),
         left_out=inputs.facts.left_out,
         in_one_slot=inputs.facts.in_one_slot,
         never_ran=never_ran(records, inputs.trace),
         cutoff_from_trace_s=None if run is asked else inputs.facts.cutoff_s,
     )
-    table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds))
+    table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
     return Outcome(
         summary,
@@ -277,6 +284,25 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
         explained(records),
         timeline(records, inputs.cluster),
     )
+
+
+def window_in(run: RunSpec, inputs: Inputs) -> metrics.Window | None:
+    """The measurement window of a run on its trace; None where all jobs count.
+
+    Raises:
+        InputError: no job of the trace was submitted within it.
+    """
+    return metrics.window_of(metrics.submissions_us(inputs.trace), run.warmup, run.window)
+
+
+def _measured_as(run: RunSpec, inputs: Inputs, window: metrics.Window | None) -> dict[str, Any]:
+    """The load of the run, and how it was set and measured."""
+    return {
+        "load": workload.offered_load(inputs.trace, inputs.cluster),
+        "load_by": "" if run.load is None else run.load_by,
+        "estimates": run.estimates,
+        "window": metrics.window_summary(window, metrics.submissions_us(inputs.trace)),
+    }
 
 
 def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
@@ -304,6 +330,7 @@ def job_columns(table: metrics.JobTable) -> dict[str, Any]:
         "jrt_s": table.jrt_us / SECOND,
         "delay_s": table.delay_us / SECOND,
         "is_short": table.is_short,
+        "counted": table.counted,
     }
 
 

@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.core.model import NEVER
+from volery.core.model import NEVER, SECOND
 from volery.core.records import Records
+from volery.metrics import measured_whole, window_of
 from volery.metrics.columns import Longs, largest_per_job, ready_us, view
 
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
@@ -77,15 +78,17 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: Window, pl
         InputError: no job was submitted after the warm-up, or one was never finished.
     """
     submit_s = jobs["submit_s"]
-    begin_s = submit_s[0] + window.warm_up_s
-    counted = submit_s >= begin_s
-    if not counted.any() or begin_s >= submit_s[-1]:
-        raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it")
+    submit_us = np.rint(submit_s * SECOND).astype(np.int64)
+    try:
+        measured = window_of(submit_us, window.warm_up_s, None) or measured_whole(submit_us)
+    except InputError as error:
+        raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it") from error
+    counted, begin_s = measured.holds(submit_us), measured.begin_us / SECOND
     delay_s, wait_s = jobs["delay_s"][counted], jobs["wait_s"][counted]
     if (wait_s < 0).any() or (delay_s < 0).any():
         raise InputError(place, "some jobs did not finish; nothing has settled")
     times_s = curve["time_s"]
-    steady = (times_s >= begin_s) & (times_s < submit_s[-1])
+    steady = (times_s >= begin_s - ROUNDING_S) & (times_s < submit_s[-1])
     messages_s = window.start_s + window.answer_s
     return Settled(
         jobs=int(counted.sum()),

@@ -7,6 +7,7 @@ cluster, constraints, network, cutoff); runs of one setting and seed share the s
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
@@ -15,14 +16,19 @@ import msgspec
 from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MAX, SEEDS_MAX, TIME_MAX_US
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
+from volery.metrics import check_moment, check_window
+from volery.study.parameters import check_parameters
+from volery.workload import check_load_of_spec, parse_estimates
 
 Value = str | int | float | bool
 Durations = Literal["exact", "whole-seconds"]
 Arrivals = Literal["exact", "dephased"]
-Estimates = Literal["mean", "exact"]
+LoadBy = Literal["arrivals", "machines"]
 Only = Literal["ran", "finished"]
 ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
 
+LOAD_MAX: Final = 100.0
+"""As for synthetic work."""
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
 AtLeastZero = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_US)]
 Machines = Annotated[int, msgspec.Meta(ge=1, le=MACHINES_MAX)]
@@ -44,7 +50,15 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         only: of a trace file, "ran" replays all that held machines, "finished" what finished alone.
         durations: "whole-seconds" cuts durations as the published simulators do, also on machines with speeds.
         arrivals: "dephased" shifts equal arrivals by 10 ms as the published simulators do.
-        estimates: what schedulers know of a task's duration: the mean of its job, or "exact".
+        estimates: what schedulers know of a task's duration: "mean" (of its job), "exact", "requested" (of the trace),
+            "lognormal:S" or "f:F" (see `volery.workload.estimates`).
+        load: work offered / (slots x span of arrivals), see `volery.workload.load`; None: that of the trace.
+        load_by: what is scaled to set the load: "arrivals" (the distances between them; jobs stay), or "machines" (the
+            first so many of `workers`; each keeps its constraints).
+        warmup: jobs that were submitted in the first seconds, or in a share of the submissions' span as "10%", do not
+            count; utilisation is taken from then to the last submission.
+        window: [from, to], each as in `warmup`: only jobs that were submitted within it count, and utilisation is that
+            of this time; None: all.
         users: deals the jobs to users by weight, as `q1:10+q2:25+q3:15+q4:50`; None: as the trace says.
         cutoff_s: jobs whose mean task is at most this long are short; None: no split.
         delay_us: delay of a message on any link that nothing else is said about.
@@ -67,6 +81,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     trace: Annotated[str, msgspec.Meta(min_length=1)]
     workers: Machines
+    load: Annotated[float, msgspec.Meta(gt=0, le=LOAD_MAX)] | None = None
+    load_by: LoadBy = "arrivals"
     slots: Machines = 1
     constraints: ConstraintModel = "none"
     machines: Annotated[str, msgspec.Meta(min_length=1)] | None = None
@@ -75,7 +91,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     only: Only = "ran"
     durations: Durations = "exact"
     arrivals: Arrivals = "exact"
-    estimates: Estimates = "mean"
+    estimates: str = "mean"
     users: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     cutoff_s: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] | None = None
     delay_us: Delay = 500
@@ -90,6 +106,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     racks: AtLeastOne = 1
     reference_mhz: AtLeastZero = 0
     history: str = ""
+    warmup: str | float = 0.0
+    window: list[str | float] | None = None
 
 
 class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,12 +152,30 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         architectures: the first is the one that the others are compared with.
         axes: name of a field of `Setting` -> its values; what has its default alone is left out.
         seeds: one run of everything per seed.
+        parameters: "design.parameter" -> its values: every choice of that design is run with each of them.
+        baseline: label of the architecture that the others are compared with; empty: the first.
     """
 
     name: str
     architectures: tuple[ArchitectureChoice, ...]
     axes: dict[str, tuple[Any, ...]]
     seeds: tuple[int, ...] = (0,)
+    parameters: dict[str, tuple[Value, ...]] = {}
+    baseline: str = ""
+
+    def choices(self) -> list[ArchitectureChoice]:
+        """The architectures with each combination of the parameters that are axes, in the order of tables."""
+        found: list[ArchitectureChoice] = []
+        for choice in self.architectures:
+            own = {axis.partition(".")[2]: values for axis, values in self.parameters.items()
+                   if axis.partition(".")[0] == choice.name}  # fmt: skip
+            points = (dict(zip(own, values, strict=True)) for values in itertools.product(*own.values()))
+            found += [ArchitectureChoice(choice.name, choice.parameters | point) for point in points]
+        return found
+
+    def same_runs(self, other: StudySpec) -> bool:
+        """Whether another study consists of the same runs, whatever they are compared with."""
+        return self == msgspec.structs.replace(other, baseline=self.baseline)
 
     def settings(self) -> Iterator[Setting]:
         """The points of the study, in the order of the fields of `Setting`, the last axis fastest."""
@@ -154,11 +190,15 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def axis_columns(self) -> dict[str, tuple[Any, ...]]:
         """The axes that are columns of every table, with their values: `trace`, `workers`, and all that vary."""
         names = dict.fromkeys((*ALWAYS_COLUMNS, *self.varying()))
-        return {name: tuple(_cell(value) for value in self.axes[name]) for name in names}
+        return {name: tuple(_cell(value) for value in self.axes[name]) for name in names} | self.parameters
 
-    def axis_values(self, setting: Setting) -> dict[str, Any]:
-        """The values of `axis_columns` at one point of the study."""
-        return {name: _cell(getattr(setting, name)) for name in self.axis_columns()}
+    def axis_values(self, run: RunSpec) -> dict[str, Any]:
+        """The values of `axis_columns` in one run; None for the parameters of other designs."""
+        found = {name: _cell(getattr(run, name)) for name in (*ALWAYS_COLUMNS, *self.varying())}
+        for axis in self.parameters:
+            design, _, parameter = axis.partition(".")
+            found[axis] = run.parameters.get(parameter) if design == run.architecture else None
+        return found
 
 
 ALWAYS_COLUMNS: Final = ("trace", "workers")
@@ -203,6 +243,9 @@ def make_study(
     axes: Mapping[str, Sequence[Any]],
     seeds: Sequence[Any],
     place: Callable[[str, int | None], str],
+    *,
+    parameters: Mapping[str, Sequence[Any]] | None = None,
+    baseline: str = "",
 ) -> StudySpec:
     """A study whose every value has been checked.
 
@@ -212,6 +255,8 @@ def make_study(
         axes: values per field of `Setting`.
         seeds: distinct numbers >= 0.
         place: names the place of a value for an error message, from its axis and its number in the axis.
+        parameters: values per `design.parameter`.
+        baseline: name or label of the architecture that the others are compared with; empty: the first.
 
     Raises:
         InputError: naming the place of the first value that is wrong.
@@ -232,11 +277,66 @@ def make_study(
     numbers = _distinct(
         [checked_value(seed, AtLeastZero, place("seeds", i)) for i, seed in enumerate(seeds)], "seeds", place
     )
-    return StudySpec(name, tuple(chosen), checked, tuple(numbers))
+    _check_sense(checked, place)
+    swept = {
+        axis: _distinct([checked_value(v, Value, place(axis, i)) for i, v in enumerate(values)], axis, place)
+        for axis, values in (parameters or {}).items()
+    }
+    study = StudySpec(name, tuple(chosen), checked, tuple(numbers), check_parameters(chosen, swept, place))
+    return msgspec.structs.replace(study, baseline=find_baseline(study, baseline, place("baseline", None)))
+
+
+def _check_sense(axes: Mapping[str, Sequence[Any]], place: Callable[[str, int | None], str]) -> None:
+    """Refuse what contradicts: two windows, two loads, and a part of a cluster that is another kind of cluster."""
+    if any(axes.get("warmup", ())) and any(window is not None for window in axes.get("window", ())):
+        raise InputError(place("warmup", None), "a window is given as well; leave one out")
+    if not any(load is not None for load in axes.get("load", ())):
+        if "machines" in axes.get("load_by", ()):
+            raise InputError(place("load_by", None), "says how to set a load, and none is given; add load = [0.5, 0.9]")
+        return
+    for load_by in axes.get("load_by", ("arrivals",)):
+        for trace in axes["trace"]:
+            check_load_of_spec(trace, load_by, place("load", None))
+        racks = any(racks > 1 for racks in axes.get("racks", ())) or "gpu-racks" in axes.get("constraints", ())
+        if load_by == "machines" and racks:
+            problem = 'a part of machines in racks is another kind of cluster; set load_by = "arrivals"'
+            raise InputError(place("load_by", None), problem)
+
+
+def with_baseline(study: StudySpec, name: str, place: str) -> StudySpec:
+    """The study with another architecture that the others are compared with; an empty name leaves it as it is.
+
+    Raises:
+        InputError: as `find_baseline`.
+    """
+    return msgspec.structs.replace(study, baseline=find_baseline(study, name, place)) if name else study
+
+
+def find_baseline(study: StudySpec, name: str, place: str) -> str:
+    """The label of the architecture that a name, or a label, stands for; empty for the first.
+
+    Raises:
+        InputError: at `place`, when the study has no such architecture, or several.
+    """
+    if not name:
+        return ""
+    labels = [choice.label for choice in study.choices()]
+    found = [label for label in labels if name == label] or [
+        choice.label for choice in study.choices() if choice.name == name
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(place, f"{name!r} may be each of {', '.join(found)}; give one of them")
+    raise InputError(place, f"no architecture {name!r} here{suggestion(name, labels)}")
 
 
 def _plain(value: Any, axis: str, place: str) -> Any:
     """The value of a setting, checked, as a manifest brings it back."""
+    if axis in ("warmup", "window"):
+        return None if value is None else (check_moment if axis == "warmup" else check_window)(value, place)
+    if axis == "estimates":
+        parse_estimates(checked_value(value, str, place), place)
     return msgspec.to_builtins(checked_value(value, _TYPES[axis], place))
 
 
@@ -244,6 +344,8 @@ def checked_value(value: Any, kind: Any, place: str) -> Any:
     """The value as its declared type; an InputError at `place` when it is not one."""
     if get_origin(kind) is Literal and isinstance(value, str) and value not in get_args(kind):
         raise InputError(place, f"there is no {value!r}{suggestion(value, get_args(kind))}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(place, f"expected a finite number, not {value}")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -268,13 +370,15 @@ def point_label(setting: Setting, varying: Sequence[str]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A value as a table holds it: a table of keys as text."""
-    return _written(value) if isinstance(value, dict) else value
+    """A value as a table holds it: a table of keys, or a window, as text."""
+    return _written(value) if isinstance(value, dict | list) else value
 
 
 def _written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        return "..".join(map(str, value))
     if isinstance(value, dict):
         return "+".join(f"{key}={entry}" for key, entry in value.items()) or "none"
     return str(value)

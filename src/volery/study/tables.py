@@ -124,7 +124,8 @@ def _with_constraints(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
 
 
 def _setting(run: PlannedRun) -> dict[str, Any]:
-    return {"trace": run.spec.trace, "workers": run.spec.workers, "seed": run.spec.seed}
+    load = {} if run.spec.load is None else {"load": run.spec.load}
+    return {"trace": run.spec.trace, "workers": run.spec.workers, **load, "seed": run.spec.seed}
 
 
 def _jobs(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from volery.workload.clusters import load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.cutoff import cutoff_of
 from volery.workload.description import TraceDescription, describe, load_curve
+from volery.workload.estimates import parse_estimates, with_estimates
 from volery.workload.files import bare_name
+from volery.workload.load import at_load, check_load_of_spec, machines_for, offered_load
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
@@ -30,6 +32,8 @@ __all__ = [
     "TraceDescription",
     "as_slots",
     "ask",
+    "at_load",
+    "check_load_of_spec",
     "constrain",
     "cutoff_of",
     "deal_to_users",
@@ -38,8 +42,12 @@ __all__ = [
     "load_curve",
     "load_trace",
     "load_workload",
+    "machines_for",
+    "offered_load",
+    "parse_estimates",
     "read_tr",
     "synthesize",
+    "with_estimates",
     "with_exact_estimates",
     "write_tr",
 ]

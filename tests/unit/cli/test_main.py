@@ -162,7 +162,7 @@ def test_a_results_folder_is_shown_reported_and_verified(command: Command, tmp_p
     assert (folder / "report.html").stat().st_size > 1000
     assert command("report", folder, "--json").json == {"report": str(folder / "report.html"), "pictures": []}
     drawn = command("report", folder, "--pictures", folder / "drawn", "--json").json["pictures"]
-    assert str(folder / "drawn" / "delay-0-all.svg") in drawn
+    assert str(folder / "drawn" / "delay-all.svg") in drawn
     assert all(Path(one).read_text(encoding="utf-8").startswith("<svg ") for one in drawn)
     verified = command("verify", folder)
     assert verified.status == 0

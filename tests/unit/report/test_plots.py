@@ -79,10 +79,10 @@ def test_ten_lines_are_told_apart_without_colour_and_their_legend_keeps_out_of_t
 
 
 def test_a_legend_has_as_many_columns_as_its_labels_leave_room_for() -> None:
-    assert plots._legend_size(["megha"] * 10) == (4, 3)
-    assert plots._legend_size(["megha"] * 2) == (2, 1)
-    assert plots._legend_size(["megha", "pigeon:weight=100000,weight_counting=published-code"]) == (1, 2)
-    assert plots._legend_size([LONG]) == (1, 2)
+    assert plots.legend_size(["megha"] * 10) == (4, 3)
+    assert plots.legend_size(["megha"] * 2) == (2, 1)
+    assert plots.legend_size(["megha", "pigeon:weight=100000,weight_counting=published-code"]) == (1, 2)
+    assert plots.legend_size([LONG]) == (1, 2)
 
 
 def test_a_long_label_takes_several_lines_and_leaves_the_picture_its_room() -> None:

@@ -152,7 +152,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [
         "run", "architecture", "label", "seed", "trace", "workers", "job", "submit_s", "tasks", "unsatisfiable",
-        "ideal_s", "jrt_s", "delay_s", "is_short", "wait_s",
+        "ideal_s", "jrt_s", "delay_s", "is_short", "counted", "wait_s",
     ]  # fmt: skip
     assert jobs.num_rows == 4 * 8
     first = jobs.filter((np.array(jobs["label"]) == "megha") & (np.array(jobs["seed"]) == 0))

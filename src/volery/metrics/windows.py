@@ -1,0 +1,132 @@
+"""The measurement window of a run: the jobs that count, and the time over which utilisation is taken.
+
+A run begins with empty machines and ends with a tail; neither is a steady state. A job counts when it was submitted
+within the window, bounds included. Times are counted from the first submission.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError
+from volery.core.model import SECOND
+from volery.core.trace import Trace
+from volery.metrics.columns import Flags, Longs, view
+
+Moment = str | int | float
+"""Seconds, or a share of the time from the first to the last submission as "10%"."""
+_PERCENT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
+FORM: Final = 'give seconds >= 0, or a percentage of the submissions\' span as "10%"'
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Bounds on the clock of the run, microseconds; both count."""
+
+    begin_us: int
+    end_us: int
+
+    def holds(self, submit_us: Longs) -> Flags:
+        """Which submissions are within it."""
+        return (submit_us >= self.begin_us) & (submit_us <= self.end_us)
+
+
+class WindowSummary(msgspec.Struct, frozen=True):
+    """A window as reports tell it.
+
+    Args:
+        begin_s, end_s: its bounds, seconds since the first submission.
+        jobs: how many were submitted within it.
+    """
+
+    begin_s: float
+    end_s: float
+    jobs: int
+
+
+def check_moment(value: Any, place: str) -> Moment:
+    """A moment as it was given: a number of seconds, or a percentage.
+
+    Raises:
+        InputError: at `place`, when it is neither.
+    """
+    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if percent is not None and float(percent[1]) <= 100:
+        return str(value).strip()
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0:
+        raise InputError(place, f"{value!r} is no moment; {FORM}")
+    return float(value)
+
+
+def check_window(value: Any, place: str) -> list[Moment]:
+    """A window [from, to] as it was given.
+
+    Raises:
+        InputError: at `place`, when it is not two moments, the first before the second.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        raise InputError(place, f"{value!r} is no window; give [from, to], each in seconds or as a percentage")
+    begin, end = (check_moment(one, place) for one in value)
+    same_kind = isinstance(begin, str) == isinstance(end, str)
+    if same_kind and _resolved(begin, 1.0) >= _resolved(end, 1.0):
+        raise InputError(place, f"ends at {end}, not after its beginning at {begin}; give [from, to] in that order")
+    return [begin, end]
+
+
+def _resolved(moment: Moment, span: float) -> float:
+    if isinstance(moment, str):
+        return float(moment.strip().rstrip("%")) / 100 * span
+    return float(moment)
+
+
+def submissions_us(trace: Trace) -> Longs:
+    """Per job, when it was submitted, microseconds on the clock of the run."""
+    return view(trace.arrival_us)
+
+
+def window_of(submit_us: Longs, warmup: Moment, window: Sequence[Moment] | None) -> Window | None:
+    """The window of a run; None where all jobs count and utilisation is over the whole run.
+
+    Args:
+        submit_us: per job, not decreasing.
+        warmup: jobs that were submitted earlier are left out; the window ends with the last submission.
+        window: its bounds instead.
+
+    Raises:
+        InputError: no job was submitted within it, or it has no length.
+    """
+    if window is None and not _resolved(warmup, 1.0):
+        return None
+    place = "warmup" if window is None else "window"
+    first, last = int(submit_us[0]), int(submit_us[-1])
+    span_s = (last - first) / SECOND
+    begin_s, end_s = (_resolved(one, span_s) for one in (window or (warmup, span_s)))
+    begin_us, end_us = first + round(begin_s * SECOND), first + round(end_s * SECOND)
+    found = Window(begin_us, end_us)
+    if begin_us >= end_us or begin_us > last or not found.holds(submit_us).any():
+        raise InputError(
+            place,
+            f"no job was submitted from {begin_s:g} s to {end_s:g} s; the trace's jobs are submitted from 0 s to "
+            f"{span_s:g} s, so give a window within that",
+        )
+    return found
+
+
+def measured_whole(submit_us: Longs) -> Window:
+    """The window from the first to the last submission, in which all jobs count."""
+    return Window(int(submit_us[0]), int(submit_us[-1]))
+
+
+def window_summary(window: Window | None, submit_us: Longs) -> WindowSummary | None:
+    """The window as reports tell it; None where all jobs count."""
+    if window is None:
+        return None
+    first = int(submit_us[0])
+    begin_s, end_s = ((at - first) / SECOND for at in (window.begin_us, window.end_us))
+    return WindowSummary(begin_s, end_s, int(np.count_nonzero(window.holds(submit_us))))

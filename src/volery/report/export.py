@@ -1,0 +1,219 @@
+"""Tables and figures of a results folder as files for a paper: CSV, LaTeX (booktabs), and PDF, PNG or SVG.
+
+Figures are as wide as a column, or as a page, of two-column papers (ACM's acmart: 3.33 and 7 inches), in letters of 8
+points, with TrueType fonts inside. The same folder gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from volery.core.errors import InputError
+from volery.metrics import RunSummary
+from volery.report.axes import Panel, Point, bare_label, numeric_axes, panels, slug, varying
+from volery.report.axisplot import axis_figure
+from volery.report.folder import Results, read_results
+from volery.report.groups import CLASSES, Compared, RunGroup, group_runs
+from volery.report.pictures import delay_series, settings
+from volery.report.plots import Size, delay_figure, figure_bytes, style
+from volery.report.tables import STATISTICS
+from volery.report.units import digits
+
+FORMATS: Final = ("csv", "latex", "pdf", "png", "svg")
+WIDTHS: Final = {"single": Size(3.33, 2.0, 8.0), "double": Size(7.0, 2.6, 8.0)}
+_LATEX: Final = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+_UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("$\\mu$s", 1e-6))
+
+
+def write_export(
+    folder: Path, into: Path, formats: Sequence[str], width: str, differences: Sequence[Compared] | None = None
+) -> list[Path]:
+    """Write tables and figures of a results folder; the folder for them is made.
+
+    Args:
+        folder: the results.
+        into: where the files are written.
+        formats: of `FORMATS`.
+        width: a key of `WIDTHS`.
+        differences: in place of those that the folder has, where another baseline was chosen.
+
+    Raises:
+        InputError: a file of the folder is missing or damaged, or one cannot be written.
+    """
+    results = read_results(folder)
+    written = []
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for name, content in _files(results, formats, WIDTHS[width], differences):
+            (into / name).write_bytes(content)
+            written.append(into / name)
+    except OSError as error:
+        raise InputError(str(into), f"cannot be written: {error.strerror}; choose another place with --into") from None
+    return written
+
+
+def _files(
+    results: Results, formats: Sequence[str], size: Size, differences: Sequence[Compared] | None
+) -> Iterator[tuple[str, bytes]]:
+    runs = results.summary.runs
+    over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
+    if "csv" in formats:
+        yield "runs.csv", _csv(run_rows(runs))
+        yield "delay.csv", _csv(delay_rows(group_runs(runs)))
+        found = results.summary.differences if differences is None else differences
+        yield "differences.csv", _csv(difference_rows(found))
+        if over:
+            yield "axes.csv", _csv(axis_rows(over))
+    if "latex" in formats:
+        yield "delay.tex", delay_latex(group_runs(runs)).encode()
+        for panel in over:
+            yield f"{panel.name}.tex", axis_latex(panel).encode()
+    for suffix in (f".{one}" for one in formats if one in ("pdf", "png", "svg")):
+        with style(size):
+            for panel in over:
+                yield f"{panel.name}{suffix}", figure_bytes(axis_figure(panel, "", size), suffix)
+            for name, series in _distributions(results):
+                yield f"{name}{suffix}", figure_bytes(delay_figure(series, "", size), suffix)
+
+
+def _distributions(results: Results) -> Iterator[tuple[str, Any]]:
+    for setting, members in settings(group_runs(results.summary.runs)):
+        for jobs in CLASSES:
+            series = delay_series(results, setting, members, jobs)
+            if series and any(jobs in group.classes() for group in members):
+                yield slug(f"delay-{jobs}", setting), series
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
+    """A head, and a line per run and class of jobs: axes, seed, delay in seconds, utilisation, messages."""
+    axes = list(varying(runs))
+    measured = [f"{name}_delay_s" for name, _ in STATISTICS]
+    yield ["architecture", *axes, "seed", "jobs", "measured_jobs", *measured, "utilisation", "messages_per_task"]
+    for run in runs:
+        for jobs in CLASSES:
+            members = {"all": run, "short": run.short, "long": run.long}[jobs]
+            if members is None or not members.delay_s.count:
+                continue
+            delay = members.delay_s
+            yield [
+                bare_label(run), *(run.axes.get(name) for name in axes), run.seed, jobs, delay.count,
+                *(getattr(delay, name) for _, name in STATISTICS), run.utilisation_mean, run.messages_per_task,
+            ]  # fmt: skip
+
+
+def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
+    """A head, and a line per architecture, setting and class of jobs: means over seeds, seconds."""
+    axes = list(varying([run for group in groups for run in group.runs]))
+    heads = [f"{name}_delay_s" for name, _ in STATISTICS]
+    yield ["architecture", *axes, "jobs", "seeds", *heads, "mean_half_width_s", "utilisation", "messages_per_task"]
+    for group in groups:
+        first = group.runs[0]
+        for jobs in group.classes():
+            delay = group.delay_s(jobs)
+            values = [None if delay is None else getattr(delay, name) for _, name in STATISTICS]
+            yield [
+                bare_label(first), *(first.axes.get(name) for name in axes), jobs, len(group.runs), *values,
+                group.half_width_s(jobs), group.mean(lambda run: run.utilisation_mean),
+                group.mean(lambda run: run.messages_per_task),
+            ]  # fmt: skip
+
+
+def difference_rows(differences: Sequence[Compared]) -> Iterator[list[Any]]:
+    """A head, and a line per paired difference a - b: its mean and interval over the seeds."""
+    yield ["a", "b", "jobs", "quantity", "unit", "a_mean", "b_mean", "difference", "low", "high", "seeds", "verdict"]
+    for one in differences:
+        found = one.difference
+        yield [
+            one.a, one.b, one.jobs, one.quantity, one.unit, one.a_mean, one.b_mean, found.mean, found.low, found.high,
+            found.seeds, found.verdict,
+        ]  # fmt: skip
+
+
+def axis_rows(over: Iterable[Panel]) -> Iterator[list[Any]]:
+    """A head, and a line per point of a figure over an axis."""
+    yield ["measure", "unit", "jobs", "axis", "value", "setting", "architecture", "mean", "low", "high", "seeds"]
+    for panel in over:
+        for line in panel.lines:
+            for point in line.points:
+                yield [
+                    panel.measure.title, panel.measure.unit, panel.measure.jobs, panel.axis, point.x, panel.setting,
+                    line.label, point.mean, *(point.interval or (None, None)), point.seeds,
+                ]  # fmt: skip
+
+
+def axis_latex(panel: Panel) -> str:
+    """A booktabs table: a row per architecture, a column per value of the axis, mean and half of the interval."""
+    values = sorted({point.x for line in panel.lines for point in line.points})
+    unit, scale = _unit(panel)
+    jobs = "" if panel.measure.jobs == "all" else f" of {panel.measure.jobs} jobs"
+    where = f", {escaped(panel.setting)}" if panel.setting else ""
+    told = f"{escaped(panel.measure.title + jobs)}{where} ({unit}), mean over seeds with half of its 95\\,\\% interval"
+    rows = []
+    for line in panel.lines:
+        at = {point.x: point for point in line.points}
+        rows.append([escaped(line.label), *(_latex_point(at.get(x), scale) for x in values)])
+    return _tabular(told, [escaped(panel.axis), *(f"{x:g}" for x in values)], rows)
+
+
+def delay_latex(groups: Sequence[RunGroup]) -> str:
+    """A booktabs table of delays in seconds: means over seeds, and half of the interval of the mean."""
+    rows = []
+    for group in groups:
+        for jobs in group.classes():
+            delay, half = group.delay_s(jobs), group.half_width_s(jobs)
+            if delay is None:
+                continue
+            mean = digits(delay.mean) if half is None else f"${digits(delay.mean)} \\pm {digits(half)}$"
+            numbers = [digits(delay.p50), mean, *(digits(getattr(delay, name)) for name in ("p90", "p99", "max"))]
+            rows.append([escaped(group.label) if jobs == "all" else "", jobs, *numbers])
+    return _tabular(
+        "Delay (s), means over seeds", ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows
+    )
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX shows it unchanged."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _unit(panel: Panel) -> tuple[str, float]:
+    if panel.measure.unit != "s":
+        return "\\%", 0.01
+    largest = max(point.mean for line in panel.lines for point in line.points)
+    return next(((unit, scale) for unit, scale in _UNITS if largest >= scale), _UNITS[-1])
+
+
+def _latex_point(point: Point | None, scale: float) -> str:
+    if point is None:
+        return "--"
+    mean = _exponent(digits(point.mean / scale))
+    if point.interval is None:
+        return f"${mean}$"
+    return f"${mean} \\pm {_exponent(digits((point.interval[1] - point.interval[0]) / 2 / scale))}$"
+
+
+def _exponent(number: str) -> str:
+    """1.2e-05 as LaTeX writes it."""
+    return re.sub(r"e([+-])0*(\d+)", lambda found: rf" \cdot 10^{{{found[1].strip('+')}{found[2]}}}", number)
+
+
+def _tabular(comment: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    columns = "l" + "r" * (len(heads) - 1)
+    lines = [f"% {comment}", "% \\usepackage{booktabs}", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
+    lines += [" & ".join(heads) + r" \\", "\\midrule"]
+    lines += [" & ".join(row) + r" \\" for row in rows]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", ""])

@@ -1,0 +1,130 @@
+"""Load of a workload on a cluster, and two ways to set it: other distances between arrivals, or fewer machines.
+
+The load is the offered load: the work of all tasks / (what the machines can do at once x the span of arrivals), where
+the span lies between the first and the last arrival (D. Feitelson, Workload Modeling for Computer Systems Performance
+Evaluation, Cambridge 2015, on load manipulation; at 1 the work equals what the machines can do in that time). Work and
+machines are counted in slots, or in the resource of which the workload asks for the largest share. Tasks that fit no
+machine count, so that two designs on one trace have one load.
+
+Scaled distances leave jobs, tasks and machines alone. Fewer machines leave the jobs and their arrivals alone, as in the
+evaluations of Hawk (Delgado et al., USENIX ATC 2015) and Eagle (SoCC 2016), which vary the number of nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError
+from volery.core.model import NEVER, SECOND, Cluster
+from volery.core.trace import Trace, longs
+from volery.workload.columns import Reals, column, view
+
+SPAN_MAX_US: Final = 2_000_000_000 * SECOND
+"""As late as a trace file may have a job arrive."""
+_OWN_LOAD: Final = re.compile(r"[:,]\s*load\s*=\s*([^,]*)")
+PLACE: Final = "load"
+
+
+def check_load_of_spec(trace: str, load_by: str, place: str) -> None:
+    """Refuse a load for synthetic work that has one of its own.
+
+    Args:
+        trace: spec of the workload.
+        load_by: as in `volery.study.spec.Setting`.
+        place: of the load, for the error.
+
+    Raises:
+        InputError: the spec says `load=`, and the arrivals were to be scaled; or its work fills the machines.
+    """
+    if trace.startswith("cell:"):
+        raise InputError(place, f"{trace!r} fills its machines from the beginning to the end; vary its rate=N instead")
+    own = _OWN_LOAD.search(trace)
+    if own is not None and load_by == "arrivals":
+        fix = 'leave load= out of the spec, or set load_by = "machines"'
+        raise InputError(place, f"{trace!r} has a load of its own, {own[1].strip()}; {fix}")
+
+
+def offered_load(trace: Trace, cluster: Cluster) -> float | None:
+    """The load of a workload on a cluster; None where all jobs arrive at once."""
+    span_us = trace.arrival_us[-1] - trace.arrival_us[0]
+    return float(_loads_of_first(trace, cluster, span_us)[-1]) if span_us else None
+
+
+def _loads_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
+    """Load on the first machine, the first two, and so on to all."""
+    duration_us = view(trace.duration_us).astype(np.float64)
+    speed = np.ones(len(cluster.constraints))
+    if cluster.speeds:
+        speed = np.array(cluster.speeds, dtype=np.float64) / cluster.reference_speed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if not cluster.resources:
+            return np.asarray(duration_us.sum() / (np.cumsum(np.array(cluster.slots) * speed) * span_us))
+        asked = np.array(trace.requests, dtype=np.float64)[np.asarray(trace.request)]
+        work = (asked * duration_us[:, None]).sum(axis=0)
+        offered = np.cumsum(np.array(cluster.capacities, dtype=np.float64) * speed[:, None], axis=0) * span_us
+        return np.asarray(np.nan_to_num(work / offered, nan=0.0, posinf=np.inf).max(axis=1))
+
+
+def at_load(trace: Trace, cluster: Cluster, load: float) -> Trace:
+    """The trace with all distances between arrivals multiplied by one number, so that its load is `load`.
+
+    Jobs, their tasks, and what a job says of itself (later submissions of its tasks, deadlines) keep their distance to
+    the job's arrival. Arrivals are rounded to whole microseconds.
+
+    Raises:
+        InputError: all jobs arrive at once, or the arrivals would lie too far apart.
+    """
+    found = offered_load(trace, cluster)
+    if found is None:
+        raise InputError(PLACE, "all jobs of the trace arrive at once, so no distance can be scaled; leave it out")
+    arrival_us = view(trace.arrival_us)
+    factor, begin_us = found / load, int(arrival_us[0])
+    if (int(arrival_us[-1]) - begin_us) * factor > SPAN_MAX_US:
+        raise InputError(PLACE, f"{load:g} is so little that the last job would arrive after 2e9 s; give more")
+    moved = begin_us + np.rint((arrival_us - begin_us) * factor).astype(np.int64)
+    later = moved - arrival_us
+    submit_us = longs()
+    if trace.submit_us:
+        submit_us = column(view(trace.submit_us) + np.repeat(later, np.diff(view(trace.first))))
+    deadline_us = longs()
+    if trace.deadline_us:
+        due = view(trace.deadline_us)
+        deadline_us = column(np.where(due == NEVER, NEVER, due + later))
+    return msgspec.structs.replace(trace, arrival_us=column(moved), submit_us=submit_us, deadline_us=deadline_us)
+
+
+def machines_for(trace: Trace, cluster: Cluster, load: float) -> Cluster:
+    """The first machines of a cluster, as many as bring the load nearest to `load`; each keeps its constraints.
+
+    Raises:
+        InputError: all jobs arrive at once, the cluster is too small, or a part of it is no cluster of its kind.
+    """
+    if trace.replicas or cluster.racks:
+        problem = "machines are in racks, or hold input of tasks, so that a part of them is another kind of cluster"
+        raise InputError(PLACE, f'{problem}; set load_by = "arrivals"')
+    span_us = trace.arrival_us[-1] - trace.arrival_us[0]
+    if not span_us:
+        raise InputError(PLACE, "all jobs of the trace arrive at once, so no number of machines has a load")
+    loads, whole = _loads_of_first(trace, cluster, span_us), len(cluster.constraints)
+    if loads[-1] * whole > load * (whole + 0.5):
+        needed = int(np.ceil(loads[-1] * whole / load))
+        raise InputError(
+            PLACE, f"{load:g} takes about {needed:,} machines, and workers is {whole:,}; set workers to that or more"
+        )
+    return first_machines(cluster, 1 + int(np.argmin(np.abs(loads - load))))
+
+
+def first_machines(cluster: Cluster, count: int) -> Cluster:
+    """The first `count` machines of a cluster, as they are."""
+    return msgspec.structs.replace(
+        cluster,
+        constraints=cluster.constraints[:count],
+        slots=cluster.slots[:count],
+        capacities=cluster.capacities[:count],
+        speeds=cluster.speeds[:count],
+        name=f"{count} of {cluster.name}",
+    )
