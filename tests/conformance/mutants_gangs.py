@@ -58,5 +58,5 @@ class Generous(Requests):
 @mutant("check_gangs", TETRISCHED)
 def build_plans_for_impossible_gangs(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
     deployment = build_tetrisched(cluster, config, streams)
-    deployment.components["scheduler/0"]._requests.__class__ = Generous  # type: ignore[attr-defined]
+    deployment.components["scheduler/0"]._requests.__class__ = Generous  # type: ignore[attr-defined]  # the mutant reaches into its scheduler
     return deployment
