@@ -65,7 +65,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     index: Annotated[int, Meta(description="its place in the job, from 0")]
     state: TaskState = "pending"
     reason: str = ""
-    attempt: int = 0
+    attempt: Annotated[int, Meta(description="0 is the first; restarts of the federation count on")] = 0
     node: str = ""
     exit_code: Annotated[int | None, Meta(description="-N: ended by signal N")] = None
     started_us: UnixMicroseconds | None = None

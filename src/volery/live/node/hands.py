@@ -63,7 +63,7 @@ def hands_of(
         unreceived: ends that an earlier life in this process has not got rid of; what is not received is kept there.
     """
     folder, kind, file = federation.folder.resolve(), federation.file.executor, federation.file
-    rules = NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources))
+    rules = NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources), file.environment)
     if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
         keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt), unreceived, folder / "tasks")

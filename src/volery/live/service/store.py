@@ -37,7 +37,7 @@ _UPDATE_JOB: Final = (
 )
 _WRITE_TASK: Final = (
     "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
-    "revision, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
@@ -279,10 +279,11 @@ class JobStore:
         place = report.task - job.first_task
         if not 0 <= place < job.tasks:
             return
-        state, attempt, started_us = self._known(job, place)
-        if attempt > report.attempt or (attempt == report.attempt and state != "running") or state in _FINAL:
+        state, number, started_us = self._known(job, place)
+        # By the number for people: a scheduler that begins anew may begin to number anew.
+        if number > report.number or (number == report.number and state != "running") or state in _FINAL:
             return
-        if attempt < report.attempt:
+        if number < report.number:
             started_us = None
         if job.heard is not None:
             job.heard[place] = True
@@ -290,8 +291,8 @@ class JobStore:
         if began:
             started_us = report.at_unix_us
         self._rows[job.id, place] = (
-            job.id, place, told, report.reason, report.attempt, report.node, report.exit_code, started_us,
-            None if began else report.at_unix_us, report.folder, self._next_revision(), report.result,
+            job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
+            None if began else report.at_unix_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
         self._usages.note(job.id, place, report)
         job.count(state, -1)
@@ -416,6 +417,14 @@ class JobStore:
         query = "SELECT id, first_task, description, cancelling FROM jobs WHERE id = ? AND ended_us IS NULL"
         row = self._read.execute(query, (number,)).fetchone()
         return OpenJob(row[0], row[1], _described(row[2]), bool(row[3])) if row else None
+
+    def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
+        """The places of a job's tasks that were started: how many attempts each had, and as what the last was launched.
+
+        The latter is the scheduler's own number.
+        """
+        query = "SELECT place, attempt, launched FROM tasks WHERE job = ? AND node != ''"
+        return {place: (attempt + 1, launched) for place, attempt, launched in self._read.execute(query, (number,))}
 
     def ended_places(self, number: JobId) -> set[int]:
         """The places of a job's tasks that need not run again."""
