@@ -83,10 +83,10 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
         before, launched = 0, -1
     else:
         before, launched = carried.attempts, carried.launched
-    if not by_incarnation:
-        return before + attempt
     incarnation, place = divmod(attempt, INCARNATION_ATTEMPTS)
-    if launched >= 0 and incarnation == launched // INCARNATION_ATTEMPTS and attempt > launched:
+    if not by_incarnation or not incarnation:  # incarnations are counted from 1
+        return before + attempt
+    if incarnation == launched // INCARNATION_ATTEMPTS and attempt > launched:
         return before + attempt - launched - 1
     return before + place
 
