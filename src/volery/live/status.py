@@ -12,6 +12,9 @@ from volery.live.cluster.machine import Value
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""
 
+UNCONFINED: Final = "not confined: nothing limits memory and processors"
+"""What views say of tasks that nothing holds to an amount."""
+
 LOG_OFFSET: Final = "volery-log-offset"
 """The header that says where in its output a piece begins: at the offset that was asked for, or after what is lost."""
 

@@ -25,9 +25,9 @@ from volery.live.command import Payload
 from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.node.devices import Devices, gpu_environment
 from volery.live.node.executor import Usage
+from volery.live.status import UNCONFINED
 
 MILLI: Final = 1000
-NOT_CONFINED: Final = "not confined: tasks have slots here, and nothing limits their memory and processors"
 PER_PROCESS: Final = "memory is limited per process, not per task"
 
 log = logging.getLogger(__name__)
@@ -193,9 +193,10 @@ def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinem
         InputError: control groups are required, and not permitted.
     """
     if not amounts:
-        made = Confinement(isolation, None, "tasks have slots", os.sched_getaffinity(0))
-        made.words = NOT_CONFINED
-        return made
+        unheld = Confinement(isolation, None, "tasks have slots", os.sched_getaffinity(0))
+        unheld.words = f"{UNCONFINED}; tasks have slots here"
+        log.info("%s", unheld.words)
+        return unheld
     tree, obstacle = None, "they are switched off"
     if isolation.cgroups != "off":
         try:

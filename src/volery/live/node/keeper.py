@@ -1,9 +1,9 @@
 """The keeper of a node host: the parent of its tasks, which outlives it.
 
-python -m volery.live.node.keeper TASKS STATE; a node host starts it, writes accounts and rules on its standard input, and
-says over its socket what is to run. If the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When
-no host has spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends
-when it is told to, or when nobody needs it any more.
+python -m volery.live.node.keeper TASKS STATE; a node host starts it, writes accounts and rules on its standard input,
+and says over its socket what is to run. If the host has died, the keeper reaps the tasks that end, remembers how, and
+tells the host's next life. When no host has spoken for the length of the lease, it ends what runs: the tasks may be
+given to others by then. It ends when it is told to, or when nobody needs it any more.
 """
 
 from __future__ import annotations
