@@ -24,7 +24,7 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pids_max: Annotated[int, Meta(ge=0, description="processes and threads of an attempt; 0: no limit")] = 4096
     account_pids_max: Annotated[
         int,
-        Meta(ge=0, description="processes and threads of each account that tasks run as, on a machine; 0: no limit"),
+        Meta(ge=0, description="processes and threads of each account that runs tasks, on a machine; 0: no limit"),
     ] = 16_384
     gpus: Annotated[
         tuple[str, ...] | None,
