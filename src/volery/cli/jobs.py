@@ -218,10 +218,12 @@ def _task_table(tasks: list[TaskStatus]) -> Table:
     from rich.text import Text
 
     used = any(task.usage is not None for task in tasks)
-    table = Table("task", "state", "node", "exit code", "started", "ran for", *(USED if used else ()), "reason")
+    again = ("attempt",) if any(task.attempt for task in tasks) else ()
+    first = ("task", "state", *again, "node", "exit code", "started", "ran for")
+    table = Table(*first, *(USED if used else ()), "reason")
     for task in tasks:
         table.add_row(
-            str(task.index), _coloured(task.state), Text(task.node),
+            str(task.index), _coloured(task.state), *((str(task.attempt),) if again else ()), Text(task.node),
             "" if task.exit_code is None else str(task.exit_code), _clock(task.started_us), _span(task),
             *(_used(task) if used else ()), Text(task.reason),
         )  # fmt: skip

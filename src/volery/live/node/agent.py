@@ -37,7 +37,7 @@ class NodeAgent:
 
     Attributes:
         orphans: the processes that an earlier agent had left, killed now.
-        held: what holds tasks to the amounts that they ask for, in words.
+        held: what holds tasks to the amounts that they ask for, in words, or that nothing confines them.
 
     Raises:
         InputError: a folder cannot be used, another agent uses it, or this is not Linux.

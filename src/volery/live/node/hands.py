@@ -41,7 +41,7 @@ class Hands(NamedTuple):
     kept: KeptAgent | None = None
 
     def introduction(self, nodes: Iterable[Address]) -> Confined | None:
-        """What the submitter is to know of these nodes; nothing where tasks ask for slots."""
+        """What holds tasks on these nodes, or that nothing does; None where no real processes run."""
         agent = self.executor
         words = agent.held if isinstance(agent, NodeAgent | KeptAgent) else ""
         return Confined(tuple(nodes), words) if words else None
