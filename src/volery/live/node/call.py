@@ -205,8 +205,16 @@ class CallExecutor:
                 means.descendants.release(mark)
                 writer.close()
                 raise
-        means.began(popen.pid)
-        return _Worker(popen, mark, reader, writer)
+        try:
+            means.began(popen.pid)
+            return _Worker(popen, mark, reader, writer)
+        except OSError:
+            popen.kill()
+            popen.wait()
+            means.ended(popen.pid)
+            means.descendants.release(mark)
+            writer.close()
+            raise
 
     async def _bury(self, worker: _Worker) -> int:
         worker.kill()
