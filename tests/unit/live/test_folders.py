@@ -44,10 +44,10 @@ def test_a_scheduler_without_incarnations_may_preempt_a_task_often() -> None:
 
 def test_no_attempt_finds_what_another_has_left(tmp_path: Path) -> None:
     folders = AttemptFolders(tmp_path)
-    first = folders.make(Task(5, 3), 0)
+    first, number = folders.make(Task(5, 3), 0)
+    assert (first, number) == (tmp_path / "3" / "5.0", 0)
     (first / "out.txt").write_text("partial")
-    again = folders.make(Task(5, 3), 0)
-    assert (again, list(again.iterdir())) == (first, [])
-    assert (tmp_path / "3" / "5.0.1" / "out.txt").read_text() == "partial"
-    folders.make(Task(5, 3), 0)
-    assert {path.name for path in (tmp_path / "3").iterdir()} == {"5.0", "5.0.1", "5.0.2"}
+    again, number = folders.make(Task(5, 3), 0)
+    assert (again, number, list(again.iterdir())) == (tmp_path / "3" / "5.1", 1, [])
+    assert folders.make(Task(5, 3), 4) == (tmp_path / "3" / "5.4", 4)
+    assert folders.make(Task(5, 3), 1) == (tmp_path / "3" / "5.2", 2)

@@ -233,7 +233,7 @@ class CallExecutor:
             if not isinstance(call, Call):
                 raise ValueError("the task carries no callable")
             account = self._means.account_of(call.user)
-            folder = self._means.folders.make(task, attempt.number)
+            folder, attempt.number = self._means.folders.make(task, attempt.number)
             if account is not None:
                 account.own(folder)
             attempt.folder = str(folder)

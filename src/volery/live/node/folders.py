@@ -31,11 +31,11 @@ class AttemptFolders:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
 
-    def make(self, task: Task, number: int) -> Path:
-        """The folder of an attempt, which is new and empty.
+    def make(self, task: Task, number: int) -> tuple[Path, int]:
+        """The folder of an attempt, which is new and empty, and the attempt's number.
 
-        One of that name may be there: an earlier federation has used the same numbers, or an attempt ended with this
-        machine before anybody was told of it. It is renamed, by a further number.
+        One of that name may be there: an attempt ended with this machine before its start was reported, or an earlier
+        federation has used the same numbers of tasks. The number is then the next one without a folder.
 
         Args:
             task: whose.
@@ -44,15 +44,18 @@ class AttemptFolders:
         Raises:
             OSError: it cannot be made.
         """
-        folder = self.root / str(task.job) / f"{task.id}.{number}"
-        try:
-            folder.mkdir()
-        except FileNotFoundError:  # the job's first, or its earlier ones were removed
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            folder.rename(next(name for at in count(1) if not (name := Path(f"{folder}.{at}")).exists()))
-            folder.mkdir()
-        return folder
+        job = self.root / str(task.job)
+        for free in count(number):
+            folder = job / f"{task.id}.{free}"
+            try:
+                try:
+                    folder.mkdir()
+                except FileNotFoundError:  # the job's first, or its earlier ones were removed
+                    folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return folder, free
+        raise AssertionError("numbers do not end")
 
 
 def inherited_environment(more: Iterable[str] = ()) -> dict[str, str]:

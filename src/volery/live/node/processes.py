@@ -190,7 +190,8 @@ class ProcessExecutor:
         attempt.command = command
         account = self._means.account_of(command.user)
         attempt.held = held = self._means.confinement.hold(attempt_name(attempt.task, attempt.attempt), command)
-        attempt.folder = folder = self._means.folders.make(attempt.task, attempt.number)
+        folder, attempt.number = self._means.folders.make(attempt.task, attempt.number)
+        attempt.folder = folder
         cwd = Path(command.cwd) if command.cwd else folder
         environment = self._environment_of(attempt, command, account)
         words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing

@@ -40,7 +40,7 @@ LINE_MAX: Final = 4096
 _PUNCH_HOLE, _KEEP_SIZE = 2, 1
 _OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _JOB: Final = re.compile(r"[0-9]{1,18}")
-_ATTEMPT: Final = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}(\.[0-9]{1,18})?")
+_ATTEMPT: Final = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 
 log = logging.getLogger(__name__)
 

@@ -49,7 +49,7 @@ News = TaskReport | JobAccepted | JobRejected | JobDone
 
 _JOB_COLUMNS: Final = ", ".join(name for name in JobRow.__struct_fields__ if name not in ("heard", "counted"))
 _described: Final = msgspec.json.Decoder(JobDescription).decode
-_UNHEARD: Final[tuple[TaskState, int, Time | None]] = ("pending", NEVER, None)
+_UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
 
 
 class JobStore:
@@ -279,11 +279,14 @@ class JobStore:
         place = report.task - job.first_task
         if not 0 <= place < job.tasks:
             return
-        state, number, started_us = self._known(job, place)
-        # By the number for people: a scheduler that begins anew may begin to number anew.
-        if number > report.number or (number == report.number and state != "running") or state in _FINAL:
+        state, number, launched, started_us = self._known(job, place)
+        same = (number, launched) == (report.number, report.attempt)
+        # Either number may be smaller of a later attempt: a scheduler that begins anew may number anew, and a host may
+        # have had to take a greater number for people than the next one will.
+        late = report.number <= number and report.attempt <= launched
+        if state in _FINAL or (state != "running" if same else late):
             return
-        if number < report.number:
+        if not same:
             started_us = None
         if job.heard is not None:
             job.heard[place] = True
@@ -301,14 +304,14 @@ class JobStore:
         if job.started_us is None:
             job.started_us = started_us
 
-    def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, Time | None]:
-        """State, attempt and start of a task as it was last told, in this batch or before."""
+    def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
+        """State, both numbers of the attempt, and start of a task as it was last told, in this batch or before."""
         row = self._rows.get((job.id, place))
         if row is not None:
-            return row[2], row[4], row[7]
+            return row[2], row[4], row[12], row[7]
         if job.heard is not None and not job.heard[place]:
             return _UNHEARD
-        query = "SELECT state, attempt, started_us FROM tasks WHERE job = ? AND place = ?"
+        query = "SELECT state, attempt, launched, started_us FROM tasks WHERE job = ? AND place = ?"
         return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
 
     def _settle(self, job: JobRow, now_us: int, wait: bool = True) -> bool:
