@@ -151,6 +151,24 @@ def test_a_killed_call_is_gone_and_the_next_one_is_well(tmp_path: Path) -> None:
     bench(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("ended_by", ["kill", "timeout", "crash"])
+def test_a_call_that_waits_behind_one_that_is_ended_is_made(tmp_path: Path, ended_by: str) -> None:
+    def crash() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def scenario(it: Bench) -> None:
+        timeout_s = 0.5 if ended_by == "timeout" else 0.0
+        first = it.start(call(crash if ended_by == "crash" else hang, timeout_s=timeout_s))
+        waiting = it.start(call(divide, 1))
+        if ended_by == "kill":
+            await written(tmp_path / "3" / "0.0" / "stdout")
+            it.executor.kill(first, 0)
+        await it.until(lambda: len(it.outcomes) == 2)
+        assert it.outcomes == {first: "killed" if ended_by == "kill" else "failed", waiting: "finished"}
+
+    bench(tmp_path, scenario, workers=1)
+
+
 def test_many_calls_share_few_workers(tmp_path: Path) -> None:
     async def scenario(it: Bench) -> None:
         numbers = [it.start(call(lambda n: (n, os.getpid()), n)) for n in range(200)]

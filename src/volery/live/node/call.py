@@ -72,16 +72,18 @@ class _Worker:
                 os.killpg(self.pid, signal.SIGKILL)
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended; called once."""
-        loop, over = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._exit, over.set)
-        try:
-            await over.wait()
-        finally:
-            loop.remove_reader(self._exit)
+        """Its exit code, once it has ended."""
+        if self.popen.returncode is None:
+            loop, over = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(self._exit, over.set)
+            try:
+                await over.wait()
+            finally:
+                loop.remove_reader(self._exit)
+            self.popen.wait()
             os.close(self._exit)
             self.writer.close()
-        return self.popen.wait()
+        return int(self.popen.returncode)
 
 
 class _Attempt:
@@ -175,7 +177,8 @@ class CallExecutor:
                     try:
                         worker, served = await self._new_worker(user), user
                     except (OSError, ValueError, subprocess.SubprocessError) as error:
-                        self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
+                        if not attempt.stopped:
+                            self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
                 # It may have been killed while it waited, and has then ended already.
                 if attempt.stopped or worker is None:
                     continue
@@ -217,6 +220,9 @@ class CallExecutor:
             raise
 
     async def _bury(self, worker: _Worker) -> int:
+        """End a worker, with all that its calls have started; of one that was ended before, only its exit code."""
+        if worker.popen.returncode is not None:  # its pid may be that of another process by now
+            return int(worker.popen.returncode)
         worker.kill()
         self._means.descendants.kill_all(worker.mark, worker.pid)
         code = await worker.wait()
