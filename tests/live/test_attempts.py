@@ -119,8 +119,13 @@ def test_a_store_of_before_is_brought_up_to_date_and_its_attempts_read_as_people
     sql.execute(
         "INSERT INTO tasks (job, place, state, attempt, node, revision) VALUES (0, 0, 'running', 145, 'node/1', 1)"
     )
+    sql.execute("INSERT INTO usages VALUES (0, 0, 145, 7, NULL, 0, '')")
     sql.commit()
     sql.close()
     store = JobStore(path)
     assert store.begun(0) == {0: (2, 145)}
     store.close()
+    sql = sqlite3.connect(path)
+    rows = sql.execute("SELECT tasks.attempt, cpu_us FROM tasks JOIN usages USING (job, place, attempt)").fetchall()
+    sql.close()
+    assert rows == [(1, 7)], "what the attempt has used is still its own"

@@ -112,6 +112,7 @@ def test_a_task_that_was_preempted_before_a_restart_runs_after_it_although_its_s
     assert store.begun(0) == {0: (3, 0)}
     store.take_in([report(0, "finished", 12, attempt=0, counted=2), JobDone(0)], 13)
     assert (job(store).state, job(store).running) == ("done", 0)
+    assert store.begun(0) == {}
 
 
 def test_people_see_attempts_of_a_scheduler_with_several_incarnations_from_0_on(store: JobStore) -> None:
@@ -129,7 +130,9 @@ def test_people_see_attempts_of_a_scheduler_with_several_incarnations_from_0_on(
     assert store.tasks(0, 0, 1)[0].attempt == 1
     with store.batch():  # type: ignore[attr-defined]  # likewise
         store.shares.note(PreemptionTold("lm/0", 60, Preemption(6, FIRST, 144, 7)))  # its news has been late
-    assert [told.attempt for told in store.shares.preemptions(None, None, None, 9)] == [0, 0]
+        # Of the next incarnation of its scheduler, before anything was reported of the attempt.
+        store.shares.note(PreemptionTold("lm/0", 70, Preemption(6, FIRST, 160, 7)))
+    assert [told.attempt for told in store.shares.preemptions(None, None, None, 9)] == [2, 0, 0]
 
 
 def test_a_failed_task_fails_the_job_and_says_why(store: JobStore) -> None:

@@ -137,9 +137,9 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
         elif version != VERSION:
             raise sqlite3.DatabaseError(f"it was written by another version (format {version})")
         else:
-            _add_launched(sql)
             for statement in _ADDED:
                 sql.execute(statement)
+            _add_launched(sql)
         sql.execute(pragma)
     except sqlite3.Error:
         sql.close()
@@ -151,11 +151,13 @@ def _add_launched(sql: sqlite3.Connection) -> None:
     """Bring a database up to date in which attempts bear the numbers of their scheduler."""
     if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
         return
+    renumbered = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
     for statement in (
         "BEGIN IMMEDIATE",
         "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
         "UPDATE tasks SET launched = attempt WHERE node != ''",
-        f"UPDATE tasks SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}",  # noqa: S608 - ours
+        f"UPDATE tasks {renumbered}",
+        f"UPDATE usages {renumbered}",  # a task's row finds what it has used by the attempt
         "COMMIT",
     ):
         sql.execute(statement)

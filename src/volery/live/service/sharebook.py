@@ -97,8 +97,9 @@ class ShareBook:
         """The number for people of an attempt, by what was reported of the task's last one."""
         query = "SELECT attempt, launched FROM tasks WHERE job = ? AND place = ?"
         for number, last in self._write.execute(query, (job, place)):
-            # A report of an attempt may be on its way when the preemption is told; or the next one has begun.
-            return max(0, int(number) + max(launched - last, -1)) if last >= 0 else int(number)
+            # A report of an attempt may be on its way when the preemption is told; or the next one has begun. Another
+            # incarnation of the scheduler numbers from far away, so that only the sign of the difference counts.
+            return max(0, int(number) + max(-1, min(launched - last, 1))) if last >= 0 else int(number)
         return 0
 
     def _place(self, task: int) -> tuple[JobId, int, str]:
