@@ -71,6 +71,8 @@ def test_sizes_that_are_given_stay_and_the_others_fit_them(monkeypatch: pytest.M
     assert usual_sizes(1, None, None, 4) == (8, 2, 4)
     assert usual_sizes(1, 2, 3, None) == (2, 3, 1)
     assert usual_sizes(100, None, None, None) == (1, 1, 1)
+    assert usual_sizes(1, None, 5, 3) == (15, 5, 3), "a node for each Global Master in each cluster"
+    assert usual_sizes(8, None, None, 4) == (4, 1, 4)
 
 
 def test_mistakes_end_with_status_2(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | 
     """Nodes, clusters and Global Masters as they are given, else as this machine has processors for tasks."""
     from volery.live.cluster.discovery import MILLI, cpu_milli
 
-    nodes = nodes or max(cpu_milli() // MILLI // slots, 1)
     # Each Global Master has a partition of at least one node in each cluster.
+    nodes = nodes or max(cpu_milli() // MILLI // slots, (clusters or 1) * (gms or 1))
     clusters = clusters or max(min(USUAL_CLUSTERS, nodes // (gms or 1)), 1)
     return nodes, clusters, gms or max(min(USUAL_GMS, nodes // clusters), 1)
 
