@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -14,3 +17,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite-scripts", action="store_true", help="write the transcripts of tests/scripts anew; review the diff"
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loop_that_ships(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests of live processes run on the event loop of these, threads of theirs and `asyncio.run` included."""
+    if "live" not in request.path.parts:
+        yield
+        return
+    from volery.live.loop import new_event_loop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.events, "new_event_loop", new_event_loop)
+        yield

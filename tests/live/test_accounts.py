@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pickle
 import pwd
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import cloudpickle
@@ -16,6 +19,7 @@ from volery.core.errors import InputError
 from volery.live.cluster.accounts import Accounts
 from volery.live.command import Call, Command
 from volery.live.node.agent import NodeAgent
+from volery.live.node.worker import Answer, frame
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run processes as others")
 ACCOUNTS = {"ada": "nobody", "bob": "daemon"}
@@ -75,7 +79,7 @@ def test_a_user_without_an_account_runs_nothing(open_folder: Path) -> None:
 
 
 def test_what_an_earlier_task_has_put_in_a_folder_is_not_followed(open_folder: Path) -> None:
-    """Numbers may be used again by another federation: root must not write through a link that waits there."""
+    """Numbers may be used again by another federation: its folders stay, and no link there is followed."""
     victim = open_folder / "victim"
     victim.write_text("whole")
     for name in ("stdout", "stdin"):
@@ -83,16 +87,63 @@ def test_what_an_earlier_task_has_put_in_a_folder_is_not_followed(open_folder: P
         planted.mkdir(parents=True, exist_ok=True)
         (planted / name).symlink_to(victim)
         ((state, reason, _),) = play(open_folder, Command(("true",), user="ada", stdin=b"x"))
-        assert (state, reason.startswith("not started")) == ("failed", True)
+        assert (state, reason) == ("finished", "")
         assert victim.read_text() == "whole"
-        (planted / name).unlink()
+    assert {path.name for path in (open_folder / "3").iterdir()} == {"0.0", "0.1", "0.2"}
 
 
+@pytest.fixture
+def worker_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers start by an interpreter that every account may execute: this one, or the system's of this version."""
+    system = f"/usr/bin/python3.{sys.version_info.minor}"
+    paths = ":".join(path for path in sys.path if path.endswith(("site-packages", "src")))
+    for program, path in ((sys.executable, ""), (system, paths)):
+        words = ["env", f"PYTHONPATH={path}", program, "-m", "volery.live.node.worker"]
+        with suppress(OSError):
+            tried = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, cwd="/", user="nobody")
+            if tried.returncode == 0:
+                monkeypatch.setattr("volery.live.node.call._COMMAND", tuple(words))
+                return
+    pytest.skip("no interpreter of this version, with what Volery needs, is within reach of other accounts")
+
+
+def test_the_loop_of_these_tests_is_the_one_that_ships() -> None:
+    async def loop() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert asyncio.run(loop()) == "uvloop"
+
+
+def test_a_worker_for_calls_is_started_as_the_account_on_the_loop_that_ships(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The worker is played by a shell, which every account may execute, and gives one prepared answer."""
+    free = open_folder / "free"
+    free.mkdir()
+    free.chmod(0o777)
+    (free / "answer").write_bytes(frame(Answer(pickle.dumps("well"))))
+    script = f"id -un > {free}/who; head -c 4 > /dev/null; cat {free}/answer; cat > /dev/null"
+    monkeypatch.setattr("volery.live.node.call._COMMAND", ("/bin/sh", "-c", script))
+
+    async def scenario(it: Bench) -> None:
+        end = await it.run(Call(b"whatever", user="ada"))
+        assert (end.state, end.reason, pickle.loads(end.result)) == ("finished", "", "well")
+        assert (free / "who").read_text() == "nobody\n"
+
+    bench(open_folder, scenario, accounts=Accounts(ACCOUNTS))
+
+
+def test_an_interpreter_out_of_reach_of_an_account_is_named(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = open_folder / "python"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("volery.live.node.call._COMMAND", (str(program),))
+    ((state, reason, _),) = play(open_folder, Call(b"whatever", user="ada"))
+    assert (state, f"may not execute {program}; install Volery" in reason) == ("failed", True)
+
+
+@pytest.mark.usefixtures("worker_command")
 def test_calls_run_as_their_users_account(open_folder: Path) -> None:
-    try:
-        subprocess.run([sys.executable, "-c", ""], capture_output=True, check=True, cwd="/", user="nobody")
-    except (PermissionError, subprocess.CalledProcessError):
-        pytest.skip("this interpreter is out of reach of other accounts")
     ((state, reason, _),) = play(open_folder, Call(cloudpickle.dumps((os.setuid, (0,), {})), user="ada"))
     assert (state, reason) == ("failed", "PermissionError: [Errno 1] Operation not permitted")
 

@@ -15,6 +15,7 @@ from tests.live.bench import LIMIT_S
 from tests.live.conftest import RUN_AS
 
 from volery.cli.federation import choose
+from volery.cli.main import main
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.asyncclient import AsyncClient
@@ -24,6 +25,7 @@ from volery.live.cluster.isolation import Isolation, NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import OnEnd, TaskReport
 from volery.live.running import Running, running
+from volery.live.status import UNCONFINED
 
 SMALL = {"count": 4, "capacity": {"cpu_milli": 2000, "memory_mb": 1000, "gpus": 0, "disk_mb": 900}}
 LARGE = {"count": 2, "capacity": {"cpu_milli": 4000, "memory_mb": 3000, "gpus": 2, "disk_mb": 500}}
@@ -153,6 +155,26 @@ def test_users_get_their_dominant_shares_of_amounts_that_real_processes_hold(tmp
             await asyncio.sleep(0.02)
 
     play(tmp_path, scenario, shares="ada:1+ben:1")
+
+
+@pytest.mark.parametrize("reliable", [False, True])
+def test_where_nothing_confines_tasks_all_views_say_so(
+    reliable: bool, open_folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    parameters = {"gms": 1, "lms": 1, "reliable": reliable}
+    keys: dict[str, Any] = {"machines": [{}], "executor": "agent", "run_as": RUN_AS, "parameters": parameters}
+    with serving.at_work(open_folder, **keys) as url, Client(url) as client:
+        monkeypatch.setenv("COLUMNS", "200")
+        job = client.send({"command": "true"})
+        for _ in client.events(job.id):
+            pass
+        for words in (["nodes"], ["job", "0"]):
+            with pytest.raises(SystemExit):
+                main([*words, "--api", url])
+            assert UNCONFINED in capfd.readouterr().out
+        with httpx2.Client(base_url=url, trust_env=False) as http:
+            for path in ("nodes/node/0", "jobs/0/tasks/0"):
+                assert UNCONFINED in http.get(f"/window/{path}").text
 
 
 @pytest.mark.parametrize("reliable", [False, True])

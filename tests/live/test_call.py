@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,38 @@ def test_what_goes_wrong_is_told_and_the_next_call_is_well(tmp_path: Path, asked
     bench(tmp_path, scenario)
 
 
+def daemons() -> list[int]:
+    """Leave three processes: of this session, of another, and of another with nothing in its environment."""
+    os.environ["MINE"] = "yes"
+    for words in ("sleep 77 & echo $!", "setsid sleep 77 & echo $!", "(env -i setsid sleep 77 & echo $!)"):
+        subprocess.run(["sh", "-c", f"{words} >> pids"], check=True, stdout=subprocess.DEVNULL)
+    return [int(line) for line in Path("pids").read_text().split()]
+
+
+def test_what_a_call_has_started_ends_with_it_and_its_worker_makes_the_next(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        end = await it.run(call(daemons))
+        assert (end.state, end.reason, len(value(end))) == ("finished", "", 3)
+        assert all(is_gone(pid) for pid in value(end))
+        assert value(await it.run(call(lambda: os.environ.get("MINE")))) == "yes", "it is the same worker"
+
+    bench(tmp_path, scenario, workers=1)
+
+
+def test_the_traceback_of_a_call_is_the_cause_of_what_comes_back(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        error = value(await it.run(call(divide, 6, 0)))
+        assert isinstance(error, ZeroDivisionError)
+        text = str(error.__cause__)
+        assert "in divide" in text
+        assert "return a / b" in text
+        assert "in answer" not in text, "our own frames say nothing to whoever calls"
+        printed = "".join(traceback.format_exception(error))
+        assert "The above exception was the direct cause" in printed
+
+    bench(tmp_path, scenario)
+
+
 def test_a_killed_call_is_gone_and_the_next_one_is_well(tmp_path: Path) -> None:
     async def scenario(it: Bench) -> None:
         task = it.start(call(hang))
@@ -115,6 +149,24 @@ def test_a_killed_call_is_gone_and_the_next_one_is_well(tmp_path: Path) -> None:
         assert value(await it.run(call(divide, 1))) == 1.0
 
     bench(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("ended_by", ["kill", "timeout", "crash"])
+def test_a_call_that_waits_behind_one_that_is_ended_is_made(tmp_path: Path, ended_by: str) -> None:
+    def crash() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def scenario(it: Bench) -> None:
+        timeout_s = 0.5 if ended_by == "timeout" else 0.0
+        first = it.start(call(crash if ended_by == "crash" else hang, timeout_s=timeout_s))
+        waiting = it.start(call(divide, 1))
+        if ended_by == "kill":
+            await written(tmp_path / "3" / "0.0" / "stdout")
+            it.executor.kill(first, 0)
+        await it.until(lambda: len(it.outcomes) == 2)
+        assert it.outcomes == {first: "killed" if ended_by == "kill" else "failed", waiting: "finished"}
+
+    bench(tmp_path, scenario, workers=1)
 
 
 def test_many_calls_share_few_workers(tmp_path: Path) -> None:

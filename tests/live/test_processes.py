@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -178,6 +179,51 @@ def test_what_a_finished_command_leaves_running_ends_with_it(tmp_path: Path) -> 
         await gone(int(lines_of(Path(end.folder) / "stdout")[0]))
 
     bench(tmp_path, scenario)
+
+
+def test_a_task_gets_the_usual_variables_of_its_host_and_those_that_the_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    given = {"AWS_SECRET_ACCESS_KEY": "1", "CUDA_HOME": "/cuda", "LC_TIME": "C", "TZ": "UTC", "VOLERY_TOKEN": "secret"}
+    for name, text in given.items():
+        monkeypatch.setenv(name, text)
+
+    async def scenario(it: Bench) -> None:
+        end = await it.run(sh("env", env={"OWN": "1"}))
+        found = dict(line.split("=", 1) for line in lines_of(Path(end.folder) / "stdout"))
+        assert {name for name in given if name in found} == {"CUDA_HOME", "LC_TIME", "TZ"}
+        usual = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TMPDIR", "PWD", "_", "SHLVL")
+        others = {name for name in found if name not in usual and not name.startswith(("VOLERY_", "LC_"))}
+        assert others == {"OWN", "CUDA_HOME", "TZ"}
+
+    bench(tmp_path, scenario, rules=NodeRules(environment=("CUDA_*", "VOLERY_TOKEN")))
+
+
+def test_accounts_have_a_limit_of_processes_which_tasks_inherit(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        end = await it.run(sh("grep 'Max processes' /proc/self/limits"))
+        soft, hard = lines_of(Path(end.folder) / "stdout")[0].split()[2:4]
+        assert int(soft) <= int(hard) <= NodeRules().isolation.account_pids_max
+
+    bench(tmp_path, scenario)
+
+
+def test_the_limit_of_processes_is_the_one_of_the_file_and_never_raises_another() -> None:
+    script = (
+        "import resource; from volery.live.node.confinement import limit_processes as limit\n"
+        "for most in (0, 300, 400, 200): limit(most); print(*resource.getrlimit(resource.RLIMIT_NPROC))"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    first, *others = said.splitlines()
+    assert first == " ".join(map(str, resource.getrlimit(resource.RLIMIT_NPROC)))
+    assert others == ["300 300", "300 300", "200 200"]
+
+
+def test_what_runs_is_for_the_owner_of_the_agent_to_read(tmp_path: Path) -> None:
+    ledger = ProcessLedger(tmp_path / "agent")
+    ledger.add(os.getpid())
+    assert (tmp_path / "agent" / "processes").stat().st_mode & 0o777 == 0o600
+    ledger.close()
 
 
 def test_a_task_that_waits_is_killed_without_being_started(tmp_path: Path) -> None:

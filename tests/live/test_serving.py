@@ -10,6 +10,9 @@ import pytest
 from tests.live.commands import serving, volery
 from tests.live.conftest import RUN_AS
 
+from volery.cli.federation import choose, sizes_of, usual_sizes
+from volery.live.cluster.federation import FederationFile, resolve
+
 JOB = 'command = "echo hello $VOLERY_INDEX"\ntasks = 12\n'
 
 
@@ -47,6 +50,29 @@ def test_one_process_per_host_over_the_broker(broker: str, open_folder: Path) ->
             status, errors = one.stop()
             assert status == 0, errors
     assert "All 4 journals replay" in volery("replay", open_folder / "federation")
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 3, 4, 6, 8, 64])
+@pytest.mark.parametrize("design", ["megha", "pigeon", "sparrow", "omega"])
+def test_by_default_there_is_a_slot_per_processor(design: str, cpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("volery.live.cluster.discovery.cpu_milli", lambda *_: cpus * 1000)
+    nodes, clusters, gms = usual_sizes(1, None, None, None)
+    assert nodes == cpus
+    assert (clusters, gms) == (3, 2) or cpus < 6
+    machines = [{"count": nodes}]
+    sizes = sizes_of(design, clusters, gms, nodes)
+    resolve(FederationFile(machines=machines, architecture=design, parameters=sizes), Path(), choose).plan.build()
+
+
+def test_sizes_that_are_given_stay_and_the_others_fit_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("volery.live.cluster.discovery.cpu_milli", lambda *_: 8000)
+    assert usual_sizes(4, None, None, None) == (2, 2, 1)
+    assert usual_sizes(1, 40, None, None) == (40, 3, 2)
+    assert usual_sizes(1, None, None, 4) == (8, 2, 4)
+    assert usual_sizes(1, 2, 3, None) == (2, 3, 1)
+    assert usual_sizes(100, None, None, None) == (1, 1, 1)
+    assert usual_sizes(1, None, 5, 3) == (15, 5, 3), "a node for each Global Master in each cluster"
+    assert usual_sizes(8, None, None, 4) == (4, 1, 4)
 
 
 def test_mistakes_end_with_status_2(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ CLUSTER_PARAMETERS = ("lms", "groups")
 GM_PARAMETERS = ("gms", "distributors")
 OPEN_API = "  (no tokens: whoever uses this machine may do everything; volery token add)"
 DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
+USUAL_CLUSTERS = 3
+USUAL_GMS = 2
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
 
@@ -47,13 +49,28 @@ def up(
         typer.Argument(metavar="[FEDERATION.toml]", help="The federation; the options make one.", show_default=False),
     ] = None,
     architecture: Annotated[str, typer.Option("-a", "--architecture", help="Which scheduler.")] = "megha",
-    clusters: Annotated[int, typer.Option(min=1, help="Clusters: Megha's Local Masters, Pigeon's groups.")] = 3,
-    nodes: Annotated[int, typer.Option(min=1, help="Nodes, all of them on this machine.")] = 30,
+    clusters: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Clusters: Megha's Local Masters, Pigeon's groups; 3, or one per node.", show_default=False
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Nodes on this machine; by default one slot per processor in all.", show_default=False
+        ),
+    ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Tasks that a node runs at once.")] = 1,
     amounts: Annotated[
         bool, typer.Option("--amounts", help="Nodes offer parts of this machine instead of slots: CPUs, memory, GPUs.")
     ] = False,
-    gms: Annotated[int, typer.Option(min=1, help="Megha's Global Masters, Pigeon's distributors.")] = 2,
+    gms: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Megha's Global Masters, Pigeon's distributors; 2 where nodes suffice.", show_default=False
+        ),
+    ] = None,
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
     run_as: Annotated[str, typer.Option(metavar="ACCOUNT", help="Whom tasks run as, where this is root.")] = "",
@@ -66,6 +83,7 @@ def up(
     if config is not None:
         federation = read_federation(config, choose)
     else:
+        nodes, clusters, gms = usual_sizes(slots, nodes, clusters, gms)
         parameters = sizes_of(architecture, clusters, gms, nodes)
         machines: list[dict[str, Any]] = [{"count": nodes} | ({"capacity": "auto"} if amounts else {"slots": slots})]
         file = FederationFile(
@@ -74,6 +92,16 @@ def up(
         )  # fmt: skip
         federation = resolve(file, Path(), choose)
     run_host(federation, ALL, as_json, log_json)
+
+
+def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | None) -> tuple[int, int, int]:
+    """Nodes, clusters and Global Masters as they are given, else as this machine has processors for tasks."""
+    from volery.live.cluster.discovery import MILLI, cpu_milli
+
+    # Each Global Master has a partition of at least one node in each cluster.
+    nodes = nodes or max(cpu_milli() // MILLI // slots, (clusters or 1) * (gms or 1))
+    clusters = clusters or max(min(USUAL_CLUSTERS, nodes // (gms or 1)), 1)
+    return nodes, clusters, gms or max(min(USUAL_GMS, nodes // clusters), 1)
 
 
 def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str, Any]:

@@ -198,6 +198,8 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
         return
     from rich.text import Text
 
+    from volery.live.status import UNCONFINED
+
     console = terminal()
     title = f"job {status.id}" + (f" ({status.name})" if status.name else "")
     console.print(Text(f"{title}: "), _coloured(_words(status)), Text(f" of {status.tasks}"), sep="")
@@ -206,7 +208,7 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
     if tasks:
         console.print(_task_table(tasks))
         for words in _held(tasks):
-            console.print(Text(f"held to what they asked for: {words}"))
+            console.print(Text(f"held to what they asked for: {words}" if words else UNCONFINED))
         if status.tasks > len(tasks):
             typer.echo(f"{len(tasks)} of {status.tasks} tasks; --tasks N lists more.")
 
@@ -216,10 +218,12 @@ def _task_table(tasks: list[TaskStatus]) -> Table:
     from rich.text import Text
 
     used = any(task.usage is not None for task in tasks)
-    table = Table("task", "state", "node", "exit code", "started", "ran for", *(USED if used else ()), "reason")
+    again = ("attempt",) if any(task.attempt for task in tasks) else ()
+    first = ("task", "state", *again, "node", "exit code", "started", "ran for")
+    table = Table(*first, *(USED if used else ()), "reason")
     for task in tasks:
         table.add_row(
-            str(task.index), _coloured(task.state), Text(task.node),
+            str(task.index), _coloured(task.state), *((str(task.attempt),) if again else ()), Text(task.node),
             "" if task.exit_code is None else str(task.exit_code), _clock(task.started_us), _span(task),
             *(_used(task) if used else ()), Text(task.reason),
         )  # fmt: skip
@@ -236,8 +240,8 @@ def _used(task: TaskStatus) -> tuple[str, str]:
 
 
 def _held(tasks: Iterable[TaskStatus]) -> list[str]:
-    """What held tasks to what they had asked for, each way once."""
-    return sorted({task.usage.held for task in tasks if task.usage is not None and task.usage.held})
+    """What held tasks to what they had asked for, each way once; empty for those that nothing held."""
+    return sorted({task.usage.held for task in tasks if task.usage is not None})
 
 
 def logs(

@@ -47,6 +47,9 @@ class LostAttempt(msgspec.Struct, frozen=True):
 
 ATTEMPT_MAX: Final = 255
 """The last attempt of a task that a record can hold; nobody preempts a task that has come so far."""
+INCARNATION_ATTEMPTS: Final = 16
+"""Attempts of a task that one incarnation of a scheduler may number, where schedulers may begin anew: incarnation k
+begins at k times so many."""
 
 
 class Tally(msgspec.Struct):

@@ -312,7 +312,8 @@ def value_of(ended: TaskStatus, pickled: bytes) -> Any:
     if pickled:
         error = pickle.loads(pickled)  # noqa: S301 - the exception of our own callable
         if isinstance(error, BaseException):
-            error.add_note(f"raised in job {ended.job}, task {ended.index}, on {ended.node}")
+            where = f"raised in job {ended.job}, task {ended.index}, on {ended.node}"
+            error.add_note(f"{where}; what it printed: volery logs {ended.job} {ended.index} --stderr")
             raise error
     raise CallFailedError(f"job {ended.job}, task {ended.index} is {ended.state}: {ended.reason or 'it never ran'}")
 

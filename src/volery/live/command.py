@@ -5,6 +5,7 @@ Schedulers never look into it: it is `Task.payload`, opaque bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -28,6 +29,8 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         memory_mb: memory that it asks for, in units of 2^20 bytes, and is held to; 0: none.
         cpu_milli: thousandths of a processor that it asks for, and is held to; 0: none.
         gpus: how many GPUs it is given; None where nobody counts them.
+        attempts: how many attempts of the task had begun when it was submitted, before the last restart.
+        launched: the scheduler's number of the last of them; -1: there was none.
     """
 
     argv: tuple[str, ...]
@@ -42,6 +45,8 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
     memory_mb: int = 0
     cpu_milli: int = 0
     gpus: int | None = None
+    attempts: int = 0
+    launched: int = -1
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
@@ -51,7 +56,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
         pickled: (function, arguments, named arguments), pickled by the client.
         index: place of the task in its job, from 0.
         timeout_s: seconds after which it has failed; 0: never.
-        user, memory_mb, cpu_milli, gpus: as in `Command`.
+        user, memory_mb, cpu_milli, gpus, attempts, launched: as in `Command`.
     """
 
     pickled: bytes
@@ -61,6 +66,39 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
     memory_mb: int = 0
     cpu_milli: int = 0
     gpus: int | None = None
+    attempts: int = 0
+    launched: int = -1
+
+
+class RemoteTraceback(Exception):  # noqa: N818 - it is no error, and the cause of one
+    """The traceback of a callable in its worker process, as text: the cause of the exception that comes back."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"
+
+
+class Raised:
+    """An exception on its way to the caller; unpickled, it is the exception itself, with its traceback as the cause.
+
+    Args:
+        error: the exception.
+        text: its traceback.
+    """
+
+    def __init__(self, error: BaseException, text: str) -> None:
+        self._error = error
+        self._text = text
+
+    def __reduce__(self) -> tuple[Callable[[BaseException, str], BaseException], tuple[BaseException, str]]:
+        return _caused, (self._error, self._text)
+
+
+def _caused(error: BaseException, text: str) -> BaseException:
+    error.__cause__ = RemoteTraceback(text)
+    return error
 
 
 Payload = Command | Call

@@ -11,13 +11,17 @@ COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
 
 
-def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, on uvloop where it is installed."""
-    gc.set_threshold(COLLECT_EVERY, 20, 20)
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop where it is installed, else one of asyncio; the tests of live processes run on it as well."""
     try:
-        from uvloop import new_event_loop
+        import uvloop
     except ImportError:
-        asyncio.run(main)
-        return
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run to the end."""
+    gc.set_threshold(COLLECT_EVERY, 20, 20)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main)

@@ -12,6 +12,9 @@ from volery.live.cluster.machine import Value
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""
 
+UNCONFINED: Final = "not confined: nothing limits memory and processors"
+"""What views say of tasks that nothing holds to an amount."""
+
 LOG_OFFSET: Final = "volery-log-offset"
 """The header that says where in its output a piece begins: at the offset that was asked for, or after what is lost."""
 
@@ -65,7 +68,7 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     index: Annotated[int, Meta(description="its place in the job, from 0")]
     state: TaskState = "pending"
     reason: str = ""
-    attempt: int = 0
+    attempt: Annotated[int, Meta(description="0 is the first; restarts of the federation count on")] = 0
     node: str = ""
     exit_code: Annotated[int | None, Meta(description="-N: ended by signal N")] = None
     started_us: UnixMicroseconds | None = None

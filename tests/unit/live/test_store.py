@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from volery.core.errors import InputError
-from volery.core.events import JobAccepted, JobDone, JobRejected
+from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
+from volery.live.hosts.explaining import PreemptionTold
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import AttemptState, TaskReport, Usage
 from volery.live.service import listing
@@ -93,6 +94,45 @@ def test_a_job_runs_and_is_done(store: JobStore) -> None:
     first, second = store.tasks(0, 0, 10)
     assert (first.state, first.started_us, first.ended_us, first.exit_code) == ("finished", 10, 20, 0)
     assert (first.folder, first.node, second.index) == ("/f", "node/1", 1)
+
+
+def test_a_task_that_was_preempted_before_a_restart_runs_after_it_although_its_scheduler_counts_anew(
+    tmp_path: Path,
+) -> None:
+    store = Committing(tmp_path / "jobs.sqlite")
+    insert(store, 1)
+    store.take_in([report(0, "running"), report(0, "killed"), report(0, "running", 5, attempt=1)], 0)
+    assert store.tasks(0, 0, 1)[0].attempt == 1
+    store.close()
+    store = Committing(tmp_path / "jobs.sqlite")
+    assert store.begun(0) == {0: (2, 1)}
+    store.take_in([report(0, "running", 9, attempt=0, counted=2, folder="/2")], 0)
+    (task,) = store.tasks(0, 0, 1)
+    assert (task.state, task.attempt, task.started_us, task.folder) == ("running", 2, 9, "/2")
+    assert store.begun(0) == {0: (3, 0)}
+    store.take_in([report(0, "finished", 12, attempt=0, counted=2), JobDone(0)], 13)
+    assert (job(store).state, job(store).running) == ("done", 0)
+    assert store.begun(0) == {}
+
+
+def test_people_see_attempts_of_a_scheduler_with_several_incarnations_from_0_on(store: JobStore) -> None:
+    insert(store, 1)
+    store.take_in([report(0, "running", 3, attempt=144, counted=0)], 0)
+    assert store.tasks(0, 0, 1)[0].attempt == 0
+    assert list(store.allocations_us(9)) == [0]
+    fact = Preemption(5, FIRST, 144, 7)
+    with store.batch():  # type: ignore[attr-defined]  # it commits
+        store.shares.note(PreemptionTold("lm/0", 50, fact))
+        store.shares.note(PreemptionTold("lm/0", 50, fact))
+    (told,) = store.shares.preemptions(None, None, None, 9)
+    assert (told.job, told.index, told.attempt) == (0, 0, 0)
+    store.take_in([report(0, "killed", 5, attempt=144, counted=0), report(0, "running", 7, attempt=145, counted=1)], 0)
+    assert store.tasks(0, 0, 1)[0].attempt == 1
+    with store.batch():  # type: ignore[attr-defined]  # likewise
+        store.shares.note(PreemptionTold("lm/0", 60, Preemption(6, FIRST, 144, 7)))  # its news has been late
+        # Of the next incarnation of its scheduler, before anything was reported of the attempt.
+        store.shares.note(PreemptionTold("lm/0", 70, Preemption(6, FIRST, 160, 7)))
+    assert [told.attempt for told in store.shares.preemptions(None, None, None, 9)] == [2, 0, 0]
 
 
 def test_a_failed_task_fails_the_job_and_says_why(store: JobStore) -> None:

@@ -8,6 +8,7 @@ from volery.architectures.megha.fair_messages import Holding, Preempt
 from volery.architectures.megha.messages import Update
 from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.model import Message, Task, TaskId
+from volery.core.records import INCARNATION_ATTEMPTS
 from volery.policies.guarded import NODE_MESSAGES, Active
 from volery.policies.leading import PAIR_MESSAGES
 from volery.policies.links import LINK_MESSAGES
@@ -95,7 +96,7 @@ SURVIVING_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
 
 UNIT_SHIFT: Final = 24
 """A unit's number is its partition above, its position below; of amounts, a unit is a machine."""
-ATTEMPTS: Final = 16
+ATTEMPTS: Final = INCARNATION_ATTEMPTS
 """Attempts that one incarnation of a GM may make at a task: their numbers never collide with an earlier one's."""
 
 

@@ -95,6 +95,10 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     run_as: Annotated[
         str | dict[str, str], Meta(description="the account that tasks run as, or user -> account, * for all others")
     ] = ""
+    environment: Annotated[
+        tuple[str, ...],
+        Meta(description='variables of the host that tasks get beside the usual ones, as ["CUDA_*"]'),
+    ] = ()
     isolation: Annotated[Isolation, Meta(description="how tasks are held to the amounts that they ask for")] = (
         Isolation()
     )

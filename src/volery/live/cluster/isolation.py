@@ -22,6 +22,10 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="at most the processors asked for; or at least so many, and what others leave idle"),
     ] = "limit"
     pids_max: Annotated[int, Meta(ge=0, description="processes and threads of an attempt; 0: no limit")] = 4096
+    account_pids_max: Annotated[
+        int,
+        Meta(ge=0, description="processes and threads of each account that runs tasks, on a machine; 0: no limit"),
+    ] = 16_384
     gpus: Annotated[
         tuple[str, ...] | None,
         Meta(description='devices that tasks may be given, as ["0", "1"]; left out: those that are found'),
@@ -49,11 +53,13 @@ class NodeRules(msgspec.Struct, frozen=True):
         isolation: how tasks are held to what they ask for.
         output: how much of what they leave behind is kept.
         amounts: whether they ask for amounts, and not for slots.
+        environment: names of variables that they take over from the agent, beside the usual ones; `*` ends a pattern.
     """
 
     isolation: Isolation = Isolation()
     output: Output = Output()
     amounts: bool = False
+    environment: tuple[str, ...] = ()
 
 
 NO_RULES: Final = NodeRules()

@@ -11,8 +11,10 @@ from volery.core.model import Address, Task, TaskId
 from volery.live.cluster.accounts import Accounts
 from volery.live.cluster.isolation import NO_RULES, NodeRules
 from volery.live.command import Call, decode_payload
+from volery.live.node.becoming import Starters
 from volery.live.node.call import CallExecutor
-from volery.live.node.confinement import confinement_of
+from volery.live.node.confinement import confinement_of, limit_processes
+from volery.live.node.descendants import Descendants
 from volery.live.node.executor import OnEnd, Report
 from volery.live.node.folders import AttemptFolders
 from volery.live.node.means import Means
@@ -31,10 +33,11 @@ class NodeAgent:
         workers: how many callables are called at once; 0: one per processor.
         accounts: whom tasks run as; None: as this process.
         rules: of the federation's file.
+        by_incarnation: how schedulers number attempts, see `attempt_number`.
 
     Attributes:
         orphans: the processes that an earlier agent had left, killed now.
-        held: what holds tasks to the amounts that they ask for, in words.
+        held: what holds tasks to the amounts that they ask for, in words, or that nothing confines them.
 
     Raises:
         InputError: a folder cannot be used, another agent uses it, or this is not Linux.
@@ -42,7 +45,7 @@ class NodeAgent:
 
     def __init__(
         self, folder: Path, state: Path | None = None, report: Report | None = None, workers: int = 0,
-        accounts: Accounts | None = None, rules: NodeRules = NO_RULES,
+        accounts: Accounts | None = None, rules: NodeRules = NO_RULES, by_incarnation: bool = False,
     ) -> None:  # fmt: skip
         if not hasattr(os, "pidfd_open"):
             raise InputError("node agent", "real processes need Linux 5.3 or newer; elsewhere nodes can only sleep")
@@ -56,8 +59,12 @@ class NodeAgent:
         except InputError:
             self._ledger.close()
             raise
-        self._means = Means(folders, self._ledger, confinement, Outputs(folders.root, rules.output), accounts)
-        self.held = confinement.words if rules.amounts else ""
+        limit_processes(rules.isolation.account_pids_max)
+        self._means = Means(
+            folders, self._ledger, confinement, Outputs(folders.root, rules.output), Starters(),
+            Descendants(self._ledger.folder), accounts, rules.environment, by_incarnation,
+        )  # fmt: skip
+        self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)
         self._calls = CallExecutor(self._means, workers, report)
         self._closed = False
@@ -84,6 +91,8 @@ class NodeAgent:
         self._closed = True
         await self._processes.close()
         await self._calls.close()
+        self._means.descendants.close()
+        self._means.starters.close()
         self._means.outputs.close()
         self._means.confinement.close()
         self._ledger.close()

@@ -18,6 +18,7 @@ from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from typing import Any, Final
 
 from volery.live.cluster.accounts import Account
+from volery.live.node.descendants import MARK_LIMIT
 
 _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
 """Numbers of setgroups, setresgid and setresuid."""
@@ -35,31 +36,18 @@ class Starter:
         self._calls = _CALLS.get(platform.machine())
         self._thread = ThreadPoolExecutor(1, f"as {account.name}", self._become)
 
-    def start(
-        self, words: Sequence[str], cpus: Collection[int] = (), **options: Any
-    ) -> subprocess.Popen[bytes]:  # fmt: skip
+    def start(self, words: Sequence[str], cpus: Collection[int], mark: int, **options: Any) -> subprocess.Popen[bytes]:
         """As `started`.
 
         Raises:
             OSError: it cannot be started, or this process cannot become the account.
         """
         if self._calls is None:
-            return started(words, cpus, **options, **self._account.becoming())
+            return started(words, cpus, mark, **options, **self._account.becoming())
         try:
-            return self._thread.submit(started, words, cpus, **options).result()
+            return self._thread.submit(started, words, cpus, mark, **options).result()
         except BrokenExecutor:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
-
-    def prlimit(self, pid: int, which: int, limits: tuple[int, int]) -> None:
-        """As `resource.prlimit`, of a process of the account: root in a container may often not do that as itself.
-
-        Raises:
-            OSError: there is no such process, or it is not the account's.
-        """
-        if self._calls is None:
-            resource.prlimit(pid, which, limits)
-        else:
-            self._thread.submit(resource.prlimit, pid, which, limits).result()
 
     def close(self) -> None:
         """Let the thread end."""
@@ -80,16 +68,54 @@ class Starter:
             raise PermissionError(f"did not become {self._account.name}")
 
 
-def started(words: Sequence[str], cpus: Collection[int] = (), **options: Any) -> subprocess.Popen[bytes]:
+class Starters:
+    """Starts processes of any account: the only way in which executors start them."""
+
+    def __init__(self) -> None:
+        self._by_account: dict[Account, Starter] = {}
+
+    def start(
+        self, account: Account | None, words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **options: Any
+    ) -> subprocess.Popen[bytes]:  # fmt: skip
+        """As `started`, as an account; None: as this process.
+
+        Raises:
+            OSError: it cannot be started, or this process cannot become the account.
+        """
+        if account is None:
+            return started(words, cpus, mark, **options)
+        if account not in self._by_account:
+            self._by_account[account] = Starter(account)
+        return self._by_account[account].start(words, cpus, mark, **options)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for starter in self._by_account.values():
+            starter.close()
+
+
+def started(words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **options: Any) -> subprocess.Popen[bytes]:
     """As `subprocess.Popen`, of a process that runs on these processors only; nothing: where this one may.
 
-    They are inherited from this thread: those of another account's process can be changed by few.
+    Processors and mark are inherited from this thread and this process: those of another account's process can be
+    changed by few.
+
+    Args:
+        words, options: of `subprocess.Popen`.
+        cpus: numbers of processors.
+        mark: of the process and of all that it starts, see `descendants`; 0: none.
     """
-    if not cpus:
-        return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose
-    all_cpus = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
+    all_cpus = os.sched_getaffinity(0) if cpus else ()
+    mark_before, hard = resource.getrlimit(MARK_LIMIT)
+    marked = mark > 0 and (hard == resource.RLIM_INFINITY or hard >= mark)
     try:
-        return subprocess.Popen(words, **options)  # noqa: S603 - likewise
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        if marked:
+            resource.setrlimit(MARK_LIMIT, (mark, hard))
+        return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose
     finally:
-        os.sched_setaffinity(0, all_cpus)
+        if marked:
+            resource.setrlimit(MARK_LIMIT, (mark_before, hard))
+        if cpus:
+            os.sched_setaffinity(0, all_cpus)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import subprocess
 import sys
-from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
-from subprocess import SubprocessError
 from typing import Final
 
 import msgspec
@@ -22,28 +22,85 @@ from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.executor import OnEnd, Report, report_now
-from volery.live.node.folders import attempt_environment, inherited_environment
+from volery.live.node.folders import WORKER_VARIABLES, attempt_environment, inherited_environment
 from volery.live.node.means import Means, attempt_name
 from volery.live.node.processes import signal_name
 from volery.live.node.worker import LENGTH, Answer, Request, frame
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
+_LEFT_S: Final = 1.0
+"""What a call has started and left has so long to be gone once it is killed; else its worker goes, too."""
+_LEFT_LOOK_S: Final = 0.002
+
+
+class _Worker:
+    """A worker process, and the socket on which it is called.
+
+    Args:
+        popen: of the process.
+        mark: that it and all it starts carry.
+        reader, writer: of this end of the socket.
+    """
+
+    __slots__ = ("_exit", "mark", "pid", "popen", "reader", "writer")
+
+    def __init__(
+        self, popen: subprocess.Popen[bytes], mark: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.popen = popen
+        self.pid = popen.pid
+        self.mark = mark
+        self.reader = reader
+        self.writer = writer
+        self._exit = os.pidfd_open(self.pid)
+
+    async def ask(self, request: Request) -> Answer:
+        """Have a call made.
+
+        Raises:
+            asyncio.IncompleteReadError, ConnectionError: the process has ended.
+        """
+        self.writer.write(frame(request))
+        await self.writer.drain()
+        (length,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
+        return msgspec.msgpack.decode(await self.reader.readexactly(length), type=Answer)
+
+    def kill(self) -> None:
+        """Kill it and all in its process group."""
+        if self.popen.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        if self.popen.returncode is None:
+            loop, over = asyncio.get_running_loop(), asyncio.Event()
+            loop.add_reader(self._exit, over.set)
+            try:
+                await over.wait()
+            finally:
+                loop.remove_reader(self._exit)
+            self.popen.wait()
+            os.close(self._exit)
+            self.writer.close()
+        return int(self.popen.returncode)
 
 
 class _Attempt:
     """One launch; `worker` is the process that it is being called in."""
 
-    __slots__ = ("attempt", "folder", "held", "node", "on_end", "stopped", "task", "worker")
+    __slots__ = ("attempt", "folder", "held", "node", "number", "on_end", "stopped", "task", "worker")
 
-    def __init__(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def __init__(self, node: Address, task: Task, attempt: int, number: int, on_end: OnEnd) -> None:
         self.node = node
         self.task = task
         self.attempt = attempt
+        self.number = number
         self.on_end = on_end
         self.folder = ""
         self.held: Hold | None = None
         self.stopped = False
-        self.worker: Process | None = None
+        self.worker: _Worker | None = None
 
 
 class CallExecutor:
@@ -57,7 +114,6 @@ class CallExecutor:
 
     def __init__(self, means: Means, workers: int = 0, report: Report | None = None) -> None:
         self._means = means
-        self._ledger = means.ledger
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report
         self._attempts: dict[tuple[TaskId, int], _Attempt] = {}
@@ -68,9 +124,9 @@ class CallExecutor:
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
         """Call as soon as a worker is free; an attempt that has been started already is ignored."""
-        started = _Attempt(node, task, attempt, on_end)
         if self._closed or (task.id, attempt) in self._attempts:
             return
+        started = _Attempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
         self._attempts[task.id, attempt] = started
         self._waiting.put_nowait(started)
         if self._idle < self._waiting.qsize() and len(self._serving) < self._worker_max:
@@ -87,7 +143,7 @@ class CallExecutor:
         if found.worker is None:
             self._end(found, "killed", "ended before it was started")
         else:
-            _kill(found.worker)
+            found.worker.kill()
 
     def end_all(self) -> None:
         """Kill every call."""
@@ -103,7 +159,7 @@ class CallExecutor:
 
     async def _serve(self) -> None:
         """One worker's life, and that of those that replace it."""
-        worker: Process | None = None
+        worker: _Worker | None = None
         served = ""
         try:
             while True:
@@ -120,8 +176,9 @@ class CallExecutor:
                 if worker is None and not attempt.stopped:
                     try:
                         worker, served = await self._new_worker(user), user
-                    except (OSError, ValueError, SubprocessError) as error:
-                        self._end(attempt, "failed", f"not started: no worker process: {error}")
+                    except (OSError, ValueError, subprocess.SubprocessError) as error:
+                        if not attempt.stopped:
+                            self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
                 # It may have been killed while it waited, and has then ended already.
                 if attempt.stopped or worker is None:
                     continue
@@ -132,24 +189,49 @@ class CallExecutor:
             if worker is not None:
                 await self._bury(worker)
 
-    async def _new_worker(self, user: str) -> Process:
-        name, value = self._ledger.mark
-        account = self._means.account_of(user)
-        whose, becoming = (account.environment(), account.becoming()) if account is not None else ({}, {})
-        worker = await asyncio.create_subprocess_exec(
-            *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True,
-            env={**inherited_environment(), **whose, name: value}, **becoming,
-        )  # fmt: skip
-        self._ledger.add(worker.pid)
-        return worker
+    async def _new_worker(self, user: str) -> _Worker:
+        means = self._means
+        name, value = means.ledger.mark
+        account = means.account_of(user)
+        whose = account.environment() if account is not None else {}
+        environment = {**inherited_environment((*means.environment, *WORKER_VARIABLES)), **whose, name: value}
+        here, there = socket.socketpair()
+        with there:
+            reader, writer = await asyncio.open_unix_connection(sock=here)
+            mark = means.descendants.mark()
+            try:
+                popen = means.starters.start(
+                    account, _COMMAND, (), mark, stdin=there, stdout=there, start_new_session=True, close_fds=False,
+                    env=environment,
+                )  # fmt: skip
+            except (OSError, ValueError, subprocess.SubprocessError):
+                means.descendants.release(mark)
+                writer.close()
+                raise
+        try:
+            means.began(popen.pid)
+            return _Worker(popen, mark, reader, writer)
+        except OSError:
+            popen.kill()
+            popen.wait()
+            means.ended(popen.pid)
+            means.descendants.release(mark)
+            writer.close()
+            raise
 
-    async def _bury(self, worker: Process) -> int:
-        _kill(worker)
+    async def _bury(self, worker: _Worker) -> int:
+        """End a worker, with all that its calls have started; of one that was ended before, only its exit code."""
+        if worker.popen.returncode is not None:  # its pid may be that of another process by now
+            return int(worker.popen.returncode)
+        worker.kill()
+        self._means.descendants.kill_all(worker.mark, worker.pid)
         code = await worker.wait()
-        self._ledger.remove(worker.pid)
+        self._means.ended(worker.pid)
+        self._means.descendants.kill_all(worker.mark, worker.pid)
+        self._means.descendants.release(worker.mark)
         return code
 
-    async def _call(self, worker: Process, attempt: _Attempt) -> bool:
+    async def _call(self, worker: _Worker, attempt: _Attempt) -> bool:
         """Make one call; whether the worker can make another."""
         task = attempt.task
         try:
@@ -157,7 +239,7 @@ class CallExecutor:
             if not isinstance(call, Call):
                 raise ValueError("the task carries no callable")
             account = self._means.account_of(call.user)
-            folder = self._means.folders.make(task, attempt.attempt)
+            folder, attempt.number = self._means.folders.make(task, attempt.number)
             if account is not None:
                 account.own(folder)
             attempt.folder = str(folder)
@@ -170,15 +252,19 @@ class CallExecutor:
         self._means.watch_output(folder, account)
         attempt.worker = worker
         if self._report is not None:
-            self._report(report_now(attempt.node, task, attempt.attempt, "running", folder=attempt.folder))
-        environment = attempt_environment(attempt.node, task, attempt.attempt, call.index)
+            self._report(
+                report_now(
+                    attempt.node, task, attempt.attempt, "running", folder=attempt.folder, counted=attempt.number
+                )
+            )  # fmt: skip
+        environment = attempt_environment(attempt.node, task, attempt.number, call.index)
         request = Request(call.pickled, attempt.folder, environment)
         if held is not None:
             environment |= held.environment
             request = Request(call.pickled, attempt.folder, environment, held.memory_mb, held.cpus)
         try:
             async with asyncio.timeout(call.timeout_s or None):
-                answer = await _ask(worker, request)
+                answer = await worker.ask(request)
         except TimeoutError:
             await self._bury(worker)
             self._end(attempt, "failed", f"timeout: it ran for more than {call.timeout_s:g} s")
@@ -193,12 +279,12 @@ class CallExecutor:
             else:
                 self._end(attempt, "failed", f"its worker process ended {how}")
             return False
-        free = self._freed(worker, attempt)
+        free = self._freed(worker, attempt) and await self._cleared(worker)
         self._end(attempt, "failed" if answer.reason else "finished", answer.reason, answer.result)
         # A kill may have come while the answer was on its way.
         return free and not attempt.stopped
 
-    def _freed(self, worker: Process, attempt: _Attempt) -> bool:
+    def _freed(self, worker: _Worker, attempt: _Attempt) -> bool:
         """Whether the worker is out of what has held its call; what else the call has started is ended."""
         if attempt.held is None:
             return True
@@ -208,19 +294,26 @@ class CallExecutor:
             return False
         return True
 
+    async def _cleared(self, worker: _Worker) -> bool:
+        """Whether all that a call has started and left is gone."""
+        for _ in range(round(_LEFT_S / _LEFT_LOOK_S)):
+            if not self._means.descendants.kill_all(worker.mark, worker.pid):
+                return True
+            await asyncio.sleep(_LEFT_LOOK_S)
+        return False
+
     def _end(self, attempt: _Attempt, outcome: Outcome, reason: str, result: bytes = b"") -> None:
         task = attempt.task
         del self._attempts[task.id, attempt.attempt]
-        usage = None
+        usage = usage_of(attempt.held, None)
         if attempt.held is not None:
-            usage = usage_of(attempt.held, None)
             attempt.held.end()
         self._means.outputs.end(attempt.folder)
         if self._report is not None:
             self._report(
                 report_now(
                     attempt.node, task, attempt.attempt, outcome, reason=reason, folder=attempt.folder, result=result,
-                    usage=usage,
+                    usage=usage, counted=attempt.number,
                 )
             )  # fmt: skip
         attempt.on_end(task, attempt.attempt, outcome)
@@ -234,17 +327,9 @@ def _user_of(task: Task) -> str:
         return ""
 
 
-async def _ask(worker: Process, request: Request) -> Answer:
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    worker.stdin.write(frame(request))
-    await worker.stdin.drain()
-    (length,) = LENGTH.unpack(await worker.stdout.readexactly(LENGTH.size))
-    return msgspec.msgpack.decode(await worker.stdout.readexactly(length), type=Answer)
-
-
-def _kill(worker: Process) -> None:
-    """End a worker and all that its calls have started."""
-    if worker.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(worker.pid, signal.SIGKILL)
+def _why_no_worker(error: Exception) -> str:
+    """Why there is no worker process, and what to do."""
+    if isinstance(error, PermissionError) and error.filename:
+        path = error.filename
+        return f"the account that calls run as may not execute {path}; install Volery where all accounts can read it"
+    return f"no worker process: {error}"

@@ -25,6 +25,7 @@ from volery.live.command import Payload
 from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.node.devices import Devices, gpu_environment
 from volery.live.node.executor import Usage
+from volery.live.status import UNCONFINED
 
 MILLI: Final = 1000
 PER_PROCESS: Final = "memory is limited per process, not per task"
@@ -191,8 +192,13 @@ def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinem
     Raises:
         InputError: control groups are required, and not permitted.
     """
+    if not amounts:
+        unheld = Confinement(isolation, None, "tasks have slots", os.sched_getaffinity(0))
+        unheld.words = f"{UNCONFINED}; tasks have slots here"
+        log.info("%s", unheld.words)
+        return unheld
     tree, obstacle = None, "they are switched off"
-    if amounts and isolation.cgroups != "off":
+    if isolation.cgroups != "off":
         try:
             tree = Tree(delegated_base(), mark_of(state))
         except NotPermittedError as error:
@@ -203,11 +209,21 @@ def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinem
                 obstacle if tree is None else f"groups here have no controller for {' and '.join(sorted(missing))}"
             )
             raise InputError("isolation.cgroups", f'{problem}; write "auto" to go without')
-    gpus = isolation.gpus if isolation.gpus is not None else gpus_of_host() if amounts else ()
+    gpus = isolation.gpus if isolation.gpus is not None else gpus_of_host()
     made = Confinement(isolation, tree, obstacle, os.sched_getaffinity(0), gpus)
-    if amounts:
-        log.info("%s", made.words)
+    log.info("%s", made.words)
     return made
+
+
+def limit_processes(most: int) -> None:
+    """Limit the processes and threads of each account that runs something below this process (RLIMIT_NPROC); 0: none.
+
+    The kernel counts all that an account has on the machine, not those of a task, and does not count root's.
+    """
+    if most:
+        limits = resource.getrlimit(resource.RLIMIT_NPROC)
+        soft, hard = (most if limit == resource.RLIM_INFINITY else min(limit, most) for limit in limits)
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
 def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> Usage:

@@ -51,7 +51,7 @@ class TaskReport(Message, frozen=True):
     Args:
         task: its number.
         job: the job that it belongs to.
-        attempt: 0 is the first.
+        attempt: the scheduler's number, which tells attempts apart.
         node: the address of the node that it runs on.
         state: of the attempt.
         at_unix_us: when it came into this state, by the wall clock of its host.
@@ -60,6 +60,7 @@ class TaskReport(Message, frozen=True):
         folder: the folder on the node's host that holds `stdout` and `stderr`; empty when there is none.
         result: what a callable returned, encoded; empty for processes.
         usage: what it has used, once it has ended.
+        counted: the number of the attempt for people, see `attempt_number`; None: as `attempt`.
     """
 
     task: TaskId
@@ -73,6 +74,12 @@ class TaskReport(Message, frozen=True):
     folder: str = ""
     result: bytes = b""
     usage: Usage | None = None
+    counted: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Of the attempt, for people: 0 is the task's first."""
+        return self.attempt if self.counted is None else self.counted
 
 
 class Received(Message, frozen=True):
@@ -90,11 +97,13 @@ class Confined(Message, frozen=True):
 
 def report_now(
     node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
-    folder: str = "", result: bytes = b"", usage: Usage | None = None,
+    folder: str = "", result: bytes = b"", usage: Usage | None = None, counted: int | None = None,
 ) -> TaskReport:  # fmt: skip
     """A report on what has just happened."""
     at_unix_us = time.time_ns() // 1000
-    return TaskReport(task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage)
+    return TaskReport(
+        task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage, counted
+    )  # fmt: skip
 
 
 Report = Callable[[TaskReport], None]

@@ -1,15 +1,24 @@
-"""What an attempt finds on its node's host: a folder, ROOT/JOB/TASK.ATTEMPT, and variables that say what it is."""
+"""What an attempt finds on its node's host: a folder, ROOT/JOB/TASK.NUMBER, and variables that say what it is."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from volery.core.model import Address, Task
+from volery.core.records import INCARNATION_ATTEMPTS
+from volery.live.command import decode_payload
 
+INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR")
+"""Names, or patterns, of the variables that tasks take over from the agent; a federation's file may add others."""
+WORKER_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+"""What a worker process finds its interpreter and this package by."""
 SECRET_VARIABLES: Final = frozenset({"VOLERY_TOKEN"})
-"""What whoever has started a program of ours may have told it, and is nothing for tasks."""
+"""What whoever has started a program of ours may have told it, and is nothing for tasks, whatever a file says."""
 
 
 class AttemptFolders:
@@ -22,33 +31,75 @@ class AttemptFolders:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
 
-    def make(self, task: Task, attempt: int) -> Path:
-        """The folder of an attempt, empty unless an earlier federation has used the same numbers.
+    def make(self, task: Task, number: int) -> tuple[Path, int]:
+        """The folder of an attempt, which is new and empty, and the attempt's number.
+
+        One of that name may be there: an attempt ended with this machine before its start was reported, or an earlier
+        federation has used the same numbers of tasks. The number is then the next one without a folder.
+
+        Args:
+            task: whose.
+            number: of the attempt, see `attempt_number`.
 
         Raises:
             OSError: it cannot be made.
         """
-        folder = self.root / str(task.job) / f"{task.id}.{attempt}"
-        try:
-            folder.mkdir()
-        except FileNotFoundError:  # the job's first, or its earlier ones were removed
-            folder.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            pass
-        return folder
+        job = self.root / str(task.job)
+        for free in count(number):
+            folder = job / f"{task.id}.{free}"
+            try:
+                try:
+                    folder.mkdir()
+                except FileNotFoundError:  # the job's first, or its earlier ones were removed
+                    folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return folder, free
+        raise AssertionError("numbers do not end")
 
 
-def inherited_environment() -> dict[str, str]:
-    """What tasks take over from the agent: all but its secrets."""
-    return {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
+def inherited_environment(more: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that tasks take over from the agent: those of `INHERITED`, and no others unless they are named.
+
+    Args:
+        more: further names, or patterns with `*`.
+    """
+    patterns = (*INHERITED, *more)
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in SECRET_VARIABLES and any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
 
 
-def attempt_environment(node: Address, task: Task, attempt: int, index: int) -> dict[str, str]:
-    """The variables that tell a task its numbers; `index` is its place in the job."""
+def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
+    """The number of an attempt for people: 0 is the task's first, and restarts of the federation begin no new count.
+
+    Args:
+        payload: of the task.
+        attempt: the scheduler's number.
+        by_incarnation: whether the scheduler numbers as `INCARNATION_ATTEMPTS` says.
+    """
+    try:
+        carried = decode_payload(payload)
+    except ValueError:  # it can be no more than one that fails
+        before, launched = 0, -1
+    else:
+        before, launched = carried.attempts, carried.launched
+    incarnation, place = divmod(attempt, INCARNATION_ATTEMPTS)
+    if not by_incarnation or not incarnation:  # incarnations are counted from 1
+        return before + attempt
+    if incarnation == launched // INCARNATION_ATTEMPTS and attempt > launched:
+        return before + attempt - launched - 1
+    return before + place
+
+
+def attempt_environment(node: Address, task: Task, number: int, index: int) -> dict[str, str]:
+    """The variables that tell a task its numbers; `number` is the attempt's, `index` its place in the job."""
     return {
         "VOLERY_JOB": str(task.job),
         "VOLERY_TASK": str(task.id),
         "VOLERY_INDEX": str(index),
-        "VOLERY_ATTEMPT": str(attempt),
+        "VOLERY_ATTEMPT": str(number),
         "VOLERY_NODE": node,
     }

@@ -41,7 +41,7 @@ class Hands(NamedTuple):
     kept: KeptAgent | None = None
 
     def introduction(self, nodes: Iterable[Address]) -> Confined | None:
-        """What the submitter is to know of these nodes; nothing where tasks ask for slots."""
+        """What holds tasks on these nodes, or that nothing does; None where no real processes run."""
         agent = self.executor
         words = agent.held if isinstance(agent, NodeAgent | KeptAgent) else ""
         return Confined(tuple(nodes), words) if words else None
@@ -63,7 +63,7 @@ def hands_of(
         unreceived: ends that an earlier life in this process has not got rid of; what is not received is kept there.
     """
     folder, kind, file = federation.folder.resolve(), federation.file.executor, federation.file
-    rules = NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources))
+    rules = NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources), file.environment)
     if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
         keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt), unreceived, folder / "tasks")

@@ -1,9 +1,9 @@
 """The keeper of a node host: the parent of its tasks, which outlives it.
 
-python -m volery.live.node.keeper TASKS STATE ACCOUNTS RULES; a node host starts it and says over its socket what is
-to run. If the host has died, the keeper reaps the tasks that end, remembers how, and tells the host's next life. When
-no host has spoken for the length of the lease, it ends what runs: the tasks may be given to others by then. It ends
-when it is told to, or when nobody needs it any more.
+python -m volery.live.node.keeper TASKS STATE; a node host starts it, writes accounts and rules on its standard input,
+and says over its socket what is to run. If the host has died, the keeper reaps the tasks that end, remembers how, and
+tells the host's next life. When no host has spoken for the length of the lease, it ends what runs: the tasks may be
+given to others by then. It ends when it is told to, or when nobody needs it any more.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from volery.live.cluster.accounts import Accounts
 from volery.live.cluster.isolation import NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import TaskReport
+from volery.live.node.folders import attempt_number
 from volery.live.node.keeping import (
     SOCKET,
     Alive,
@@ -65,7 +66,7 @@ class Keeper:
     """
 
     def __init__(self, tasks: Path, state: Path, accounts: Accounts, rules: NodeRules) -> None:
-        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts, rules=rules)
+        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts, rules=rules, by_incarnation=True)
         self._attempts: dict[tuple[TaskId, int], Attempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
@@ -149,7 +150,12 @@ class Keeper:
         self._attempts[key] = Attempt(message.node, bare, message.attempt, message.note)
         if self._expired:  # said before the host knew, and nobody's any more
             at = time.time_ns() // 1000
-            self._heard(TaskReport(bare.id, bare.job, message.attempt, message.node, "killed", at, reason=EXPIRED))
+            number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
+            self._heard(
+                TaskReport(
+                    bare.id, bare.job, message.attempt, message.node, "killed", at, reason=EXPIRED, counted=number
+                )
+            )  # fmt: skip
         else:
             self._agent.start(message.node, message.task, message.attempt, _nobody_else)
 
@@ -227,9 +233,8 @@ def main() -> None:
 
     async def serve() -> None:
         try:
-            accounts = Accounts(msgspec.json.decode(sys.argv[3], type=str | dict[str, str]))
-            rules = msgspec.json.decode(sys.argv[4], type=NodeRules)
-            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), accounts, rules)
+            run_as, rules = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[str | dict[str, str], NodeRules])
+            keeper = Keeper(Path(sys.argv[1]), Path(sys.argv[2]), Accounts(run_as), rules)
         except (InputError, OSError) as error:
             sys.stderr.write(f"{error}\n")
             sys.exit(2)

@@ -129,13 +129,16 @@ class KeptAgent:
 
     def _start_keeper(self) -> None:
         words = [sys.executable, "-m", "volery.live.node.keeper", str(self._tasks), str(self._state)]
-        words += [msgspec.json.encode(given).decode() for given in (self._run_as, self._rules)]
-        with (self._state / "keeper.log").open("ab") as errors:
+        log_file = os.open(self._state / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(log_file, "ab") as errors:
             said = errors.tell()
             started = subprocess.Popen(  # noqa: S603 - our own module
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
             )
+        assert started.stdin is not None
         assert started.stdout is not None
+        with suppress(BrokenPipeError), started.stdin as given:  # arguments are seen by all users of the machine
+            given.write(msgspec.json.encode((self._run_as, self._rules)))
         with started.stdout as told:
             ready = told.readline()
         self._child = started.pid

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from volery.core.model import Task
 from volery.live.cluster.accounts import Account, Accounts
+from volery.live.node.becoming import Starters
 from volery.live.node.confinement import Confinement
-from volery.live.node.folders import AttemptFolders
+from volery.live.node.descendants import Descendants
+from volery.live.node.folders import AttemptFolders, attempt_number
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.rotation import Outputs
 
@@ -22,14 +24,22 @@ class Means(NamedTuple):
         ledger: what runs is written down there.
         confinement: holds attempts to what they ask for.
         outputs: keeps what they write in bounds.
+        starters: start their processes.
+        descendants: finds what those processes have started.
         accounts: whom they run as; None: as this process.
+        environment: names of variables that they take over from the agent, see `inherited_environment`.
+        by_incarnation: how schedulers number attempts, see `attempt_number`.
     """
 
     folders: AttemptFolders
     ledger: ProcessLedger
     confinement: Confinement
     outputs: Outputs
+    starters: Starters
+    descendants: Descendants
     accounts: Accounts | None = None
+    environment: tuple[str, ...] = ()
+    by_incarnation: bool = False
 
     def account_of(self, user: str) -> Account | None:
         """Whom a user's tasks run as; None: as this process.
@@ -38,6 +48,20 @@ class Means(NamedTuple):
             ValueError: there is no account for this user.
         """
         return self.accounts.of(user) if self.accounts is not None else None
+
+    def number_of(self, task: Task, attempt: int) -> int:
+        """The number of an attempt for people, see `attempt_number`."""
+        return attempt_number(task.payload, attempt, self.by_incarnation)
+
+    def began(self, pid: int) -> None:
+        """A first process of an attempt, or a worker, has been started."""
+        self.ledger.add(pid)
+        self.descendants.began(pid)
+
+    def ended(self, pid: int) -> None:
+        """It was reaped."""
+        self.ledger.remove(pid)
+        self.descendants.ended(pid)
 
     def watch_output(self, folder: Path, account: Account | None) -> None:
         """An attempt begins to write in its folder."""

@@ -2,7 +2,7 @@
 
 A record is pid and start time, so that a pid which the kernel has given to another process is never touched. What the
 record cannot know (a process started in the instant before the agent died, or one that left its group) carries the
-state folder's name in its environment.
+state folder's name in its environment, and its mark (see `descendants`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from volery.core.errors import InputError
+from volery.live.node.descendants import agent_mark, is_marked
 from volery.live.node.proctable import Status, ancestors, boot, carries, processes, status_of
 
 MARK: Final = "VOLERY_STATE"
@@ -53,7 +54,7 @@ class ProcessLedger:
         self._path = folder / "processes"
         self._running: dict[int, int] = {}
         self._lines = 0
-        self.killed = kill_orphans(_read(self._path), self.mark)
+        self.killed = kill_orphans(_read(self._path), self.mark, agent_mark(folder))
         self._file = self._rewritten()
 
     def add(self, pid: int) -> None:
@@ -83,7 +84,9 @@ class ProcessLedger:
     def _rewritten(self) -> int:
         fresh = self._path.with_suffix(".new")
         lines = [f"boot {boot()}\n"] + [f"+{pid} {started}\n" for pid, started in self._running.items()]
-        fresh.write_text("".join(lines))
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.writelines(lines)  # nobody else need know which processes are whose
         fresh.replace(self._path)
         self._lines = 0
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -109,12 +112,13 @@ def _read(path: Path) -> dict[int, int]:
     return running
 
 
-def kill_orphans(recorded: dict[int, int], mark: tuple[str, str]) -> list[int]:
-    """End every process of the recorded groups, and every one that carries the mark, and wait until they are gone.
+def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) -> list[int]:
+    """End every process of the recorded groups, and every one that carries a mark, and wait until they are gone.
 
     Args:
         recorded: pid of a group's first process -> its start time.
         mark: name and value of an environment variable.
+        agent: see `agent_mark`; it is kept where the environment was cleared.
 
     Returns:
         The pids that were killed.
@@ -129,7 +133,9 @@ def kill_orphans(recorded: dict[int, int], mark: tuple[str, str]) -> list[int]:
         ours = [
             status
             for status in processes()
-            if status.lives and status.pid not in spared and (_in(status, sessions) or carries(status.pid, variable))
+            if status.lives
+            and status.pid not in spared
+            and (_in(status, sessions) or carries(status.pid, variable) or is_marked(status.pid, agent))
         ]
         if not ours:
             break

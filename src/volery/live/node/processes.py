@@ -1,10 +1,10 @@
 """The process executor: each attempt is a process in a session, a folder and an environment of its own.
 
-What a command starts ends with it: when its first process has ended, the rest of its group is killed; a kill or a
-timeout asks the whole group to end (SIGTERM), waits for the grace time, and then ends it (SIGKILL), also what has
-ignored the request or moved to another group of the session, and all of the attempt's control group where it has one.
-What a task has asked for holds its processes as soon as the first one has begun (see `confinement`). Linux only: ends
-are heard through pidfds, so no process that someone else in this program has started is ever reaped here.
+What a command starts ends with it, daemons included (see `descendants`): when its first process has ended, the rest is
+killed; a kill or a timeout asks all to end (SIGTERM), waits for the grace time, and then ends them (SIGKILL), and all
+of the attempt's control group where it has one. What a task has asked for holds its processes as soon as the first one
+has begun (see `confinement`). Linux only: ends are heard through pidfds, so no process that someone else in this
+program has started is ever reaped here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -25,7 +25,6 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.cluster.accounts import SHELL, Account
 from volery.live.command import Command, decode_payload
-from volery.live.node.becoming import Starter, started
 from volery.live.node.cgroups import Group
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.executor import AttemptState, OnEnd, Report, Usage, report_now
@@ -54,7 +53,9 @@ class _Attempt:
         "folder",
         "held",
         "left",
+        "mark",
         "node",
+        "number",
         "on_end",
         "pidfd",
         "popen",
@@ -63,10 +64,11 @@ class _Attempt:
         "timer",
     )  # fmt: skip
 
-    def __init__(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
+    def __init__(self, node: Address, task: Task, attempt: int, number: int, on_end: OnEnd) -> None:
         self.node = node
         self.task = task
         self.attempt = attempt
+        self.number = number
         self.on_end = on_end
         self.command: Command | None = None
         self.folder = Path()
@@ -76,6 +78,7 @@ class _Attempt:
         self.timer: asyncio.TimerHandle | None = None
         self.stop: Stop = ""
         self.left = False
+        self.mark = 0
         self.deadline = 0.0
 
     @property
@@ -112,10 +115,8 @@ class ProcessExecutor:
 
     def __init__(self, means: Means, report: Report | None = None) -> None:
         self._means = means
-        self._starters: dict[Account, Starter] = {}
-        self._ledger = means.ledger
         self._report = report
-        self._inherited = inherited_environment()
+        self._inherited = inherited_environment(means.environment)
         self._programs: dict[tuple[str, str], str] = {}
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._waiting: deque[_Attempt] = deque()
@@ -129,9 +130,9 @@ class ProcessExecutor:
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd) -> None:
         """Start an attempt as soon as the loop is free; one that has been started already is ignored."""
-        started = _Attempt(node, task, attempt, on_end)
-        if self._closed or started.key in self._attempts:
+        if self._closed or (task.id, attempt) in self._attempts:
             return
+        started = _Attempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
         self._attempts[started.key] = started
         self._waiting.append(started)
         if self._spawner is None:
@@ -168,8 +169,6 @@ class ProcessExecutor:
             self._spawner.cancel()
         if self._attempts:
             await self._empty.wait()
-        for starter in self._starters.values():
-            starter.close()
         os.close(self._nothing)
 
     def _spawn_next(self) -> None:
@@ -191,7 +190,8 @@ class ProcessExecutor:
         attempt.command = command
         account = self._means.account_of(command.user)
         attempt.held = held = self._means.confinement.hold(attempt_name(attempt.task, attempt.attempt), command)
-        attempt.folder = folder = self._means.folders.make(attempt.task, attempt.attempt)
+        folder, attempt.number = self._means.folders.make(attempt.task, attempt.number)
+        attempt.folder = folder
         cwd = Path(command.cwd) if command.cwd else folder
         environment = self._environment_of(attempt, command, account)
         words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing
@@ -212,9 +212,10 @@ class ProcessExecutor:
                 words, program, stdin = gate.words(words), SHELL, gate.outside
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
-            attempt.popen = self._start_as(account)(
-                words, held.cpus if held is not None else (), executable=program, stdin=stdin, stdout=opened[0],
-                stderr=opened[1], cwd=cwd, env=environment, start_new_session=True, close_fds=False,
+            attempt.mark = self._means.descendants.mark()
+            attempt.popen = self._means.starters.start(
+                account, words, held.cpus if held is not None else (), attempt.mark, executable=program, stdin=stdin,
+                stdout=opened[0], stderr=opened[1], cwd=cwd, env=environment, start_new_session=True, close_fds=False,
             )  # fmt: skip
             self._hold(attempt, gate)
         finally:
@@ -235,32 +236,25 @@ class ProcessExecutor:
         try:
             if attempt.held is not None:
                 attempt.held.take_in(attempt.pid)
-            self._ledger.add(attempt.pid)
+            self._means.began(attempt.pid)
             attempt.pidfd = os.pidfd_open(attempt.pid)
         except OSError:
             attempt.signal_all()
             attempt.popen.wait()
-            self._ledger.remove(attempt.pid)
+            self._means.ended(attempt.pid)
             attempt.popen = None
             raise
         if gate is not None:
             gate.open()
-
-    def _start_as(self, account: Account | None) -> Callable[..., subprocess.Popen[bytes]]:
-        if account is None:
-            return started
-        if account not in self._starters:
-            self._starters[account] = Starter(account)
-        return self._starters[account].start
 
     def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
         return {
             **self._inherited,
             **(account.environment() if account is not None else {}),
             **command.env,
-            **attempt_environment(attempt.node, attempt.task, attempt.attempt, command.index),
+            **attempt_environment(attempt.node, attempt.task, attempt.number, command.index),
             **(attempt.held.environment if attempt.held is not None else {}),
-            self._ledger.mark[0]: self._ledger.mark[1],
+            self._means.ledger.mark[0]: self._means.ledger.mark[1],
         }
 
     def _program(self, name: str, environment: Mapping[str, str]) -> str | None:
@@ -285,7 +279,9 @@ class ProcessExecutor:
             self._leave(attempt)
             return
         attempt.signal_all()
-        if (group := attempt.group) is not None and group.lives:
+        outside = self._means.descendants.signal(attempt.mark, attempt.pid)
+        if outside or ((group := attempt.group) is not None and group.lives):
+            attempt.deadline = time.monotonic()
             self._leave(attempt)  # it has been killed, and is not gone yet
         else:
             self._reap(attempt)
@@ -301,6 +297,8 @@ class ProcessExecutor:
             # A stopped process hears nothing until it goes on.
             for number in (signal.SIGTERM, signal.SIGCONT):
                 attempt.signal_all(number)
+                if attempt.group is None:
+                    self._means.descendants.signal(attempt.mark, attempt.pid, number)
         elif not self._closed:
             return
         if attempt.timer is not None:
@@ -312,6 +310,7 @@ class ProcessExecutor:
     def _grace_over(self, attempt: _Attempt) -> None:
         attempt.timer = None
         attempt.signal_all()
+        self._means.descendants.signal(attempt.mark, attempt.pid)
         self._leave(attempt)
 
     def _sweep_soon(self, after_s: float) -> None:
@@ -327,7 +326,10 @@ class ProcessExecutor:
         for status in processes():
             if status.lives and (status.session in self._leaving or status.group in self._leaving):
                 alive.setdefault(status.session if status.session in self._leaving else status.group, []).append(status)
+        adopted = self._means.descendants.adopted()
         for pid, attempt in [*self._leaving.items()]:
+            if outside := self._means.descendants.left(attempt.mark, pid, adopted):
+                alive.setdefault(pid, []).extend(outside)
             if now > attempt.deadline:
                 for status in alive.get(pid, ()):
                     with suppress(ProcessLookupError, PermissionError):
@@ -349,7 +351,7 @@ class ProcessExecutor:
         code = os.waitstatus_to_exitcode(status)
         assert attempt.popen is not None
         attempt.popen.returncode = code  # the object would otherwise wait for its process once more
-        self._ledger.remove(attempt.pid)
+        self._means.ended(attempt.pid)
         usage = usage_of(attempt.held, spent)
         outcome, reason = _judge(attempt, code, usage)
         self._end(attempt, outcome, code, reason, usage)
@@ -358,6 +360,7 @@ class ProcessExecutor:
         self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: Usage | None = None
     ) -> None:  # fmt: skip
         del self._attempts[attempt.key]
+        self._means.descendants.release(attempt.mark)
         if attempt.held is not None:
             attempt.held.release()
         self._means.outputs.end(str(attempt.folder))
@@ -377,7 +380,8 @@ class ProcessExecutor:
             folder = str(attempt.folder) if attempt.popen is not None else ""
             self._report(
                 report_now(
-                    attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder, usage=usage
+                    attempt.node, attempt.task, attempt.attempt, state, exit_code, reason, folder, usage=usage,
+                    counted=attempt.number,
                 )
             )  # fmt: skip
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _PROC: Final = Path("/proc")
+_LISTS_CHILDREN: Final = _PROC / "thread-self/children"
 _STAT_BYTES: Final = 4096
 _DEAD: Final = ("Z", "X")
 
@@ -58,6 +59,33 @@ def processes() -> Iterator[Status]:
     for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
         if name.isdigit() and (found := status_of(int(name))):
             yield found
+
+
+def children(pid: int) -> list[int]:
+    """The processes whose parent is a process, zombies included; none where it is gone."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - as below
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123 - each end of a task waits
+                found += map(int, file.read().split())
+    except FileNotFoundError:
+        if status_of(pid) is not None and not _LISTS_CHILDREN.exists():
+            return [status.pid for status in processes() if status.parent == pid]
+    except OSError:
+        pass  # it is going
+    return found
+
+
+def soft_limit(pid: int, title: bytes) -> int:
+    """A resource limit of a process by its title in /proc/PID/limits; -1: none, or not to be seen."""
+    try:
+        with open(f"/proc/{pid}/limits", "rb") as file:  # noqa: PTH123 - likewise
+            text = file.read()
+    except OSError:
+        return -1
+    at = text.find(title)
+    words = text[at + len(title) :].split(maxsplit=1) if at >= 0 else []
+    return int(words[0]) if words and words[0].isdigit() else -1
 
 
 def carries(pid: int, variable: bytes) -> bool:

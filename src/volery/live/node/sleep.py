@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
+from typing import Final
 
 from volery.core.model import SECOND, Address, Task, TaskId, Time
 from volery.live.node.executor import OnEnd, Report, report_now
 
+MILLISECONDS: Final = 1000
+"""Per second."""
 Duration = Callable[[Task], Time]
 
 
@@ -60,10 +65,18 @@ class SleepExecutor:
             return
         if self._report is not None:
             self._report(report_now(node, task, attempt, "running"))
-        timer = asyncio.get_running_loop().call_later(self._duration_us(task) / SECOND, self._woken, key)
-        self._sleeping[key] = (timer, node, task, on_end)
+        due_s = time.monotonic() + self._duration_us(task) / SECOND
+        self._sleeping[key] = (self._timer(key, due_s), node, task, on_end)
 
-    def _woken(self, key: tuple[TaskId, int]) -> None:
+    def _timer(self, key: tuple[TaskId, int], due_s: float) -> asyncio.TimerHandle:
+        # uvloop rounds to the nearest millisecond: whoever asks for less than one is called early.
+        delay_s = math.ceil((due_s - time.monotonic()) * MILLISECONDS) / MILLISECONDS
+        return asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._woken, key, due_s)
+
+    def _woken(self, key: tuple[TaskId, int], due_s: float) -> None:
+        if time.monotonic() < due_s:
+            self._sleeping[key] = (self._timer(key, due_s), *self._sleeping[key][1:])
+            return
         _, node, task, on_end = self._sleeping.pop(key)
         if self._report is not None:
             self._report(report_now(node, task, key[1], "finished"))

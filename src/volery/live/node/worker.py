@@ -18,9 +18,15 @@ from typing import Any, BinaryIO, Final
 import cloudpickle
 import msgspec
 
+from volery.live.command import Raised
+
 LENGTH: Final = struct.Struct("<I")
 RESULT_BYTES_MAX: Final = 512 * 1024
 """Results travel through the broker and the store of jobs; what is larger belongs into a file."""
+
+
+TRACEBACK_MAX: Final = 20_000
+"""Characters; the last ones count."""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
@@ -71,9 +77,10 @@ def answer(request: Request) -> Answer:
 
 def _pickled_error(error: BaseException) -> bytes:
     """The exception, or where it cannot travel, one that says the same."""
-    text = "".join(traceback.format_exception(error))
+    called = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
     try:
-        pickled: bytes = cloudpickle.dumps(error)
+        pickled: bytes = cloudpickle.dumps(Raised(error, text))
         pickle.loads(pickled)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
     except Exception:
         pickled = cloudpickle.dumps(RuntimeError(text))

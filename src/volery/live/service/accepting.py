@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from volery.core.model import JobId, TaskId, Time
+import msgspec
+
+from volery.core.model import JobId, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
+from volery.live.command import decode_payload, encode_payload
 from volery.live.jobs import JobDescription, PlannedTask, plan
 from volery.live.service.errors import ConflictError
 from volery.live.service.store import JobStore
@@ -66,6 +69,25 @@ async def planned_jobs(
         jobs.append(NewJob(at, first, description, tasks, place))
         first += len(tasks)
     return jobs
+
+
+def still_to_run(
+    tasks: Iterable[Task], ended: Collection[int], begun: Mapping[int, tuple[int, int]]
+) -> Iterator[Task]:  # fmt: skip
+    """The tasks of a job that is submitted again, without those that ended; the others carry their earlier attempts.
+
+    Args:
+        tasks: all of the job, in order.
+        ended: the places of those that need not run again.
+        begun: see `JobStore.begun`.
+    """
+    for place, task in enumerate(tasks):
+        if place in begun and place not in ended:
+            attempts, launched = begun[place]
+            carried = msgspec.structs.replace(decode_payload(task.payload), attempts=attempts, launched=launched)
+            yield msgspec.structs.replace(task, payload=encode_payload(carried))
+        elif place not in ended:
+            yield task
 
 
 def admit(store: JobStore, jobs: Sequence[NewJob], now_us: Time) -> list[Receipt]:

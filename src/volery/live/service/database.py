@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from volery.core.errors import InputError
+from volery.core.records import INCARNATION_ATTEMPTS
 from volery.live.service import usages
 
 VERSION: Final = 1
@@ -31,7 +32,7 @@ CREATE TABLE tasks (
   job INTEGER NOT NULL, place INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
   attempt INTEGER NOT NULL DEFAULT 0, node TEXT NOT NULL DEFAULT '', exit_code INTEGER,
   started_us INTEGER, ended_us INTEGER, folder TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL,
-  result BLOB NOT NULL DEFAULT x'', PRIMARY KEY (job, place)) WITHOUT ROWID;
+  result BLOB NOT NULL DEFAULT x'', launched INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (job, place)) WITHOUT ROWID;
 CREATE INDEX tasks_by_revision ON tasks (revision);
 """
 _ADDED: Final = (
@@ -138,8 +139,25 @@ def _connected(path: Path, pragma: str) -> sqlite3.Connection:
         else:
             for statement in _ADDED:
                 sql.execute(statement)
+            _add_launched(sql)
         sql.execute(pragma)
     except sqlite3.Error:
         sql.close()
         raise
     return sql
+
+
+def _add_launched(sql: sqlite3.Connection) -> None:
+    """Bring a database up to date in which attempts bear the numbers of their scheduler."""
+    if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
+        return
+    renumbered = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
+    for statement in (
+        "BEGIN IMMEDIATE",
+        "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
+        "UPDATE tasks SET launched = attempt WHERE node != ''",
+        f"UPDATE tasks {renumbered}",
+        f"UPDATE usages {renumbered}",  # a task's row finds what it has used by the attempt
+        "COMMIT",
+    ):
+        sql.execute(statement)

@@ -28,7 +28,7 @@ from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, Pe
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
-from volery.live.service.accepting import admit, planned, planned_jobs
+from volery.live.service.accepting import admit, planned, planned_jobs, still_to_run
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
@@ -423,7 +423,7 @@ class Desk(Questions, Component):
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return
         ended = self._store.ended_places(job.id)
-        tasks = tuple([task for place, (task, _) in enumerate(everything) if place not in ended])
+        tasks = tuple(still_to_run((task for task, _ in everything), ended, self._store.begun(job.id)))
         if tasks:
             self._submit(job.id, tuple(submission(job.id, tasks, job.description.user, TASKS_PER_TURN)))
         else:

@@ -153,17 +153,12 @@ def allocations_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
         limit: at most so many jobs are looked at, and at most so many of their tasks.
     """
     rows = sql.execute(
-        "SELECT tasks.started_us, submitted_us, attempt, last.id FROM "
+        "SELECT tasks.started_us, submitted_us FROM "
         "(SELECT id, submitted_us FROM jobs WHERE started_us IS NOT NULL ORDER BY id DESC LIMIT ?1) AS last "
-        "CROSS JOIN tasks ON tasks.job = last.id LIMIT ?1",
+        "CROSS JOIN tasks ON tasks.job = last.id AND tasks.attempt = 0 AND tasks.started_us IS NOT NULL LIMIT ?1",
         (limit,),
     )
-    found, first = [], dict[JobId, int]()
-    for began, told, attempt, number in rows:
-        if began is not None:
-            found.append((began - told, attempt, number))
-            first[number] = min(attempt, first.get(number, attempt))  # masters with several lives do not begin at 0
-    return [max(0, waited) for waited, attempt, number in found if attempt == first[number]]
+    return [max(0, began - told) for began, told in rows]
 
 
 def places(sql: sqlite3.Connection, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:

@@ -34,7 +34,8 @@ CREATE INDEX IF NOT EXISTS preemptions_for_user ON preemptions (for_user, number
 _NOTE: Final = (
     "INSERT OR IGNORE INTO preemptions (at_us, by, reason, task, job, place, attempt, user, for_job, for_place, "
     "for_user, loss_due, loss_before, loss_after, gain_due, gain_before, gain_after) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17 "
+    "WHERE NOT EXISTS (SELECT 1 FROM preemptions WHERE task = ?4 AND at_us = ?1)"
 )
 _LISTED: Final = (
     "number, at_us, by, reason, job, place, attempt, user, for_job, for_place, for_user, loss_due, loss_before, "
@@ -85,11 +86,21 @@ class ShareBook:
         fact = told.fact
         job, place, user = self._place(fact.task)
         for_job, for_place, for_user = self._place(fact.beneficiary)
+        attempt = self._number_of(fact.attempt, job, place)
         row = (
-            told.at_unix_us, told.by, fact.reason, fact.task, job, place, fact.attempt, user, for_job, for_place,
+            told.at_unix_us, told.by, fact.reason, fact.task, job, place, attempt, user, for_job, for_place,
             for_user, *_parts(fact.loser), *_parts(fact.winner),
         )  # fmt: skip
         self._write.execute(_NOTE, row)
+
+    def _number_of(self, launched: int, job: JobId, place: int) -> int:
+        """The number for people of an attempt, by what was reported of the task's last one."""
+        query = "SELECT attempt, launched FROM tasks WHERE job = ? AND place = ?"
+        for number, last in self._write.execute(query, (job, place)):
+            # A report of an attempt may be on its way when the preemption is told; or the next one has begun. Another
+            # incarnation of the scheduler numbers from far away, so that only the sign of the difference counts.
+            return max(0, int(number) + max(-1, min(launched - last, 1))) if last >= 0 else int(number)
+        return 0
 
     def _place(self, task: int) -> tuple[JobId, int, str]:
         """The job of a task, its place there, and whose it is."""

@@ -37,8 +37,10 @@ _UPDATE_JOB: Final = (
 )
 _WRITE_TASK: Final = (
     "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
-    "revision, result) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_ENDED: Final = "('finished', 'failed', 'killed')"
+"""States of tasks of an open job that need not run again."""
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
@@ -49,7 +51,7 @@ News = TaskReport | JobAccepted | JobRejected | JobDone
 
 _JOB_COLUMNS: Final = ", ".join(name for name in JobRow.__struct_fields__ if name not in ("heard", "counted"))
 _described: Final = msgspec.json.Decoder(JobDescription).decode
-_UNHEARD: Final[tuple[TaskState, int, Time | None]] = ("pending", NEVER, None)
+_UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
 
 
 class JobStore:
@@ -279,10 +281,14 @@ class JobStore:
         place = report.task - job.first_task
         if not 0 <= place < job.tasks:
             return
-        state, attempt, started_us = self._known(job, place)
-        if attempt > report.attempt or (attempt == report.attempt and state != "running") or state in _FINAL:
+        state, number, launched, started_us = self._known(job, place)
+        same = (number, launched) == (report.number, report.attempt)
+        # Either number may be smaller of a later attempt: a scheduler that begins anew may number anew, and a host may
+        # have had to take a greater number for people than the next one will.
+        late = report.number <= number and report.attempt <= launched
+        if state in _FINAL or (state != "running" if same else late):
             return
-        if attempt < report.attempt:
+        if not same:
             started_us = None
         if job.heard is not None:
             job.heard[place] = True
@@ -290,8 +296,8 @@ class JobStore:
         if began:
             started_us = report.at_unix_us
         self._rows[job.id, place] = (
-            job.id, place, told, report.reason, report.attempt, report.node, report.exit_code, started_us,
-            None if began else report.at_unix_us, report.folder, self._next_revision(), report.result,
+            job.id, place, told, report.reason, report.number, report.node, report.exit_code, started_us,
+            None if began else report.at_unix_us, report.folder, self._next_revision(), report.result, report.attempt,
         )  # fmt: skip
         self._usages.note(job.id, place, report)
         job.count(state, -1)
@@ -300,14 +306,14 @@ class JobStore:
         if job.started_us is None:
             job.started_us = started_us
 
-    def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, Time | None]:
-        """State, attempt and start of a task as it was last told, in this batch or before."""
+    def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
+        """State, both numbers of the attempt, and start of a task as it was last told, in this batch or before."""
         row = self._rows.get((job.id, place))
         if row is not None:
-            return row[2], row[4], row[7]
+            return row[2], row[4], row[12], row[7]
         if job.heard is not None and not job.heard[place]:
             return _UNHEARD
-        query = "SELECT state, attempt, started_us FROM tasks WHERE job = ? AND place = ?"
+        query = "SELECT state, attempt, launched, started_us FROM tasks WHERE job = ? AND place = ?"
         return self._sql.execute(query, (job.id, place)).fetchone() or _UNHEARD
 
     def _settle(self, job: JobRow, now_us: int, wait: bool = True) -> bool:
@@ -417,7 +423,14 @@ class JobStore:
         row = self._read.execute(query, (number,)).fetchone()
         return OpenJob(row[0], row[1], _described(row[2]), bool(row[3])) if row else None
 
+    def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
+        """The places of a job's tasks that were started and have not ended: how many attempts each had, and as what the
+        last was launched, which is the scheduler's own number.
+        """
+        query = "SELECT place, attempt, launched FROM tasks WHERE job = ? AND node != '' AND state NOT IN " + _ENDED
+        return {place: (attempt + 1, launched) for place, attempt, launched in self._read.execute(query, (number,))}
+
     def ended_places(self, number: JobId) -> set[int]:
         """The places of a job's tasks that need not run again."""
-        query = "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')"
+        query = "SELECT place FROM tasks WHERE job = ? AND state IN " + _ENDED
         return {row[0] for row in self._read.execute(query, (number,))}

@@ -134,7 +134,7 @@ class Telemetry:
     def _launched(self, job: _Job, report: TaskReport, at_ns: int) -> Span:
         queued_ns = job.queued_us.pop(report.task, job.submitted_us) * _NS
         attributes: dict[str, str | int] = {
-            "volery.task": report.task - job.first_task, "volery.attempt": report.attempt, "volery.node": report.node,
+            "volery.task": report.task - job.first_task, "volery.attempt": report.number, "volery.node": report.node,
         }  # fmt: skip
         span = self._tracer.start_span("attempt", job.within, attributes=attributes, start_time=queued_ns)
         span.add_event("queued", timestamp=queued_ns)

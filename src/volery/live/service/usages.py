@@ -38,7 +38,7 @@ class Usages:
         """What a report says of the task at a place of a job, if it does."""
         if (used := report.usage) is not None:
             peak = used.memory_peak_bytes
-            self._rows.append((job, place, report.attempt, used.cpu_us, peak, used.out_of_memory, used.held))
+            self._rows.append((job, place, report.number, used.cpu_us, peak, used.out_of_memory, used.held))
 
     def write(self) -> None:
         """Write down what was noted."""

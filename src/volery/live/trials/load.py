@@ -24,7 +24,7 @@ from volery.core.workflows import comes_in_parts
 from volery.live.cluster.federation import ALL, Federation
 from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.hosts.host import Host
-from volery.live.node.executor import Executor, TaskReport
+from volery.live.node.executor import Confined, Executor, TaskReport
 from volery.live.node.records import TraceRecorder
 from volery.live.running import Front, Post, running
 
@@ -179,6 +179,7 @@ class Loader(Component):
         JobRejected: on_rejected,
         JobDone: on_done,
         TaskReport: on_heard,
+        Confined: on_heard,
         Explained: on_heard,
         PreemptionTold: on_heard,
         PeerTold: on_heard,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volery.live.service.outputs import Outputs
-from volery.live.status import ENDED_TASKS, TaskStatus, TaskUsage
+from volery.live.status import ENDED_TASKS, UNCONFINED, TaskStatus, TaskUsage
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import NOTHING, Piece, duration, facts, joined, link, moment, name_of, section, whole
@@ -43,4 +43,4 @@ def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
         return []
     peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
     known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
-    return [*known, ("held", usage.held)] if usage.held else known
+    return [*known, ("held", usage.held or UNCONFINED)]

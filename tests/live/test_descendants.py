@@ -1,0 +1,75 @@
+"""Daemons of a task end with it: of other sessions, without a parent, and without anything in their environment."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.live.bench import LIMIT_S, Bench, bench, written
+from tests.live.test_processes import sh
+
+from volery.live.node.agent import NodeAgent
+from volery.live.node.descendants import agent_mark, is_marked
+from volery.live.node.proctable import processes
+
+FIFTY = "for i in $(seq 50); do (setsid sleep 77 &) ; done"
+"""As an operator has tried it: each one a session of its own, and a child of nobody's."""
+CLEARED = "for i in 1 2 3; do (env -i setsid sh -c 'sleep 77 & sleep 77' &) ; done"
+"""Daemons without anything in their environment, with children."""
+
+
+def daemons_of(agent: NodeAgent) -> list[int]:
+    """What descends from an agent's attempts, wherever it is."""
+    mark = agent_mark(agent._ledger.folder)
+    return [status.pid for status in processes() if status.lives and is_marked(status.pid, mark)]
+
+
+@pytest.mark.parametrize("script", [FIFTY, CLEARED])
+def test_daemons_of_a_task_end_with_it(tmp_path: Path, script: str) -> None:
+    async def scenario(it: Bench) -> None:
+        # Another task, which is none of its business, goes on.
+        other = it.start(sh("echo $$ >> pid; setsid sleep 77"))
+        (pid,) = await written(tmp_path / "3" / "0.0" / "pid")
+        end = await it.run(sh(script))
+        assert (end.state, end.reason) == ("finished", "")
+        left = daemons_of(it.executor)
+        assert int(pid) in left
+        assert len(left) <= 2, "of the other alone"
+        it.executor.kill(other, 0)
+        await it.until(lambda: other in it.outcomes)
+        assert daemons_of(it.executor) == []
+
+    bench(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("script", [FIFTY, CLEARED])
+@pytest.mark.parametrize("ended_by", ["kill", "timeout"])
+def test_daemons_of_a_task_end_with_its_cancellation(tmp_path: Path, script: str, ended_by: str) -> None:
+    async def scenario(it: Bench) -> None:
+        timeout_s = 3.0 if ended_by == "timeout" else 0.0
+        task = it.start(sh(f"{script}; echo $$ >> pid; sleep 60", timeout_s=timeout_s, grace_s=0.2))
+        await written(tmp_path / "3" / "0.0" / "pid")
+        async with asyncio.timeout(LIMIT_S):
+            while len(daemons_of(it.executor)) <= 5:
+                await asyncio.sleep(0.005)
+        if ended_by == "kill":
+            it.executor.kill(task, 0)
+        await it.until(lambda: task in it.outcomes)
+        assert daemons_of(it.executor) == []
+
+    bench(tmp_path, scenario)
+
+
+def test_daemons_leave_no_zombies_while_their_task_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("volery.live.node.descendants.LOOK_S", 0.05)
+
+    async def scenario(it: Bench) -> None:
+        it.start(sh("for i in 1 2 3 4 5; do (setsid true &) ; done; echo done >> out; sleep 60"))
+        await written(tmp_path / "3" / "0.0" / "out")
+        async with asyncio.timeout(LIMIT_S):
+            mark = agent_mark(it.executor._ledger.folder)
+            while any(status.state == "Z" and is_marked(status.pid, mark) for status in processes()):
+                await asyncio.sleep(0.01)
+
+    bench(tmp_path, scenario)
