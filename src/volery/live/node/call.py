@@ -171,7 +171,7 @@ class CallExecutor:
         attempt.worker = worker
         if self._report is not None:
             self._report(report_now(attempt.node, task, attempt.attempt, "running", folder=attempt.folder))
-        environment = attempt_environment(attempt.node, task, attempt.attempt, call.index)
+        environment = attempt_environment(attempt.node, task, attempt.attempt, task.id - call.first)
         request = Request(call.pickled, attempt.folder, environment)
         if held is not None:
             environment |= held.environment
