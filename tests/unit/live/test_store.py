@@ -507,7 +507,8 @@ OLD = b'{"command":"true","call":"","env":{},"cwd":"","stdin":"","timeout_s":nul
 def test_a_store_of_the_version_before_is_brought_to_this_one_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "jobs.sqlite"
     in_format_1(
-        path, [OLD + b'{"count":1}],"key":"key0"}', b"not to be read any more", OLD + b"{}," * 50_000 + b"{}]}"]
+        path,
+        [OLD + b'{"count":1}],"key":"key0"}', b"not to be read any more", OLD + b'{"cwd":""},' * 100_000 + b"{}]}"],
     )
     before = path.stat().st_size
     store = Committing(path)
