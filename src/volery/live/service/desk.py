@@ -103,7 +103,7 @@ class Desk(Questions, Component):
         self._confined: dict[Address, str] = {}
         self.asking = Asking(self._order)
         self._sight = Sight(self._order) if looks else None
-        self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
+        self.sharing = Sharing(due, shares, sharers, store.shares, self.written, self._order)
         self.told: dict[str, int] = {}
         self.commits, self.pace = 0, Pace()
         self.commit_s = 0.0
@@ -284,7 +284,7 @@ class Desk(Questions, Component):
             if self._numbers == taken:  # nobody has taken the next ones meanwhile
                 self._numbers = number, first
             raise
-        receipts = await self._written(lambda: admit(self._store, jobs, _now_us()))
+        receipts = await self.written(lambda: admit(self._store, jobs, _now_us()))
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
                 entry = self._entry(job.number, job.description.user)
@@ -297,7 +297,7 @@ class Desk(Questions, Component):
 
     async def cancel(self, number: JobId) -> JobStatus | None:
         """Give a job up; None where there is no such job."""
-        if await self._written(lambda: self._store.cancel(number)):
+        if await self.written(lambda: self._store.cancel(number)):
             status = self._store.job(number)
             assert status is not None
             self._withdraw(number, self._entry(number, status.user))
@@ -329,7 +329,7 @@ class Desk(Questions, Component):
         if self._in_charge is None:
             problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
             raise InputError(f"nodes/{node}", problem)
-        await self._written(lambda: self._store.drain(node, drained))
+        await self.written(lambda: self._store.drain(node, drained))
         (self._drained.add if drained else self._drained.discard)(node)
         self._tell_of_drain(node, drained)
         return next(found for found in self.nodes() if found.address == node)
@@ -375,7 +375,7 @@ class Desk(Questions, Component):
 
     # What nobody else calls.
 
-    async def _written(self, write: Callable[[], T]) -> T:
+    async def written(self, write: Callable[[], T]) -> T:
         """What a write gives, once it is committed."""
         if self._closed:
             raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
@@ -415,7 +415,7 @@ class Desk(Questions, Component):
         except InputError as error:
             reason = f"not submitted again: {error}"
             try:
-                await self._written(lambda: self._store.fail(job.id, reason, _now_us()))
+                await self.written(lambda: self._store.fail(job.id, reason, _now_us()))
             except UnwrittenError:
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return

@@ -69,12 +69,13 @@ class Retired:
         """The number of the newest file that is complete; 0: none."""
         return int(self._read.execute("SELECT ifnull(max(file), 0) FROM archived").fetchone()[0])
 
-    def due(self, before_us: Time | None, keep: int) -> list[JobId]:
+    def due(self, before_us: Time | None, keep: int, recent_us: Time) -> list[JobId]:
         """Jobs for the next file, those that ended first before others.
 
         Args:
             before_us: jobs that ended earlier are due; None: their age does not matter.
             keep: of jobs that have ended, older ones than the newest so many are due; 0: their number does not matter.
+            recent_us: jobs that ended later are not due.
         """
         found: dict[JobId, int] = {}
         if before_us is not None:
@@ -82,8 +83,8 @@ class Retired:
             found |= self._read.execute(query, (before_us, JOBS_PER_FILE)).fetchall()
         if keep and len(found) < JOBS_PER_FILE:
             (ended,) = self._read.execute("SELECT count(*) FROM jobs WHERE ended_us IS NOT NULL").fetchone()
-            query = _ENDED + "ORDER BY ended_us, id LIMIT ?"
-            found |= self._read.execute(query, (min(max(0, ended - keep), JOBS_PER_FILE),)).fetchall()
+            query = _ENDED + "AND ended_us < ? ORDER BY ended_us, id LIMIT ?"
+            found |= self._read.execute(query, (recent_us, min(max(0, ended - keep), JOBS_PER_FILE))).fetchall()
         due, tasks = list[JobId](), 0
         for number, count in found.items():
             if tasks >= TASKS_PER_FILE:
