@@ -31,12 +31,12 @@ DAY_US = 86_400_000_000
 TASKS = 3
 
 
-def filled(folder: Path, jobs: int, **words: str) -> Committing:
+def filled(folder: Path, jobs: int, stdin: str = "") -> Committing:
     """A store in which job n has ended on day n, but for the last one, which runs."""
     store = Committing(folder / "jobs.sqlite")
     for number in range(jobs):
         first = number * TASKS
-        description = JobDescription(command=f"echo {number}", tasks=TASKS, user="ada", **words)
+        description = JobDescription(command=f"echo {number}", tasks=TASKS, user="ada", stdin=stdin)
         store.insert(number, first, description, TASKS, [], number * DAY_US)
         usage = Usage(7, 8, False, "cpu")
         news: list[Any] = [
