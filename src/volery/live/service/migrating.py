@@ -16,7 +16,7 @@ _KEPT: Final = (
     "id, key, first_task, answered, cancelling, name, user, state, reason, tasks, running, finished, failed, killed, "
     "unsatisfiable, submitted_us, started_us, ended_us, revision"
 )
-_MOVE: Final = f"INSERT INTO jobs (description, {_KEPT}) SELECT ?, {_KEPT} FROM jobs_before WHERE id = ?"  # noqa: S608
+_MOVE: Final = f"INSERT INTO jobs (description, {_KEPT}) SELECT ?, {_KEPT} FROM jobs_before WHERE id = ?"  # noqa: S608 - ours
 
 
 def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> None:
