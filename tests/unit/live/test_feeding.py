@@ -99,3 +99,18 @@ def test_whoever_submits_many_waits_for_room_and_not_for_a_large_job() -> None:
         assert len(it.sent) < 10 * WAITING_MAX
 
     asyncio.run(scenario())
+
+
+def test_whoever_waits_for_room_goes_on_when_all_that_waits_is_cancelled() -> None:
+    async def scenario() -> None:
+        it = Turns()
+        for number in range(2 * WAITING_MAX):
+            it.feed.submit(number, "gm/0", job(number, 2 * TASKS_PER_TURN))
+        waiting = asyncio.ensure_future(it.feed.room())
+        await asyncio.sleep(0)
+        for number in range(2 * WAITING_MAX):
+            it.feed.drop(number)
+        async with asyncio.timeout(LIMIT_S):
+            await waiting
+
+    asyncio.run(scenario())

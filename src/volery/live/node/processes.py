@@ -386,9 +386,13 @@ def _holding(content: bytes, path: Path | None) -> int:
     """A new file with this content, open for reading; in memory, where nobody has to find it under a path."""
     if path is None:
         memory = os.memfd_create("stdin")
-        with os.fdopen(os.dup(memory), "wb") as file:
-            file.write(content)
-        os.lseek(memory, 0, os.SEEK_SET)
+        try:
+            with os.fdopen(memory, "wb", closefd=False) as file:
+                file.write(content)
+            os.lseek(memory, 0, os.SEEK_SET)
+        except OSError:
+            os.close(memory)
+            raise
         return memory
     with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
         file.write(content)

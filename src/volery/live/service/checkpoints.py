@@ -66,7 +66,7 @@ class Checkpoints:
     def _move(self, whole: bool) -> int:
         try:
             return self._checkpoint(whole)
-        except sqlite3.OperationalError as error:  # a full disk, for example: it stays in the log
+        except sqlite3.Error as error:  # a full disk, for example: it stays in the log, and writes go on
             log.warning("the database could not be tidied, and keeps its log: %s", error)
             return 0
 

@@ -51,6 +51,7 @@ class Feed:
     def drop(self, job: JobId) -> None:
         """Send nothing more of a job."""
         self._waiting.pop(job, None)
+        self._changed.set()  # with nothing left to hand over, nobody else would wake who waits for room
 
     async def room(self) -> None:
         """Wait until few jobs are on their way."""
