@@ -12,11 +12,13 @@ from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
+from volery.core.events import Cancel, Submit
+from volery.core.model import Message
 from volery.live.hosts.explaining import PeerTold
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.node.executor import TaskReport
 from volery.live.service.errors import ConflictError, UnwrittenError
-from volery.live.service.feeding import TASKS_PER_TURN
+from volery.live.service.feeding import TASKS_PER_TURN, Feed
 from volery.live.service.listing import JobQuery
 from volery.live.status import JobStatus
 
@@ -267,6 +269,49 @@ def test_several_jobs_are_taken_together_or_not_at_all(tmp_path: Path) -> None:
         assert it.submitted == [0, 1]
 
     play(tmp_path, scenario)
+
+
+def test_nothing_more_of_a_hundred_thousand_tasks_is_sent_once_their_job_is_cancelled(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        it.silent = True
+        sent: list[Message] = []
+        it.send = lambda to, message: sent.append(message)  # type: ignore[method-assign] # it only listens
+        number = await submit(it, command="true", tasks=[{} for _ in range(100_000)])
+        while len(sent) < 3:
+            await asyncio.sleep(0)
+        before = len(sent)
+        await it.desk.cancel(number)
+        await asyncio.sleep(0.05)
+        (order,) = [at for at, message in enumerate(sent) if isinstance(message, Cancel)]
+        assert order < before + 100, "the order passes what waits"
+        assert sent[order + 1 :] == [], "and nothing comes after it"
+        other = await submit(it, command="true")
+        await asyncio.sleep(0.05)
+        assert [message.job.id for message in sent if isinstance(message, Submit)] == [number, other]
+
+    play(tmp_path, scenario)
+
+
+def test_a_job_that_is_cancelled_while_a_restart_submits_again_is_not_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def before(it: Loopback) -> None:
+        it.silent = True
+        await it.desk.submit_many(described(*[{"command": "true"}] * 3))
+
+    async def after(it: Loopback) -> None:
+        it.silent = True
+        await it.desk.cancel(2)
+        await it.desk.cancel(await submit(it, command="true"))
+        monkeypatch.undo()
+        last = await submit(it, command="true")
+        while last not in it.submitted:
+            await asyncio.sleep(0)
+        assert it.submitted == [0, 1, last]
+
+    play(tmp_path, before)
+    monkeypatch.setattr(Feed, "_hand_over", lambda _: None)  # it is busy
+    play(tmp_path, after)
 
 
 def test_what_is_submitted_while_a_restart_submits_again_comes_after_it(tmp_path: Path) -> None:

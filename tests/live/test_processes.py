@@ -35,7 +35,7 @@ def test_a_process_gets_its_folder_environment_and_input(tmp_path: Path) -> None
         script = (
             "cat; pwd; echo $COLOUR $VOLERY_JOB $VOLERY_TASK $VOLERY_INDEX $VOLERY_ATTEMPT $VOLERY_NODE; echo bad >&2"
         )
-        end = await it.run(sh(script, index=5, stdin=b"given\n", env={"COLOUR": "blue"}))
+        end = await it.run(sh(script, first=-5, stdin=b"given\n", env={"COLOUR": "blue"}))
         assert (end.state, end.exit_code, end.reason, end.node) == ("finished", 0, "", "node/7")
         folder = tmp_path / "3" / "0.0"
         assert end.folder == str(folder)

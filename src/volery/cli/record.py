@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,7 +17,7 @@ from volery.cli.output import print_json
 
 if TYPE_CHECKING:
     from volery.live.client import Client
-    from volery.live.status import JobStatus
+    from volery.live.status import JobStatus, TaskStatus
 
 PAGE: Final = 1_000
 SECONDS: Final = 1_000_000
@@ -38,26 +39,51 @@ def export(
     since: Annotated[
         float | None, typer.Option(metavar="HOURS", min=0, help="Only of the last hours.", show_default=False)
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Read archived jobs from this folder, not from the API.", show_default=False),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write jobs and their tasks, one JSON object a line: each job, the newest first, then its tasks in order."""
+    """Write jobs and their tasks, one JSON object a line: each job, the newest first, then its tasks in order.
+
+    Jobs of an archive come in the order of their ends.
+    """
     from volery.workload.files import atomic_output
 
     since_us = None if since is None else round((time.time() - since * HOUR_S) * SECONDS)
     jobs = tasks = 0
-    with connected(api, as_json) as client, atomic_output(output, force=force) as file:
-        for job in _jobs(client, state, user, since_us):
+    with _source(archive, api, as_json, state, user, since_us) as found, atomic_output(output, force=force) as file:
+        for job, tasks_of_job in found:
             jobs += 1
             file.write(_line("job", job))
-            for task in client.tasks(job.id):
+            for task in tasks_of_job:
                 tasks += 1
                 file.write(_line("task", task))
     if as_json:
         print_json({"file": str(output), "jobs": jobs, "tasks": tasks})
     else:
         typer.echo(f"{output}: {jobs:,} jobs, {tasks:,} tasks")
+
+
+@contextmanager
+def _source(
+    archive: Path | None, api: str | None, as_json: bool, state: str | None, user: str | None, since_us: int | None
+) -> Iterator[Iterator[tuple[JobStatus, Iterable[TaskStatus]]]]:  # fmt: skip
+    """Jobs with their tasks, of the API or of an archive."""
+    if archive is None:
+        with connected(api, as_json) as client:
+            yield ((job, client.tasks(job.id)) for job in _jobs(client, state, user, since_us))
+        return
+    from volery.live.service.archiving import archived
+
+    yield (
+        (job, tasks)
+        for job, tasks in archived(archive)
+        if state in (None, job.state) and user in (None, job.user) and job.submitted_us >= (since_us or 0)
+    )
 
 
 def _jobs(client: Client, state: str | None, user: str | None, since_us: int | None) -> Iterator[JobStatus]:

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from volery.core.model import TaskId
+
 GRACE_S: Final = 5.0
 
 
@@ -18,7 +20,8 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
 
     Args:
         argv: program and arguments; the program is looked for on the PATH of its environment.
-        index: place of the task in its job, from 0; the process finds it in VOLERY_INDEX.
+        first: number of the first task of its job: the place of a task, VOLERY_INDEX, is its number less this. So
+            equal tasks carry equal payloads.
         env: added to the node agent's own environment.
         cwd: absolute path of the directory to run in; empty: the attempt's own new folder.
         stdin: what it reads; empty: nothing.
@@ -34,7 +37,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
     """
 
     argv: tuple[str, ...]
-    index: int = 0
+    first: TaskId = 0
     env: dict[str, str] = {}
     cwd: str = ""
     stdin: bytes = b""
@@ -54,13 +57,12 @@ class Call(msgspec.Struct, frozen=True, array_like=True, tag="call"):
 
     Args:
         pickled: (function, arguments, named arguments), pickled by the client.
-        index: place of the task in its job, from 0.
         timeout_s: seconds after which it has failed; 0: never.
-        user, memory_mb, cpu_milli, gpus, attempts, launched: as in `Command`.
+        first, user, memory_mb, cpu_milli, gpus, attempts, launched: as in `Command`.
     """
 
     pickled: bytes
-    index: int = 0
+    first: TaskId = 0
     timeout_s: float = 0.0
     user: str = ""
     memory_mb: int = 0

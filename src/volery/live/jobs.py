@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
@@ -49,7 +49,7 @@ Texts = Annotated[tuple[Text, ...], Meta(max_length=LIST_MAX)]
 Amount = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What tasks have in common; a task takes over from its job what it does not say itself."""
 
     command: Annotated[Text | Texts, Meta(description="program and arguments, or a line for the shell")] = ()
@@ -76,13 +76,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = {}
 
 
-class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A task, or several equal ones."""
 
     count: Annotated[int, Meta(ge=1, le=TASKS_MAX, description="how many")] = 1
 
 
-class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A job."""
 
     name: Annotated[str, Meta(max_length=NAME_MAX, description="what lists call it")] = ""
@@ -230,12 +230,29 @@ def _check(job: JobDescription, place: str) -> None:
 
 
 def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
-    """Each task's own words, completed by those of the job, and their place."""
+    """Works of a job, completed by the words of the job, and their place; neighbours that are equal are one work."""
     if isinstance(job.tasks, int):
         yield job, place
         return
-    for i, task in enumerate(job.tasks):
-        yield _completed(task, job), f"{place}.tasks[{i}]"
+    for at, task in _runs(job.tasks):
+        yield _completed(task, job), f"{place}.tasks[{at}]"
+
+
+def _runs(tasks: Sequence[TaskDescription]) -> Iterator[tuple[int, TaskDescription]]:
+    """Runs of equal neighbours: the place of the first one, and one description that counts them all."""
+    begin = 0
+    for at in range(1, len(tasks) + 1):
+        if at == len(tasks) or tasks[at] != tasks[begin]:
+            task = tasks[begin]
+            yield begin, task if at == begin + 1 else msgspec.structs.replace(task, count=task.count * (at - begin))
+            begin = at
+
+
+def compacted(job: JobDescription) -> JobDescription:
+    """The same job in its shortest words: equal neighbours among its tasks are one description with a count."""
+    if isinstance(job.tasks, int):
+        return job
+    return msgspec.structs.replace(job, tasks=tuple([task for _, task in _runs(job.tasks)]))
 
 
 def _completed(task: TaskDescription, job: JobDescription) -> TaskDescription:
@@ -280,26 +297,19 @@ def task_count(job: Work) -> int:
 
 
 def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place: str = "job") -> Iterator[PlannedTask]:
-    """The tasks of a job, numbered from `first`, with constraints compiled for a fleet; one by one, about 5 us each.
+    """The tasks of a job, numbered from `first`, with constraints compiled for a fleet; one by one, as they are taken.
+
+    Equal tasks share one payload, so that a million of them take no more memory than their numbers.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
-    shared = parse_conditions(job.constraints, f"{place}.constraints")
     estimated_us = estimate_us(job)
-    index = 0
-    for work, where in _works(job, place):
-        if work.cwd and not work.cwd.startswith("/"):
-            raise InputError(f"{where}.cwd", f"{work.cwd!r} is not an absolute path; nodes know no other")
-        own: tuple[Condition, ...] = ()
-        if isinstance(work, TaskDescription):
-            own = parse_conditions(work.constraints, f"{where}.constraints")
-        request = fleet.request(work.request, f"{where}.request")
-        mask, obstacle = fleet.needed(shared + own, request)
-        for _ in range(task_count(work)):
-            payload = encode_payload(_payload(work, index, job.user, fleet))
-            yield PlannedTask(Task(first + index, number, mask, estimated_us, payload, request), obstacle)
-            index += 1
+    for work, wanted in _wanted(job, fleet, place):
+        payload = encode_payload(_payload(work, first, job.user, fleet))
+        for index in range(wanted.first, wanted.first + wanted.tasks):
+            task = Task(first + index, number, wanted.mask, estimated_us, payload, wanted.request)
+            yield PlannedTask(task, wanted.obstacle)
 
 
 class Demand(NamedTuple):
@@ -316,19 +326,27 @@ class Demand(NamedTuple):
     estimate_us: Time
 
 
-def demands(job: JobDescription, fleet: Fleet) -> Iterator[Demand]:
+def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[Demand]:
     """What the tasks of a job need, in order.
 
     Raises:
-        InputError: constraints that the fleet's machines give no meaning to.
+        InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
-    shared, first = parse_conditions(job.constraints, "job.constraints"), 0
-    for work, where in _works(job, "job"):
-        own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
+    return (wanted for _, wanted in _wanted(job, fleet, place))
+
+
+def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, Demand]]:
+    shared, first = parse_conditions(job.constraints, f"{place}.constraints"), 0
+    for work, where in _works(job, place):
+        if work.cwd and not work.cwd.startswith("/"):
+            raise InputError(f"{where}.cwd", f"{work.cwd!r} is not an absolute path; nodes know no other")
+        own: tuple[Condition, ...] = ()
+        if isinstance(work, TaskDescription):
+            own = parse_conditions(work.constraints, f"{where}.constraints")
         request = fleet.request(work.request, f"{where}.request")
         mask, obstacle = fleet.needed(shared + own, request)
         estimate = round((work.estimate_s or 0.0) * SECOND)
-        yield Demand(first, task_count(work), mask, request, obstacle, estimate)
+        yield work, Demand(first, task_count(work), mask, request, obstacle, estimate)
         first += task_count(work)
 
 
@@ -348,26 +366,41 @@ def label(job: JobDescription) -> str:
     return " ".join(_argv(work))
 
 
-def _payload(work: Work, index: int, user: str, fleet: Fleet) -> Command | Call:
+def _payload(work: Work, first: TaskId, user: str, fleet: Fleet) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
     asked = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
     gpus = work.request.get(GPUS, 0) if GPUS in fleet.cluster.resources else None
     if work.call:
-        return Call(work.call, index, timeout_s, user, gpus=gpus, **asked)
+        return Call(work.call, first, timeout_s, user, gpus=gpus, **asked)
     grace_s = GRACE_S if work.grace_s is None else work.grace_s
     stdin, argv = work.stdin.encode(), _argv(work)
-    return Command(argv, index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, **asked)
+    return Command(argv, first, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, **asked)
 
 
-def submission(number: JobId, tasks: tuple[Task, ...], user: str, chunk_tasks: int = CHUNK_TASKS) -> list[Message]:
-    """The messages that submit a job: one Submit, and MoreTasks where it has more tasks or bytes than one may hold."""
-    estimated_us = tasks[0].estimate_us if tasks else 0
-    bounds, size = [0], 0
-    for at, task in enumerate(tasks):
+def submission(
+    number: JobId, tasks: Iterable[Task], count: int, user: str, chunk_tasks: int = CHUNK_TASKS
+) -> Iterator[Message]:
+    """The messages that submit a job: one Submit, and MoreTasks where it has more tasks or bytes than one may hold.
+
+    Args:
+        number: of the job.
+        tasks: in order; they are taken as messages are.
+        count: how many there are.
+        user: whose job it is.
+        chunk_tasks: a message holds at most so many.
+    """
+    sent, chunk, size = 0, list[Task](), 0
+    for task in tasks:
+        if chunk and (size + len(task.payload) > CHUNK_BYTES or len(chunk) == chunk_tasks):
+            yield _chunk(number, sent, chunk, count, user)
+            sent, chunk, size = sent + len(chunk), [], 0
+        chunk.append(task)
         size += len(task.payload)
-        if at > bounds[-1] and (size > CHUNK_BYTES or at - bounds[-1] == chunk_tasks):
-            bounds.append(at)
-            size = len(task.payload)
-    chunks = [tasks[low:high] for low, high in zip(bounds, [*bounds[1:], len(tasks)], strict=True)]
-    messages: list[Message] = [Submit(Job(number, len(tasks), chunks[0], estimated_us, user))]
-    return messages + [MoreTasks(number, low, chunk) for low, chunk in zip(bounds[1:], chunks[1:], strict=True)]
+    if chunk or not sent:
+        yield _chunk(number, sent, chunk, count, user)
+
+
+def _chunk(number: JobId, sent: int, chunk: Sequence[Task], count: int, user: str) -> Message:
+    if sent:
+        return MoreTasks(number, sent, tuple(chunk))
+    return Submit(Job(number, count, tuple(chunk), chunk[0].estimate_us if chunk else 0, user))

@@ -278,6 +278,7 @@ def _transport(federation: Federation) -> Transport:
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
     """The submitter that serves users."""
     from volery.live.service.api import ApiServer
+    from volery.live.service.archiving import Archive
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
     from volery.live.service.foretelling import Foreteller
     from volery.live.service.store import JobStore
@@ -295,6 +296,9 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
                 deployment.due, deployment.shares, deployment.sharers, deployment.looks,
                 KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
             )  # fmt: skip
+            self._archive = Archive(
+                store, self._desk.written, folder / "jobs.sqlite", folder / "archive", federation.file.retention
+            )
             self._foreteller = Foreteller(federation, dict(deployment.machines))
             self._server = ApiServer(
                 self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
@@ -306,11 +310,13 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             self._desk.asking.agents = self.agents
             await self._desk.open(self.elsewhere)
             await self._server.start()
+            self._archive.start()
 
         def begun_anew(self, addresses: Collection[Address]) -> None:
             asyncio.get_running_loop().create_task(self._desk.resubmit(addresses))
 
         async def close(self) -> None:
+            await self._archive.close()
             await self._desk.close()
             await self._server.close()
             self._foreteller.close()

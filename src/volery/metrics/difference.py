@@ -72,7 +72,7 @@ def interval_of_mean(values: Sequence[float]) -> tuple[float, float] | None:
         ValueError: when there is no value.
     """
     found = paired_difference(values, [0.0] * len(values))
-    return (found.low, found.high) if found.seeds >= SEEDS_MIN else None
+    return (found.low, found.high) if found.low is not None and found.high is not None else None
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float], resamples: int = 10_000) -> Difference:

@@ -76,8 +76,8 @@ def test_a_file_becomes_tasks(tmp_path: Path) -> None:
     fits = [[task.constraints & ~offered == 0 for offered in FLEET.cluster.constraints] for task, _ in planned]
     assert fits == [[False, True], [False, True], [True, True]]
     first, second, last = commands(job)
-    assert first == Command(("run", "--fast"), 0, {"COLOUR": "blue"}, timeout_s=60.0, user="ada")
-    assert second.index == 1
+    assert first == Command(("run", "--fast"), 100, {"COLOUR": "blue"}, timeout_s=60.0, user="ada")
+    assert second == first, "equal tasks carry equal payloads"
     assert last.argv == ("sh", "-c", "echo $COLOUR > a.txt")
     assert last.env == {"COLOUR": "blue", "SHAPE": "round"}
     assert last.cwd == str(tmp_path / "work")
@@ -86,7 +86,7 @@ def test_a_file_becomes_tasks(tmp_path: Path) -> None:
 
 def test_a_number_of_equal_tasks(tmp_path: Path) -> None:
     job = job_in(tmp_path, 'command = "true"\ntasks = 3\nestimate_s = 2')
-    assert [command.index for command in commands(job)] == [0, 1, 2]
+    assert [command.first for command in commands(job)] == [100, 100, 100]
     assert tasks_of(job, 0, 0, FLEET)[0].task.estimate_us == 2_000_000
 
 
@@ -187,7 +187,7 @@ def test_a_directory_on_nodes_is_absolute() -> None:
 )
 def test_a_large_job_travels_in_chunks_that_brokers_take(count: int, payload_bytes: int) -> None:
     tasks = tuple(Task(n, 5, payload=bytes(payload_bytes)) for n in range(count))
-    first, *others = submission(5, tasks, "ada")
+    first, *others = submission(5, tasks, count, "ada")
     assert isinstance(first, Submit)
     assert (first.job.task_count, first.job.user) == (count, "ada")
     together = list(first.job.tasks)

@@ -35,7 +35,7 @@ from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
 from volery.live.cluster.building import Plan
 from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.isolation import Isolation, Output
+from volery.live.cluster.isolation import Isolation, Output, Retention
 from volery.live.cluster.machine import amounts, discover, machine_from_table
 from volery.live.cluster.tables import read_table
 from volery.live.hosts.journal import Durability
@@ -103,6 +103,9 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         Isolation()
     )
     output: Annotated[Output, Meta(description="how much of what tasks leave behind is kept")] = Output()
+    retention: Annotated[Retention, Meta(description="how long the API's database keeps jobs that have ended")] = (
+        Retention()
+    )
     reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
     telemetry: Annotated[
         str, Meta(description="where an OpenTelemetry collector takes OTLP over HTTP, as http://127.0.0.1:4318")

@@ -46,6 +46,17 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0
 
 
+class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs leave the API's database for files in the folder `archive`; by default all stay."""
+
+    days: Annotated[
+        float, Meta(ge=0, le=DAYS_MAX, description="jobs move to the archive so many days after their end; 0: never")
+    ] = 0
+    jobs: Annotated[
+        int, Meta(ge=0, le=1 << 40, description="the oldest move when more than so many have ended; 0: never")
+    ] = 0
+
+
 class NodeRules(msgspec.Struct, frozen=True):
     """What a federation's file demands of its node agents.
 

@@ -257,7 +257,7 @@ class CallExecutor:
                     attempt.node, task, attempt.attempt, "running", folder=attempt.folder, counted=attempt.number
                 )
             )  # fmt: skip
-        environment = attempt_environment(attempt.node, task, attempt.number, call.index)
+        environment = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
         request = Request(call.pickled, attempt.folder, environment)
         if held is not None:
             environment |= held.environment

@@ -201,7 +201,7 @@ class ProcessExecutor:
             for name in ("stdout", "stderr"):
                 opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
             if command.stdin:
-                stdin = _holding(folder / "stdin", command.stdin)
+                stdin = _holding(command.stdin, folder / "stdin" if held is not None else None)
                 opened.append(stdin)
             if account is not None:
                 account.own(folder, opened)
@@ -252,7 +252,7 @@ class ProcessExecutor:
             **self._inherited,
             **(account.environment() if account is not None else {}),
             **command.env,
-            **attempt_environment(attempt.node, attempt.task, attempt.number, command.index),
+            **attempt_environment(attempt.node, attempt.task, attempt.number, attempt.task.id - command.first),
             **(attempt.held.environment if attempt.held is not None else {}),
             self._means.ledger.mark[0]: self._means.ledger.mark[1],
         }
@@ -386,8 +386,18 @@ class ProcessExecutor:
             )  # fmt: skip
 
 
-def _holding(path: Path, content: bytes) -> int:
-    """A new file with this content, open for reading."""
+def _holding(content: bytes, path: Path | None) -> int:
+    """A new file with this content, open for reading; in memory, where nobody has to find it under a path."""
+    if path is None:
+        memory = os.memfd_create("stdin")
+        try:
+            with os.fdopen(memory, "wb", closefd=False) as file:
+                file.write(content)
+            os.lseek(memory, 0, os.SEEK_SET)
+        except OSError:
+            os.close(memory)
+            raise
+        return memory
     with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
         file.write(content)
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

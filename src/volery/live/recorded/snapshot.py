@@ -379,6 +379,9 @@ class Snapshot:
         many = len(filmed.sent[0]) if filmed.sent else 1
         return min(many - 1, max(0, (self.time_us - filmed.begin_us) // filmed.step_us))
 
+    def archived(self, number: JobId) -> None:
+        """Whose a job was that has left for the archive: none has."""
+
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:
         """Where a scheduler's view is wrong: first node of a group -> slots believed free, slots believed taken."""
         belief = next((one for one in self.recording.filmed.beliefs if one.by == by), None)

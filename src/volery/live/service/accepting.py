@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
-from volery.core.model import JobId, Task, TaskId, Time
+from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.command import decode_payload, encode_payload
-from volery.live.jobs import JobDescription, PlannedTask, plan
+from volery.live.jobs import Demand, JobDescription, compacted, demands, plan, submission
 from volery.live.service.errors import ConflictError
+from volery.live.service.feeding import TASKS_PER_TURN
 from volery.live.service.store import JobStore
 from volery.live.status import Receipt
 
 WARNINGS_MAX: Final = 5
 PIECE: Final = 1000
-"""Tasks that are planned at a time, in about 5 ms."""
+"""Kinds of tasks that are planned at a time, in about 10 ms."""
 
 
 class NewJob(NamedTuple):
@@ -29,27 +31,60 @@ class NewJob(NamedTuple):
         number: its own.
         first: of its first task.
         description: as it was submitted.
-        planned: its tasks.
+        wanted: what its tasks need.
         place: what errors call it.
     """
 
     number: JobId
     first: TaskId
     description: JobDescription
-    planned: list[PlannedTask]
+    wanted: list[Demand]
     place: str
 
+    @property
+    def tasks(self) -> int:
+        """How many tasks it has."""
+        return self.wanted[-1].first + self.wanted[-1].tasks
 
-async def planned(tasks: Iterator[PlannedTask]) -> list[PlannedTask]:
-    """A job's tasks, planned piece by piece: small jobs at once, and between pieces of large ones others have a turn.
+
+class Sent(NamedTuple):
+    """A job on its way to its scheduler.
+
+    Args:
+        number, first, description: see `NewJob`.
+        to: the address of the scheduler.
+        fleet: the machines.
+        left: so many of its tasks are to run.
+        ended: places of the others.
+        begun: see `JobStore.begun`.
+    """
+
+    number: JobId
+    first: TaskId
+    description: JobDescription
+    to: Address
+    fleet: Fleet
+    left: int
+    ended: Set[int] = frozenset()
+    begun: Mapping[int, tuple[int, int]] = MappingProxyType({})
+
+    def messages(self) -> Iterator[Message]:
+        """The messages that submit it, made as they are taken; each call begins from the first one."""
+        everything = plan(self.description, self.number, self.first, self.fleet)
+        tasks = still_to_run((task for task, _ in everything), self.ended, self.begun)
+        return submission(self.number, tasks, self.left, self.description.user, TASKS_PER_TURN)
+
+
+async def wanted(demands: Iterator[Demand]) -> list[Demand]:
+    """What the tasks of a job need, found piece by piece: small jobs at once, others have a turn in larger ones.
 
     Not in a thread, which would hold the interpreter for longer than a piece takes.
 
     Raises:
-        InputError: as `plan`.
+        InputError: as `demands`.
     """
-    found = list(islice(tasks, PIECE))
-    while len(found) % PIECE == 0 and (piece := list(islice(tasks, PIECE))):
+    found = list(islice(demands, PIECE))
+    while len(found) % PIECE == 0 and (piece := list(islice(demands, PIECE))):
         await asyncio.sleep(0)
         found += piece
     return found
@@ -65,14 +100,14 @@ async def planned_jobs(
     """
     jobs: list[NewJob] = []
     for at, (description, place) in enumerate(zip(descriptions, places, strict=True), number):
-        tasks = await planned(plan(description, at, first, fleet, place))
-        jobs.append(NewJob(at, first, description, tasks, place))
-        first += len(tasks)
+        needs = await wanted(demands(description, fleet, place))
+        jobs.append(NewJob(at, first, compacted(description), needs, place))
+        first += jobs[-1].tasks
     return jobs
 
 
 def still_to_run(
-    tasks: Iterable[Task], ended: Collection[int], begun: Mapping[int, tuple[int, int]]
+    tasks: Iterable[Task], ended: Set[int], begun: Mapping[int, tuple[int, int]]
 ) -> Iterator[Task]:  # fmt: skip
     """The tasks of a job that is submitted again, without those that ended; the others carry their earlier attempts.
 
@@ -115,12 +150,13 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
         problem = f"{key!r} is the key of {which}, which says something else; take another"
         raise ConflictError(f"{job.place}.key", problem)
     before[user, key] = job, number
-    return Receipt(id=number, tasks=len(job.planned), known=True)
+    return Receipt(id=number, tasks=job.tasks, known=True)
 
 
 def _insert(store: JobStore, job: NewJob, now_us: Time) -> Receipt:
-    obstacles = [(place, obstacle) for place, (_, obstacle) in enumerate(job.planned) if obstacle]
-    store.insert(job.number, job.first, job.description, len(job.planned), obstacles, now_us)
-    reasons = {obstacle: place for place, obstacle in reversed(obstacles)}
+    refused = [one for one in job.wanted if one.obstacle]
+    obstacles = [(place, one.obstacle) for one in refused for place in range(one.first, one.first + one.tasks)]
+    store.insert(job.number, job.first, job.description, job.tasks, obstacles, now_us)
+    reasons = {one.obstacle: one.first for one in reversed(refused)}
     warnings = tuple([f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items())])
-    return Receipt(id=job.number, tasks=len(job.planned), warnings=warnings[:WARNINGS_MAX])
+    return Receipt(id=job.number, tasks=job.tasks, warnings=warnings[:WARNINGS_MAX])

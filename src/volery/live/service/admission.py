@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 from starlette.convertors import IntegerConvertor, register_url_convertor
@@ -17,6 +17,7 @@ from volery.core.model import JobId
 from volery.live.jobs import JobDescription, job_from_json
 from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
+from volery.live.service.retired import Archived
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
 from volery.live.window.session import Sessions, is_foreign
@@ -190,12 +191,26 @@ def choice(request: Request, name: str, known: tuple[str, ...], default: str | N
     return default if text is None else text
 
 
-def seen_job(job: JobStatus | None, number: JobId, who: Principal) -> JobStatus:
+class Known(Protocol):
+    """Knows jobs, and those that have left for the archive."""
+
+    def job(self, number: JobId) -> JobStatus | None:
+        """One job."""
+
+    def archived(self, number: JobId) -> Archived | None:
+        """Whose a job was that has left, and which file has it."""
+
+
+def seen_job(jobs: Known, number: JobId, who: Principal) -> JobStatus:
     """A job, if there is one and it may be seen.
 
     Raises:
-        NotThereError: otherwise.
+        NotThereError: otherwise; of one's own job that is in the archive, where it is.
     """
+    job = jobs.job(number)
+    if job is None and (gone := jobs.archived(number)) is not None and who.sees in (None, gone.user):
+        problem = f"this job is archived, in file {gone.file} of the folder archive; `volery record export` reads it"
+        raise NotThereError(f"jobs/{number}", problem)
     if job is None or who.sees not in (None, job.user):
         no_job(number)
     return job

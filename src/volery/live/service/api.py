@@ -292,7 +292,7 @@ def _job(desk: Desk, request: Request) -> JobStatus:
 
 def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     """A job, if there is one and it may be seen."""
-    return seen_job(desk.job(number), number, who)
+    return seen_job(desk, number, who)
 
 
 class _Protocol(HttpToolsProtocol):

@@ -8,6 +8,7 @@ another thread, beside commits, and no submission waits for them.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 from contextlib import suppress
@@ -15,39 +16,56 @@ from pathlib import Path
 from typing import Final
 
 from volery.core.errors import InputError
-from volery.core.records import INCARNATION_ATTEMPTS
-from volery.live.service import usages
+from volery.live.service import retired, usages
+from volery.live.service.migrating import migrate
 
-VERSION: Final = 1
-_TABLES: Final = """
+VERSION: Final = 2
+LOG_BYTES: Final = 64 << 20
+"""When a log that was longer is used anew, its file is cut to this."""
+BUSY_MS: Final = 50
+"""A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
+TABLES: Final = (
+    "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL)",
+    """
 CREATE TABLE jobs (
-  id INTEGER PRIMARY KEY, key TEXT UNIQUE, description BLOB NOT NULL, first_task INTEGER NOT NULL,
+  id INTEGER PRIMARY KEY, key TEXT UNIQUE, description INTEGER NOT NULL, first_task INTEGER NOT NULL,
   answered INTEGER NOT NULL DEFAULT 0, cancelling INTEGER NOT NULL DEFAULT 0,
   name TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', reason TEXT NOT NULL DEFAULT '',
   tasks INTEGER NOT NULL, running INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0, killed INTEGER NOT NULL DEFAULT 0, unsatisfiable INTEGER NOT NULL DEFAULT 0,
-  submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL);
-CREATE INDEX jobs_by_revision ON jobs (revision);
+  submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL)
+""",
+    "CREATE INDEX jobs_by_revision ON jobs (revision)",
+    "CREATE INDEX jobs_by_description ON jobs (description)",
+)
+"""Rows of jobs change with each report, so descriptions, which may have many megabytes, stand apart, each once."""
+_TASKS: Final = (
+    """
 CREATE TABLE tasks (
   job INTEGER NOT NULL, place INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
   attempt INTEGER NOT NULL DEFAULT 0, node TEXT NOT NULL DEFAULT '', exit_code INTEGER,
   started_us INTEGER, ended_us INTEGER, folder TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL,
-  result BLOB NOT NULL DEFAULT x'', launched INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (job, place)) WITHOUT ROWID;
-CREATE INDEX tasks_by_revision ON tasks (revision);
-"""
+  result BLOB NOT NULL DEFAULT x'', launched INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (job, place)) WITHOUT ROWID
+""",
+    "CREATE INDEX tasks_by_revision ON tasks (revision)",
+)
 _ADDED: Final = (
     "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
     "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
+    "CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL",
     usages.TABLE,
+    *retired.TABLES,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Database:
     """The connections to a file that nobody else has open.
 
     Args:
-        path: of the file; made where it is missing.
+        path: of the file; made where it is missing. One of format 1 is brought to this one.
 
     Attributes:
         write: the connection that writes; its commits never checkpoint.
@@ -68,10 +86,13 @@ class Database:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.write = _connected(path, "PRAGMA synchronous = FULL")
+            self.write = _connected(path, "synchronous = FULL")
+            _prepare(self.write, path)
             self.write.execute("PRAGMA wal_autocheckpoint = 0")
-            self.read = _connected(path, "PRAGMA query_only = 1")
-            self._moving = _connected(path, "PRAGMA synchronous = FULL")
+            self.write.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+            self.read = _connected(path, "query_only = 1")
+            self._moving = _connected(path, "synchronous = FULL")
+            self._moving.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         except OSError:
             os.close(self._lock)
             raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
@@ -83,15 +104,15 @@ class Database:
         """Move what is in the log to its place; in any thread, but one at a time.
 
         Args:
-            whole: all of it, so that the log is used from its beginning again: nothing may be written meanwhile.
+            whole: all of it, and empty the log's file: nothing may be written meanwhile.
 
         Returns:
-            Pages in the log.
+            Pages in the log; of a whole one those that are left, because somebody reads them.
 
         Raises:
             sqlite3.OperationalError: the disk is full, for example; everything stays in the log.
         """
-        kind = "RESTART" if whole else "PASSIVE"
+        kind = "TRUNCATE" if whole else "PASSIVE"
         pages: int = self._moving.execute(f"PRAGMA wal_checkpoint({kind})").fetchone()[1]
         return pages
 
@@ -119,45 +140,39 @@ class Database:
 
 
 def _connected(path: Path, pragma: str) -> sqlite3.Connection:
-    """A connection to a database of this version, which is made where there is none.
+    """A connection to a file.
 
     Raises:
         sqlite3.Error: the file is something else.
     """
     sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
     try:
-        (version,) = sql.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            sql.execute("PRAGMA journal_mode = WAL")
-            sql.execute("BEGIN")
-            for statement in (*_TABLES.split(";"), *_ADDED):
-                sql.execute(statement)
-            sql.execute(f"PRAGMA user_version = {VERSION}")
-            sql.execute("COMMIT")
-        elif version != VERSION:
-            raise sqlite3.DatabaseError(f"it was written by another version (format {version})")
-        else:
-            for statement in _ADDED:
-                sql.execute(statement)
-            _add_launched(sql)
-        sql.execute(pragma)
+        sql.execute(f"PRAGMA {pragma}")
     except sqlite3.Error:
         sql.close()
         raise
     return sql
 
 
-def _add_launched(sql: sqlite3.Connection) -> None:
-    """Bring a database up to date in which attempts bear the numbers of their scheduler."""
-    if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
-        return
-    renumbered = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
-    for statement in (
-        "BEGIN IMMEDIATE",
-        "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
-        "UPDATE tasks SET launched = attempt WHERE node != ''",
-        f"UPDATE tasks {renumbered}",
-        f"UPDATE usages {renumbered}",  # a task's row finds what it has used by the attempt
-        "COMMIT",
-    ):
+def _prepare(sql: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of this version where there are none, or bring those of an earlier version to it.
+
+    Raises:
+        sqlite3.Error: another version has written the file, or the disk is full; the file is as it was.
+    """
+    (version,) = sql.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        sql.execute("PRAGMA journal_mode = WAL")
+        sql.execute("BEGIN")
+        for statement in (*TABLES, *_TASKS, *_ADDED):
+            sql.execute(statement)
+        sql.execute(f"PRAGMA user_version = {VERSION}")
+        sql.execute("COMMIT")
+    elif version == 1:
+        log.info("the store of jobs %s is brought from format 1 to %d, which is done once", path, VERSION)
+        migrate(sql, TABLES, VERSION)
+    elif version != VERSION:
+        raise sqlite3.DatabaseError(f"it was written by another version (format {version}, this one writes {VERSION})")
+    for statement in _ADDED:
         sql.execute(statement)

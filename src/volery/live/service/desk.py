@@ -20,19 +20,19 @@ import msgspec
 
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
-from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, TimerFired
+from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
-from volery.live.jobs import JobDescription, plan, submission, task_count
+from volery.live.jobs import JobDescription, demands, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
-from volery.live.service.accepting import admit, planned, planned_jobs, still_to_run
+from volery.live.service.accepting import Sent, admit, planned_jobs, wanted
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
-from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
+from volery.live.service.feeding import Feed, Outgoing
 from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
@@ -103,7 +103,7 @@ class Desk(Questions, Component):
         self._confined: dict[Address, str] = {}
         self.asking = Asking(self._order)
         self._sight = Sight(self._order) if looks else None
-        self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
+        self.sharing = Sharing(due, shares, sharers, store.shares, self.written, self._order)
         self.told: dict[str, int] = {}
         self.commits, self.pace = 0, Pace()
         self.commit_s = 0.0
@@ -112,9 +112,9 @@ class Desk(Questions, Component):
         self._checkpoints = Checkpoints(store.checkpoint)
         self._writes: list[Write] = []
         self._feed = Feed(post)
-        self._held: list[tuple[JobId, tuple[Message, ...]]] | None = None
+        self._held: dict[JobId, Sent] | None = None
         self._resuming: asyncio.Task[None] | None = None
-        self._sent: dict[JobId, tuple[Message, ...]] = {}
+        self._sent: dict[JobId, Sent] = {}
         self._running: dict[tuple[TaskId, int], Address] = {}
         self._latest: dict[TaskId, int] = {}
         self._news: list[News] = []
@@ -192,13 +192,8 @@ class Desk(Questions, Component):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Submit a refused job again."""
         assert isinstance(event.key, int)
-        if messages := self._sent.get(event.key, ()):
-            self._feed.send(self._entry_of(event.key, messages), messages)
-
-    def _entry_of(self, number: JobId, messages: tuple[Message, ...]) -> Address:
-        first = messages[0]
-        assert isinstance(first, Submit)
-        return self._entry(number, first.job.user)
+        if (sent := self._sent.get(event.key)) is not None:
+            self._feed.submit(event.key, sent.to, sent.messages())
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
@@ -230,7 +225,7 @@ class Desk(Questions, Component):
         self._writer = loop.create_task(self._write())
         self._repeat_orders()
         if unfinished := self._store.open_ids():
-            self._held = []
+            self._held = {}
             self._resuming = loop.create_task(self._resume(unfinished, elsewhere))
 
     async def _resume(self, unfinished: Sequence[JobId], elsewhere: Collection[Address]) -> None:
@@ -238,8 +233,8 @@ class Desk(Questions, Component):
             await self._resubmit(unfinished, lambda entry: entry not in elsewhere)
         finally:
             held, self._held = self._held, None
-            for number, messages in held or ():
-                self._submit(number, messages)
+            for sent in (held or {}).values():
+                self._submit(sent)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
@@ -289,19 +284,23 @@ class Desk(Questions, Component):
             if self._numbers == taken:  # nobody has taken the next ones meanwhile
                 self._numbers = number, first
             raise
-        receipts = await self._written(lambda: admit(self._store, jobs, _now_us()))
+        receipts = await self.written(lambda: admit(self._store, jobs, _now_us()))
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
-                self._send(job.number, job.description.user, [task for task, _ in job.planned])
+                entry = self._entry(job.number, job.description.user)
+                sent = Sent(job.number, job.first, job.description, entry, self._fleet, job.tasks)
+                if self._held is None:
+                    self._submit(sent)
+                else:
+                    self._held[job.number] = sent
         return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
         """Give a job up; None where there is no such job."""
-        if await self._written(lambda: self._store.cancel(number)):
-            self._sent.pop(number, None)
+        if await self.written(lambda: self._store.cancel(number)):
             status = self._store.job(number)
             assert status is not None
-            self._feed.send(self._entry(number, status.user), (Cancel(number),))
+            self._withdraw(number, self._entry(number, status.user))
         return self._store.job(number)
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
@@ -330,7 +329,7 @@ class Desk(Questions, Component):
         if self._in_charge is None:
             problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
             raise InputError(f"nodes/{node}", problem)
-        await self._written(lambda: self._store.drain(node, drained))
+        await self.written(lambda: self._store.drain(node, drained))
         (self._drained.add if drained else self._drained.discard)(node)
         self._tell_of_drain(node, drained)
         return next(found for found in self.nodes() if found.address == node)
@@ -376,7 +375,7 @@ class Desk(Questions, Component):
 
     # What nobody else calls.
 
-    async def _written(self, write: Callable[[], T]) -> T:
+    async def written(self, write: Callable[[], T]) -> T:
         """What a write gives, once it is committed."""
         if self._closed:
             raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
@@ -385,16 +384,17 @@ class Desk(Questions, Component):
         self._wake.set()
         return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
-    def _send(self, number: JobId, user: str, tasks: Sequence[Task]) -> None:
-        messages = tuple(submission(number, tuple(tasks), user, TASKS_PER_TURN))
-        if self._held is None:
-            self._submit(number, messages)
-        else:
-            self._held.append((number, messages))
+    def _submit(self, sent: Sent) -> None:
+        self._sent[sent.number] = sent
+        self._feed.submit(sent.number, sent.to, sent.messages())
 
-    def _submit(self, number: JobId, messages: tuple[Message, ...]) -> None:
-        self._sent[number] = messages
-        self._feed.send(self._entry_of(number, messages), messages)
+    def _withdraw(self, number: JobId, entry: Address) -> None:
+        """Give a job up: nothing more of it is sent, and nothing that waits to be sent is before the order."""
+        self._sent.pop(number, None)
+        if self._held is not None:
+            self._held.pop(number, None)
+        self._feed.drop(number)
+        self._order(entry, Cancel(number))
 
     async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool]) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
@@ -404,35 +404,36 @@ class Desk(Questions, Component):
                 continue
             entry = self._entry(job.id, job.description.user)
             if is_meant(entry):
-                await self._feed.empty()
+                await self._feed.room()
                 await self._submit_again(job, entry)
             else:
                 await asyncio.sleep(0)
 
     async def _submit_again(self, job: OpenJob, entry: Address) -> None:
-        if job.cancelling:
-            self._feed.send(entry, (Cancel(job.id),))
-            return
         try:
-            everything = await planned(plan(job.description, job.id, job.first_task, self._fleet))
+            needs = await wanted(demands(job.description, self._fleet))
         except InputError as error:
             reason = f"not submitted again: {error}"
             try:
-                await self._written(lambda: self._store.fail(job.id, reason, _now_us()))
+                await self.written(lambda: self._store.fail(job.id, reason, _now_us()))
             except UnwrittenError:
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return
+        if self._store.cancelling(job.id):  # perhaps meanwhile
+            self._withdraw(job.id, entry)
+            return
         ended = self._store.ended_places(job.id)
-        tasks = tuple(still_to_run((task for task, _ in everything), ended, self._store.begun(job.id)))
-        if tasks:
-            self._submit(job.id, tuple(submission(job.id, tasks, job.description.user, TASKS_PER_TURN)))
+        count = needs[-1].first + needs[-1].tasks - len(ended)
+        if count:
+            begun = self._store.begun(job.id)
+            self._submit(Sent(job.id, job.first_task, job.description, entry, self._fleet, count, ended, begun))
         else:
             self.on_news(JobDone(job.id), entry, 0)
 
     async def _write(self) -> None:
         """Write what has gathered, a batch per commit, until the desk is closed or the store fails."""
         while self._news or self._writes or not self._closed:
-            await self._wake.wait()
+            await self._checkpoints.until(self._wake)
             self._wake.clear()
             (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
             ends = self._ends.batch()

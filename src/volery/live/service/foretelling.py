@@ -187,7 +187,7 @@ def foretelling(foreteller: Foreteller, desk: Desk) -> tuple[Operation, ...]:
     async def of_job(request: Request) -> Response:
         """When what is left of a job that is under way would start and end, and whom it would preempt."""
         who = principal(request)
-        status = seen_job(desk.job(request.path_params["id"]), request.path_params["id"], who)
+        status = seen_job(desk, request.path_params["id"], who)
         return as_json(await foreteller.of_job(status, who))
 
     async def forecasts(request: Request) -> Response:

@@ -22,7 +22,7 @@ from volery.core.standing import Moments
 from volery.live.forecasts import Came, ForecastRecord, Foretold, MomentRecord
 from volery.live.jobs import JobDescription
 from volery.live.service.meters import Meter
-from volery.live.service.rows import encoded
+from volery.live.service.rows import digest_of, encoded
 from volery.live.service.standing import reading
 
 COUNTS_US: Final = 60 * SECOND
@@ -36,8 +36,8 @@ CREATE TABLE IF NOT EXISTS forecasts (
   description BLOB NOT NULL, moments BLOB NOT NULL, job INTEGER, delay_us INTEGER, came BLOB)
 """
 _JOB: Final = (
-    "SELECT id, submitted_us, ended_us FROM jobs WHERE user = ? AND id >= ? AND submitted_us < ? AND description = ? "
-    "ORDER BY id LIMIT 1"
+    "SELECT id, submitted_us, ended_us FROM jobs WHERE user = ? AND id >= ? AND submitted_us < ? "
+    "AND description = (SELECT id FROM descriptions WHERE digest = ?) ORDER BY id LIMIT 1"
 )
 _CAME: Final = "SELECT min(started_us), min(ended_us), max(started_us), max(ended_us) FROM tasks WHERE job = ?"
 
@@ -111,7 +111,7 @@ class ForecastBook:
         now_us = time.time_ns() // 1000
         query = "SELECT id, made_us, next_job, user, description FROM forecasts WHERE came IS NULL ORDER BY id DESC"
         for number, made_us, next_job, user, content in self._sql.execute(query).fetchall():
-            found = self._jobs.execute(_JOB, (user, next_job, made_us + COUNTS_US, content)).fetchone()
+            found = self._jobs.execute(_JOB, (user, next_job, made_us + COUNTS_US, digest_of(content))).fetchone()
             if found is None:
                 if now_us > made_us + COUNTS_US:
                     self._sql.execute("DELETE FROM forecasts WHERE id = ?", (number,))

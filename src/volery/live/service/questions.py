@@ -14,6 +14,7 @@ from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.jobs import Demand, JobDescription, demands, task_count
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
+from volery.live.service.retired import Archived
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
@@ -58,6 +59,10 @@ class Questions:
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
         return self._store.job(number)
+
+    def archived(self, number: JobId) -> Archived | None:
+        """Whose a job was that has left the store for the archive, and which file has it."""
+        return self._store.retired.of(number)
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs, the newest first unless another order is asked for."""

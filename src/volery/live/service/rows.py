@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from volery.core.model import JobId, TaskId, Time
-from volery.live.jobs import JobDescription
+from volery.live.jobs import JobDescription, compacted
 from volery.live.node.executor import TaskReport
 from volery.live.service.tally import NOTHING, Counts, counts_of
 from volery.live.status import JobState, TaskState, TaskStatus, TaskUsage
@@ -20,7 +21,6 @@ class OpenJob(NamedTuple):
     id: JobId
     first_task: TaskId
     description: JobDescription
-    cancelling: bool
 
 
 class JobRow(msgspec.Struct):
@@ -79,8 +79,13 @@ def state_after(report: TaskReport, job: JobRow) -> TaskState:
 
 
 def encoded(description: JobDescription) -> bytes:
-    """A description as it is kept: equal ones are equal bytes."""
-    return msgspec.json.encode(description, order="deterministic")
+    """A description as it is kept: equal ones are equal bytes, and equal neighbours among its tasks stand once."""
+    return msgspec.json.encode(compacted(description), order="deterministic")
+
+
+def digest_of(content: bytes) -> bytes:
+    """The key under which the store keeps an encoded description once."""
+    return hashlib.sha256(content).digest()
 
 
 def key_of(user: str, key: str) -> str | None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.errors import InputError
-from volery.live.service.admission import NotThereError, as_json, no_job, number, principal
+from volery.live.service.admission import NotThereError, as_json, number, principal, seen_job
 from volery.live.service.desk import Desk
 from volery.live.service.openapi import Operation
 from volery.live.status import PreemptionStatus, ShareStatus, Weight, WeightChange
@@ -55,8 +55,8 @@ def sharing_operations(desk: Desk) -> tuple[Operation, ...]:
         """Attempts that were ended so that others could have their places, the last one first."""
         job, before = number(request, "job", None), number(request, "before", None)
         limit, sees = number(request, "limit", 100, LIMIT_MAX), principal(request).sees
-        if job is not None and ((found := desk.job(job)) is None or sees not in (None, found.user)):
-            no_job(job)
+        if job is not None:
+            seen_job(desk, job, principal(request))
         return as_json(desk.sharing.preemptions(request.query_params.get("user"), job, before, limit, sees))
 
     which = {

@@ -28,9 +28,13 @@ DESCRIPTION_BYTES_MAX: Final = 20_000
 HISTORY_MIN: Final = 3
 """Fewer finished tasks of a name tell less than an estimate."""
 RATIOS_MIN: Final = 5
-_OPEN: Final = "SELECT id, description FROM jobs WHERE ended_us IS NULL AND NOT cancelling ORDER BY id"
+_OPEN: Final = (
+    "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
+    "WHERE ended_us IS NULL AND NOT cancelling ORDER BY jobs.id"
+)
 _EARLIER: Final = (
-    "SELECT id, description FROM jobs WHERE finished > 0 AND ended_us IS NOT NULL AND length(description) < ? "
+    "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
+    "WHERE finished > 0 AND ended_us IS NOT NULL AND length(content) < ? "
 )
 _TOOK: Final = (
     "SELECT ended_us - started_us FROM tasks WHERE job = ? AND state = 'finished' AND started_us IS NOT NULL LIMIT ?"
@@ -107,7 +111,7 @@ class _Earlier:
         whose = "" if user is None else "AND user = ? "
         words = (DESCRIPTION_BYTES_MAX, *(() if user is None else (user,)), JOBS_READ)
         decode = msgspec.json.Decoder(JobDescription).decode
-        for number, content in sql.execute(_EARLIER + whose + "ORDER BY id DESC LIMIT ?", words).fetchall():
+        for number, content in sql.execute(_EARLIER + whose + "ORDER BY jobs.id DESC LIMIT ?", words).fetchall():
             took = _took(sql, number)
             if not took:
                 continue

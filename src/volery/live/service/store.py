@@ -25,7 +25,9 @@ from volery.live.node.executor import TaskReport
 from volery.live.service import listing, usages
 from volery.live.service.database import Database
 from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, job_status
-from volery.live.service.rows import JobRow, OpenJob, encoded, key_of, state_after, task_status
+from volery.live.service.migrating import described
+from volery.live.service.retired import Retired, Used
+from volery.live.service.rows import JobRow, OpenJob, digest_of, encoded, key_of, state_after, task_status
 from volery.live.service.sharebook import ShareBook
 from volery.live.service.tally import NOTHING, Tally, UserLoad, counts_of
 from volery.live.status import JobStatus, TaskState, TaskStatus
@@ -50,7 +52,8 @@ News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
 _JOB_COLUMNS: Final = ", ".join(name for name in JobRow.__struct_fields__ if name not in ("heard", "counted"))
-_described: Final = msgspec.json.Decoder(JobDescription).decode
+_DESCRIBED: Final = "FROM jobs JOIN descriptions ON descriptions.id = description"
+_decode: Final = msgspec.json.Decoder(JobDescription).decode
 _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
 
 
@@ -77,8 +80,9 @@ class JobStore:
         self._usages = usages.Usages(self._sql, self._read)
         self._tally = Tally(self._read)
         self._refused = self._refused_jobs()
+        self.retired = Retired(self._sql, self._read)
         newest = "SELECT max(ifnull((SELECT max(revision) FROM jobs), 0), ifnull((SELECT max(revision) FROM tasks), 0))"
-        self._revision: int = self._one(newest)
+        self._revision: int = max(self._one(newest), self.retired.used().revision)
         self.revision: int = self._revision
         """Of the last change that is committed."""
 
@@ -105,8 +109,18 @@ class JobStore:
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
-        row = self._read.execute("SELECT first_task, description FROM jobs WHERE id = ?", (number,)).fetchone()
-        return (row[0], _described(row[1])) if row else None
+        row = self._read.execute(f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ?", (number,)).fetchone()
+        return (row[0], _decode(row[1])) if row else None
+
+    def first_task(self, number: JobId) -> TaskId | None:
+        """The number of a job's first task."""
+        row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
+        return row[0] if row else None
+
+    def cancelling(self, number: JobId) -> bool:
+        """Whether a job is given up."""
+        row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
 
     def drained(self) -> set[Address]:
         """The nodes on which nothing is to be placed."""
@@ -122,7 +136,8 @@ class JobStore:
         row = self._sql.execute(
             "SELECT ifnull(max(id) + 1, 0), ifnull(max(first_task + tasks), 0) FROM jobs"
         ).fetchone()
-        return row[0], row[1]
+        gone = self.retired.used()
+        return max(row[0], gone.job), max(row[1], gone.task)
 
     # Writing.
 
@@ -165,7 +180,8 @@ class JobStore:
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
         """Whether a job was submitted with exactly this description."""
-        return bool(self._one("SELECT description = ? FROM jobs WHERE id = ?", encoded(description), number))
+        digest = digest_of(encoded(description))
+        return bool(self._one(f"SELECT digest = ? {_DESCRIBED} WHERE jobs.id = ?", digest, number))
 
     def insert(
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
@@ -177,10 +193,11 @@ class JobStore:
                 "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",
                 ((number, place, reason, self._next_revision()) for place, reason in obstacles),
             )
+        content = described(self._sql, encoded(description))
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, key_of(description.user, description.key), encoded(description), first_task,
+            (number, key_of(description.user, description.key), content, first_task,
              description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
              now_us, self._next_revision()),
         )  # fmt: skip
@@ -343,6 +360,10 @@ class JobStore:
         places += self._sql.execute(query, (number,)).fetchall()
         return str(min(places)[1]) if places else ""
 
+    def retire(self, jobs: Sequence[JobId], file: int) -> None:
+        """Take jobs that have ended out, whose record is in a file of the archive; their tasks' rows follow."""
+        self.retired.leave(jobs, file, Used(*self.next_numbers(), self._next_revision()))
+
     # Reading: what is committed.
 
     def job(self, number: JobId) -> JobStatus | None:
@@ -419,9 +440,9 @@ class JobStore:
 
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""
-        query = "SELECT id, first_task, description, cancelling FROM jobs WHERE id = ? AND ended_us IS NULL"
+        query = f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
         row = self._read.execute(query, (number,)).fetchone()
-        return OpenJob(row[0], row[1], _described(row[2]), bool(row[3])) if row else None
+        return OpenJob(number, row[0], _decode(row[1])) if row else None
 
     def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
         """The places of a job's tasks that were started and have not ended: how many attempts each had, and as what the

@@ -208,8 +208,7 @@ class TracedDesk(Desk):
 
     def first_task(self, number: JobId) -> TaskId | None:
         """The number of a job's first task."""
-        described = self._store.described(number)
-        return described[0] if described is not None else None
+        return self._store.first_task(number)
 
     async def open(self, elsewhere: Collection[Address] = ()) -> None:
         """Begin to write, and to follow what is written."""

@@ -211,7 +211,7 @@ class _Views:
         return self._known(request, request.path_params["id"])
 
     def _known(self, request: Request, job: int) -> JobStatus:
-        return seen_job(self._desk.job(job), job, principal(request))
+        return seen_job(self._desk, job, principal(request))
 
 
 class _Lab:

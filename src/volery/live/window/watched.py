@@ -12,6 +12,7 @@ from typing import Protocol
 from volery.core.model import Address, JobId, Time
 from volery.live.hosts.explaining import PairStatus, Why
 from volery.live.service.listing import JobOrder, JobQuery
+from volery.live.service.retired import Archived
 from volery.live.service.tally import UserLoad
 from volery.live.status import (
     JobStatus,
@@ -82,6 +83,9 @@ class Watched(Protocol):
 
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
+
+    def archived(self, number: JobId) -> Archived | None:
+        """Whose a job was that has left for the archive, and which file has it."""
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder) -> list[JobStatus]:
         """Jobs, in the order that is asked for."""

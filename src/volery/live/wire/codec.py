@@ -20,7 +20,7 @@ from volery.live.hosts.watching import Beat
 from volery.live.node.executor import Confined, Received, TaskReport
 from volery.live.node.reading import OutputAsked, OutputTold
 
-VERSION: Final = 2
+VERSION: Final = 3
 _VERSION_BYTE: Final = bytes([VERSION])
 
 Parcel = tuple[Address, Address, Message]
