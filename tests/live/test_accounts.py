@@ -82,7 +82,7 @@ def test_what_an_earlier_task_has_put_in_a_folder_is_not_followed(open_folder: P
     """Numbers may be used again by another federation: its folders stay, and no link there is followed."""
     victim = open_folder / "victim"
     victim.write_text("whole")
-    for name, left in (("stdout", "failed"), ("stdin", "finished")):
+    for name in ("stdout", "stdin"):
         planted = open_folder / "3" / "0.0"
         planted.mkdir(parents=True, exist_ok=True)
         (planted / name).symlink_to(victim)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from volery.core.errors import InputError
+from volery.core.records import INCARNATION_ATTEMPTS
 from volery.live.service import retired, usages
 from volery.live.service.migrating import migrate
 
@@ -175,4 +176,21 @@ def _prepare(sql: sqlite3.Connection, path: Path) -> None:
     elif version != VERSION:
         raise sqlite3.DatabaseError(f"it was written by another version (format {version}, this one writes {VERSION})")
     for statement in _ADDED:
+        sql.execute(statement)
+    _add_launched(sql)
+
+
+def _add_launched(sql: sqlite3.Connection) -> None:
+    """Bring a database up to date in which attempts bear the numbers of their scheduler."""
+    if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
+        return
+    renumbered = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
+    for statement in (
+        "BEGIN IMMEDIATE",
+        "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
+        "UPDATE tasks SET launched = attempt WHERE node != ''",
+        f"UPDATE tasks {renumbered}",
+        f"UPDATE usages {renumbered}",  # a task's row finds what it has used by the attempt
+        "COMMIT",
+    ):
         sql.execute(statement)

@@ -1,8 +1,4 @@
-"""Format 1 of the store of jobs, brought to format 2.
-
-Descriptions leave the rows of jobs for a table of their own. Tasks get a second number of their attempt: the scheduler's
-own, beside the one that people see.
-"""
+"""Format 1 of the store of jobs, brought to format 2: descriptions leave the rows of jobs for a table of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from volery.core.records import INCARNATION_ATTEMPTS
 from volery.live.jobs import JobDescription
 from volery.live.service.rows import digest_of, encoded
 
@@ -21,7 +16,6 @@ _KEPT: Final = (
     "id, key, first_task, answered, cancelling, name, user, state, reason, tasks, running, finished, failed, killed, "
     "unsatisfiable, submitted_us, started_us, ended_us, revision"
 )
-_RENUMBERED: Final = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
 _MOVE: Final = f"INSERT INTO jobs (description, {_KEPT}) SELECT ?, {_KEPT} FROM jobs_before WHERE id = ?"  # noqa: S608 - ours
 
 
@@ -49,10 +43,6 @@ def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> Non
                 content = encoded(decode(content))
             sql.execute(_MOVE, (described(sql, content), number))
         sql.execute("DROP TABLE jobs_before")
-        sql.execute("ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1")
-        sql.execute("UPDATE tasks SET launched = attempt WHERE node != ''")
-        for table in ("tasks", *sql.execute("SELECT 'usages' FROM sqlite_master WHERE name = 'usages'").fetchone() or ()):
-            sql.execute(f"UPDATE {table} {_RENUMBERED}")  # noqa: S608 - ours
         sql.execute(f"PRAGMA user_version = {version}")
         sql.execute("COMMIT")
     except BaseException:
