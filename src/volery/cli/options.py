@@ -15,7 +15,7 @@ def trace_name(name: str) -> str:
     """The name of a trace; standard input, `-`, becomes a file that is removed in the end.
 
     Raises:
-        InputError: standard input is a terminal, or cannot be kept.
+        InputError: standard input is closed or a terminal, or cannot be kept.
     """
     if name != "-":
         return name
