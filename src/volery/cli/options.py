@@ -122,7 +122,8 @@ Cutoff = Annotated[
     float | None,
     typer.Option(
         metavar="S",
-        help="Jobs whose mean task is at most this long are short: told apart in tables, and handed to designs.",
+        help="Jobs whose mean task is at most this long are short: told apart in tables, and handed to designs. "
+        "Without it, designs take the mean task that 90 % of the jobs do not exceed.",
         show_default=False,
     ),
 ]

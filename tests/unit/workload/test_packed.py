@@ -73,7 +73,7 @@ def test_a_truncated_or_damaged_copy_is_refused_by_name(tmp_path: Path, ending: 
 def test_an_archive_of_several_files_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.zip"
     path.write_bytes(zipped(TR, files=2))
-    with pytest.raises(InputError, match="zip: the archive holds 2 files where one is expected; unpack it$"):
+    with pytest.raises(InputError, match=r"zip: the archive holds 2 files where one is expected; unpack it$"):
         load_trace(path)
 
 
