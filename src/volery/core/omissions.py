@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 LARGE: Final = 0.01
 """A run that leaves out a larger share of the machine time says so first."""
+UNITS: Final = {
+    "cpu_milli": ("core-seconds", 1e-3), "memory_mb": ("MB-seconds", 1.0), "gpu_milli": ("GPU-seconds", 1e-3)
+}  # fmt: skip
+
+
+def machine_unit(resources: Sequence[str]) -> tuple[str, float]:
+    """The unit of machine time, and how many of it are a second of one unit of the first resource.
+
+    Args:
+        resources: that a trace asks for, by any names; empty: tasks are counted alike.
+    """
+    if not resources:
+        return "task-seconds", 1.0
+    return UNITS.get(resources[0], (f"{resources[0]}-seconds", 1.0))
 
 
 class Omission(msgspec.Struct, frozen=True):

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volery.core.model import NEVER, SECOND
-from volery.core.omissions import Omission, Omissions
+from volery.core.omissions import Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.metrics.columns import view
 from volery.workload.capacity import in_order_of, parse_amounts
-from volery.workload.omissions import TASK_SECONDS, UNITS
 
 NEVER_RAN = "no machine can run them, or a scheduler gave them up"
 LARGER = "ask for more than one slot"
@@ -44,7 +43,7 @@ def _of_tasks(trace: Trace, members: NDArray[np.bool_], reason: str) -> Omission
     """These tasks of a trace, counted for one reason; None where there are none."""
     if not members.any():
         return None
-    unit, scale = UNITS[trace.resources[0]] if trace.resources else TASK_SECONDS
+    unit, scale = machine_unit(trace.resources)
     held = view(trace.duration_us).astype(np.float64) * (scale / SECOND)
     if trace.resources:
         held *= np.array([request[0] for request in trace.requests], np.float64)[view(trace.request)]

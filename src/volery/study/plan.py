@@ -87,6 +87,12 @@ def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[st
     return given
 
 
+def takes_cutoff_of_trace(run: RunSpec) -> bool:
+    """Whether the design takes a cutoff and was given none, so that the trace gives it."""
+    known = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
+    return CUTOFF_PARAMETER in known and CUTOFF_PARAMETER not in run.parameters
+
+
 def run_key(run: RunSpec) -> str:
     """SHA-256 over the run's inputs by content: files by their bytes, parameters with the defaults filled in, the code.
 
@@ -103,6 +109,8 @@ def run_key(run: RunSpec) -> str:
         "inputs": inputs_key(run),
     }
     content |= {name: getattr(run, name) for name in ("seed", "cutoff_s", "delay_us", "jitter_us", "links", "costs")}
+    if takes_cutoff_of_trace(run):
+        content["cutoff"] = "of the trace"
     if run.hosts:
         content["hosts"] = run.hosts
     if run.frames is not None:

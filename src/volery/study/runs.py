@@ -28,7 +28,7 @@ from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.study.earlier import learned
 from volery.study.omissions import larger_than_a_slot, never_ran
-from volery.study.plan import CUTOFF_PARAMETER, inputs_key
+from volery.study.plan import CUTOFF_PARAMETER, inputs_key, takes_cutoff_of_trace
 from volery.study.settled import longest_wait_us
 from volery.study.spec import FRAMES, HOSTS, RunSpec
 
@@ -146,8 +146,7 @@ def read_inputs(run: RunSpec) -> Inputs:
 
 def with_cutoff(run: RunSpec, facts: TraceFacts) -> RunSpec:
     """The run with the cutoff that its trace gives, where the design takes one and was given none."""
-    known = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
-    if CUTOFF_PARAMETER not in known or CUTOFF_PARAMETER in run.parameters or facts.cutoff_s is None:
+    if facts.cutoff_s is None or not takes_cutoff_of_trace(run):
         return run
     return msgspec.structs.replace(run, parameters={**run.parameters, CUTOFF_PARAMETER: facts.cutoff_s})
 

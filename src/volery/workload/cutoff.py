@@ -1,6 +1,6 @@
 """The cutoff between short and long jobs that a trace gives by itself.
 
-The papers' cutoffs make about a tenth of the jobs long: of the public slices of the traces, 9.1 % of Google's jobs at
+The papers' cutoffs make about a tenth of the jobs long: of the public slices of the traces, 9.05 % of Google's jobs at
 1,129.532 s and 9.5 % of Yahoo's at 90.5811 s (the cutoffs of Hawk, Eagle, and Pigeon, SoCC 2019, section 4.1); and 10 %
 of the jobs in Pigeon's own experiment at 1 s (section 5).
 """

@@ -28,6 +28,8 @@ PACKED_SUFFIXES: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 STDIN: Final = "-"
+MAC_EXTRAS: Final = "__MACOSX/"
+"""Folder that macOS adds to the archives that it makes."""
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -61,6 +63,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(
             f"{path}:{number + 1}", f"the {packing} stream is damaged ({error}); fetch the file again"
         ) from None
+    except _UnreadableError as error:
+        raise InputError(str(path), str(error)) from None
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror or error}); check its permissions") from None
     if number == 0:
@@ -69,6 +73,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 class _DamagedError(Exception):
     """A compressed stream cannot be read further."""
+
+
+class _UnreadableError(Exception):
+    """An archive is whole, but is not one that is read."""
 
 
 def _gzip_blocks(raw: BinaryIO) -> Iterator[bytes]:
@@ -129,13 +137,14 @@ def _zstd_blocks(raw: BinaryIO) -> Iterator[bytes]:
 def _zip_blocks(raw: BinaryIO) -> Iterator[bytes]:
     """The text of the only file of a zip archive, in blocks."""
     with zipfile.ZipFile(raw) as archive:
-        names = [one.filename for one in archive.infolist() if not one.is_dir()]
+        files = (one.filename for one in archive.infolist() if not one.is_dir())
+        names = [name for name in files if not name.startswith(MAC_EXTRAS)]
         if len(names) != 1:
-            raise _DamagedError(f"it holds {len(names)} files where one is expected; unpack it")
+            raise _UnreadableError(f"the archive holds {len(names)} files where one is expected; unpack it")
         try:
             member = archive.open(names[0])
         except (RuntimeError, NotImplementedError) as error:  # it is encrypted, or packed by another method
-            raise _DamagedError(error) from None
+            raise _UnreadableError(f"the archive cannot be opened ({error}); unpack it") from None
         with member as stream:
             while block := stream.read(BLOCK_BYTES):
                 yield block
@@ -170,12 +179,12 @@ def spooled(name: str) -> str:
     A trace is read more than once, and by other processes. The file is removed when this process ends.
 
     Raises:
-        InputError: standard input is a terminal, or there is no room for what it gives.
+        InputError: standard input is closed or a terminal, or there is no room for what it gives.
     """
     if name != STDIN:
         return name
-    if sys.stdin.isatty():
-        raise InputError(STDIN, "standard input is a terminal; pipe a trace into it, or name a file")
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(STDIN, "standard input is closed or a terminal; pipe a trace into it, or name a file")
     folder = tempfile.mkdtemp(prefix="volery-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "stdin"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from volery.core.model import AMOUNT_MAX, SECOND
-from volery.core.omissions import Omission, Omissions
+from volery.core.omissions import Omission, Omissions, machine_unit
 
 Only = Literal["ran", "finished"]
 """What is replayed: all that ran, or what finished alone."""
@@ -38,10 +38,6 @@ REASONS: Final = (
 )  # fmt: skip
 """In this order the first that is true of a row is taken; REPLAYED where none is."""
 ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
-UNITS: Final = {
-    "cpu_milli": ("core-seconds", 1e-3), "memory_mb": ("MB-seconds", 1.0), "gpu_milli": ("GPU-seconds", 1e-3)
-}  # fmt: skip
-TASK_SECONDS: Final = ("task-seconds", 1.0)
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -92,17 +88,16 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
         NOT_FINISHED: (badly | running) if only == "finished" else np.zeros(len(badly), np.bool_),
         NO_INSTANCES: ~_mask(pc.greater_equal(batch.column("instances"), 1)),
         NO_REQUEST: _any([_null(column) for column in amounts.values()], len(badly)),
-        IMPOSSIBLE_REQUEST: _any(
-            [_mask(pc.or_(pc.less(one, 0), pc.greater(one, AMOUNT_MAX))) for one in amounts.values()], len(badly)
-        ),
+        IMPOSSIBLE_REQUEST: _any([_impossible(column) for column in amounts.values()], len(badly)),
         BEFORE_TRACE: (before < 0) & (runtime_us + before <= 0),
     }
     codes = np.zeros(batch.num_rows, np.int8)
     for place in range(len(REASONS) - 1, 0, -1):
         codes[masks[REASONS[place]]] = place
-    weight = _weight(batch, amounts)
-    held_us = np.where(codes == REASONS.index(NEVER_STARTED), 0.0, np.where(no_runtime, np.nan, np.maximum(left_us, 0)))
-    return Judged(codes, np.maximum(submit_us, 0), left_us, before < 0, np.where(held_us == 0, 0.0, held_us * weight))
+    unknown = no_runtime | masks[NEGATIVE_RUNTIME] | masks[NO_INSTANCES] | masks[IMPOSSIBLE_REQUEST]
+    held_us = np.where(unknown, np.nan, left_us * _weight(batch, amounts))
+    held_us[(codes == REASONS.index(NEVER_STARTED)) | (~unknown & (left_us == 0))] = 0.0
+    return Judged(codes, np.maximum(submit_us, 0), left_us, before < 0, held_us)
 
 
 def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,6 +127,11 @@ def _mask(values: Any) -> Mask:
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
+def _impossible(column: Any) -> Mask:
+    possible = pc.and_(pc.greater_equal(column, 0), pc.less_equal(column, AMOUNT_MAX))  # NaN is not
+    return _mask(pc.invert(possible))
+
+
 def _any(masks: list[Mask], rows: int) -> Mask:
     return np.logical_or.reduce(masks) if masks else np.zeros(rows, np.bool_)
 
@@ -145,7 +145,7 @@ class Tally:
     """
 
     def __init__(self, resources: tuple[str, ...], *, by_job: bool = True) -> None:
-        self._unit, self._scale = UNITS[resources[0]] if resources else TASK_SECONDS
+        self._unit, self._scale = machine_unit(resources)
         self._by_job = by_job
         self._tasks, self._machine_us = [0] * len(REASONS), [0.0] * len(REASONS)
         self._unmeasured = [0] * len(REASONS)
@@ -179,9 +179,12 @@ class Tally:
         for name in ("submit_us", "start_us", "end_us"):
             last = pc.max(batch.column(name)).as_py()
             self._last_us = max(self._last_us, last or 0)
+        starts = pc.coalesce(batch.column("start_us"), batch.column("submit_us"))
+        members = members & ~_null(starts)
         if members.any():
-            weight = np.nan_to_num(_weight(batch, {name: one[: batch.num_rows] for name, one in amounts.items()}))
-            began = _numbers(pc.coalesce(batch.column("start_us"), batch.column("submit_us")))
+            weight = _weight(batch, {name: one[: batch.num_rows] for name, one in amounts.items()})
+            weight = np.where(weight >= 0, weight, 0.0)  # an unknown one is NaN
+            began = _numbers(starts)
             self._open = (
                 self._open[0] + float(weight[members].sum()),
                 self._open[1] + float((weight * np.maximum(began, 0))[members].sum()),

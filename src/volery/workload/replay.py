@@ -133,7 +133,7 @@ def read_tasks(path: Path, form: Format, job_count: int | None = None, only: Onl
             break
     passed = source.passed
     if not source.jobs:
-        why = ", ".join(f"{one.tasks:,} with {one.reason}" for one in source.left_out.reasons) or "it has no rows"
+        why = "; ".join(f"{one.tasks:,} tasks: {one.reason}" for one in source.left_out.reasons) or "it has no rows"
         raise InputError(str(path), f"holds no task that can be replayed: {why}")
     jobs = _whole(source.jobs, source.links)
     return _trace(path, form, jobs, source.resources or (), source.links, passed), passed

@@ -78,6 +78,17 @@ def test_work_that_no_machine_can_run_stands_in_the_first_line(command: Command,
     assert ended.out.startswith("Never run: 2 of 3 jobs (66.7 %), 94.1 % of the machine time: no machine can run them")
 
 
+def test_work_that_never_ran_is_counted_in_resources_of_any_name(command: Command, tmp_path: Path) -> None:
+    model = tmp_path / "gold.toml"
+    model.write_text('resources = ["gold"]\nclasses = [{ weight = 1, request = [1] }, { weight = 1, request = [9] }]\n')
+    ended = command(
+        "compare", "oracle", "--trace", "syn:20x8", "--workers", "60", "--requests", model, "--capacity", "gold=4",
+        "--json",
+    )  # fmt: skip
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.json["runs"][0]["never_ran"]["unit"] == "gold-seconds"
+
+
 def test_jobs_of_many_cores_that_become_one_slot_stand_in_the_first_line(command: Command, trace: Path) -> None:
     ended = command(*work(trace), "--slot-request", "cpu_milli=1000", "--strict")
     assert ended.status == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from volery.core.omissions import Omissions
@@ -13,13 +14,19 @@ from volery.workload.convert import convert
 from volery.workload.doctor import examine
 from volery.workload.omissions import (
     BEFORE_TRACE,
+    IMPOSSIBLE_REQUEST,
+    NEGATIVE_RUNTIME,
     NEVER_STARTED,
+    NO_INSTANCES,
     NO_REQUEST,
     NO_RUNTIME,
     NOT_FINISHED,
     STILL_RUNNING,
     Only,
+    Tally,
+    judge,
 )
+from volery.workload.table import SCHEMA
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 S = 1_000_000
@@ -106,6 +113,22 @@ def test_a_row_without_a_request_or_runtime_is_counted_though_its_machine_time_i
     assert counts(left) == {NO_RUNTIME: 1, NO_REQUEST: 1}
     assert left.unmeasured == 2
     assert left.is_large
+
+
+def test_impossible_numbers_give_no_negative_machine_time() -> None:
+    numbers = [float("nan"), -5000.0, 1e300, 1000.0, 1000.0, 1000.0]
+    said: dict[str, list[object]] = {
+        "job": [str(k) for k in range(6)], "submit_us": [0] * 6, "cpu_milli": [*numbers],
+        "runtime_us": [S, S, S, -S, S, S], "instances": [1, 1, 1, 1, -3, 1],
+    }  # fmt: skip
+    columns = [pa.array(said.get(field.name, [None] * 6), field.type) for field in SCHEMA]
+    batch = pa.record_batch(columns, schema=SCHEMA)
+    amounts = {"cpu_milli": batch.column("cpu_milli")}
+    tally = Tally(("cpu_milli",))
+    tally.add(batch, judge(batch, amounts, "ran"), amounts)
+    left = tally.omissions(frozenset("5"))
+    assert counts(left) == {IMPOSSIBLE_REQUEST: 3, NEGATIVE_RUNTIME: 1, NO_INSTANCES: 1}
+    assert (left.machine_time, left.machine_share, left.unmeasured) == (1.0, 0.0, 5)
 
 
 def test_of_the_first_jobs_alone_what_is_left_out_is_counted(tmp_path: Path) -> None:

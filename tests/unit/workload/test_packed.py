@@ -73,8 +73,23 @@ def test_a_truncated_or_damaged_copy_is_refused_by_name(tmp_path: Path, ending: 
 def test_an_archive_of_several_files_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.zip"
     path.write_bytes(zipped(TR, files=2))
-    with pytest.raises(InputError, match="it holds 2 files where one is expected"):
+    with pytest.raises(InputError, match=r"zip: the archive holds 2 files where one is expected; unpack it$"):
         load_trace(path)
+
+
+def test_what_a_mac_adds_to_an_archive_is_not_a_second_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.zip"
+    path.write_bytes(zipped(TR))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("__MACOSX/._t0.tr", b"extra")
+    assert load_trace(path).task_count == 800
+
+
+def test_a_closed_standard_input_is_refused_by_name() -> None:
+    words = [sys.executable, "-m", "volery.cli.main", "trace", "describe", "-"]
+    ended = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *words], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "-: standard input is closed or a terminal" in ended.stderr
 
 
 @pytest.mark.parametrize(("name", "text"), [("t.tr", TR), ("t.gwf", GWF)])
