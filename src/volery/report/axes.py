@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from volery.metrics import RunSummary, interval_of_mean
-from volery.report.groups import CLASSES, JobClass, label_of, setting_of
+from volery.report.groups import CLASSES, JobClass, file_names, label_of, setting_of
 
 SLUG_MAX: Final = 120
 Quantity = Callable[[RunSummary], float | None]
@@ -126,12 +126,13 @@ def panels(runs: Sequence[RunSummary], axis: str, measures: Sequence[Measure] = 
 
     An architecture that does not have the axis (another design's parameter) is the same at every value.
     """
-    others = [name for name in varying(runs) if name != axis and "." not in name]
+    axes = varying(runs)
+    others = {name: file_names(values) for name, values in axes.items() if name != axis and "." not in name}
     settings: dict[str, list[RunSummary]] = {}
     for run in runs:
-        where = " ".join(f"{name}={written(run.axes.get(name))}" for name in others)
+        where = " ".join(f"{name}={short.get(run.axes[name], run.axes[name])}" for name, short in others.items())
         settings.setdefault(where, []).append(run)
-    values = sorted(varying(runs)[axis])
+    values = sorted(axes[axis])
     for measure in measures:
         for setting, members in settings.items():
             lines = tuple(_lines(members, axis, values, measure))
@@ -169,10 +170,3 @@ def bare_label(run: RunSummary) -> str:
     """What a run is called without its setting in square brackets."""
     label = label_of(run)
     return label.removesuffix(f" [{setting_of(label)}]")
-
-
-def written(value: Any) -> str:
-    """A value of an axis as labels have it; of a file its name."""
-    if isinstance(value, str) and "/" in value:
-        return value.rsplit("/", 1)[1]
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -177,8 +177,8 @@ def delay_latex(groups: Sequence[RunGroup]) -> str:
             delay, half = group.delay_s(jobs), group.half_width_s(jobs)
             if delay is None:
                 continue
-            mean = digits(delay.mean) if half is None else f"${digits(delay.mean)} \\pm {digits(half)}$"
-            numbers = [digits(delay.p50), mean, *(digits(getattr(delay, name)) for name in ("p90", "p99", "max"))]
+            others = [f"${_number(getattr(delay, name))}$" for name in ("p50", "p90", "p99", "max")]
+            numbers = [others[0], _with_half(delay.mean, half), *others[1:]]
             rows.append([escaped(group.label) if jobs == "all" else "", jobs, *numbers])
     return _tabular(
         "Delay (s), means over seeds", ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows
@@ -200,14 +200,18 @@ def _unit(panel: Panel) -> tuple[str, float]:
 def _latex_point(point: Point | None, scale: float) -> str:
     if point is None:
         return "--"
-    mean = _exponent(digits(point.mean / scale))
-    if point.interval is None:
-        return f"${mean}$"
-    return f"${mean} \\pm {_exponent(digits((point.interval[1] - point.interval[0]) / 2 / scale))}$"
+    half = None if point.interval is None else (point.interval[1] - point.interval[0]) / 2 / scale
+    return _with_half(point.mean / scale, half)
 
 
-def _exponent(number: str) -> str:
-    """1.2e-05 as LaTeX writes it."""
+def _with_half(mean: float, half: float | None) -> str:
+    return f"${_number(mean)}$" if half is None else f"${_number(mean)} \\pm {_number(half)}$"
+
+
+def _number(value: float) -> str:
+    """Three significant digits as LaTeX writes them in formulas, small numbers included."""
+    number = digits(value) if abs(value) >= 1 or not value else f"{value:#.3g}"
+    number = number.replace(",", "{,}")
     return re.sub(r"e([+-])0*(\d+)", lambda found: rf" \cdot 10^{{{found[1].strip('+')}{found[2]}}}", number)
 
 

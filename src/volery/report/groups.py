@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Literal, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -151,6 +151,14 @@ def by_setting(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
     for group in groups:
         found.setdefault(setting_of(group.label), []).append(group)
     return list(found.items())
+
+
+def file_names(values: Iterable[Any]) -> dict[Any, str]:
+    """Path -> name, of each file among the values of an axis whose name no other value has."""
+    whole = [value for value in values if isinstance(value, str)]
+    names = [value.rsplit("/", 1)[-1] for value in whole]
+    pairs = zip(whole, names, strict=True)
+    return {value: name for value, name in pairs if value.startswith("/") and name and names.count(name) == 1}
 
 
 def setting_of(label: str) -> str:

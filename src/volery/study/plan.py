@@ -56,7 +56,7 @@ def outline(study: StudySpec) -> list[PlannedRun]:
     runs = []
     for point, setting in enumerate(study.settings()):
         chosen = [(choice, complete_parameters(choice, setting)) for choice in study.choices()]
-        where = point_label(setting, varying)
+        where = study.in_label(point_label(setting, varying))
         values = {name: getattr(setting, name) for name in Setting.__struct_fields__}
         for seed in study.seeds:
             for choice, parameters in chosen:

@@ -163,7 +163,9 @@ class ResultsFolder:
             InputError: when the folder holds none, or one of another version.
         """
         manifest: Manifest = self._read(self.path / MANIFEST, Manifest)
-        return manifest
+        short = manifest.config.in_label  # an earlier version wrote labels with whole paths
+        runs = tuple(msgspec.structs.replace(line, label=short(line.label)) for line in manifest.runs)
+        return msgspec.structs.replace(manifest, runs=runs)
 
     def summary(self) -> bytes:
         """The text of summary.json.

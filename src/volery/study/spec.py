@@ -17,6 +17,7 @@ from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MA
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.metrics import check_moment, check_window
+from volery.report.groups import file_names
 from volery.study.parameters import check_parameters
 from volery.workload import check_load_of_spec, parse_estimates
 
@@ -186,6 +187,13 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def varying(self) -> tuple[str, ...]:
         """The axes that have more than one value."""
         return tuple(name for name in SETTING_FIELDS if len(self.axes.get(name, ())) > 1)
+
+    def in_label(self, text: str) -> str:
+        """The text of a label with files by their names, where that is unambiguous."""
+        for axis in self.varying():
+            for path, name in file_names(self.axes[axis]).items():
+                text = text.replace(f"{axis}={path}", f"{axis}={name}")
+        return text
 
     def axis_columns(self) -> dict[str, tuple[Any, ...]]:
         """The axes that are columns of every table, with their values: `trace`, `workers`, and all that vary."""

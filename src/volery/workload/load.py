@@ -81,6 +81,7 @@ def at_load(trace: Trace, cluster: Cluster, load: float) -> Trace:
     found = offered_load(trace, cluster)
     if found is None:
         raise InputError(PLACE, "all jobs of the trace arrive at once, so no distance can be scaled; leave it out")
+    _refuse_lacking(found)
     arrival_us = view(trace.arrival_us)
     factor, begin_us = found / load, int(arrival_us[0])
     if (int(arrival_us[-1]) - begin_us) * factor > SPAN_MAX_US:
@@ -110,12 +111,20 @@ def machines_for(trace: Trace, cluster: Cluster, load: float) -> Cluster:
     if not span_us:
         raise InputError(PLACE, "all jobs of the trace arrive at once, so no number of machines has a load")
     loads, whole = _loads_of_first(trace, cluster, span_us), len(cluster.constraints)
+    _refuse_lacking(loads[-1])
     if loads[-1] * whole > load * (whole + 0.5):
         needed = int(np.ceil(loads[-1] * whole / load))
         raise InputError(
             PLACE, f"{load:g} takes about {needed:,} machines, and workers is {whole:,}; set workers to that or more"
         )
     return first_machines(cluster, 1 + int(np.argmin(np.abs(loads - load))))
+
+
+def _refuse_lacking(load: float) -> None:
+    if not np.isfinite(load):
+        raise InputError(
+            PLACE, "tasks ask for a resource that no machine has, so no load can be set; add it to capacity"
+        )
 
 
 def first_machines(cluster: Cluster, count: int) -> Cluster:

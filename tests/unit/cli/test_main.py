@@ -246,3 +246,17 @@ def test_a_run_does_not_pay_for_readers_of_tables(work: str, tmp_path: Path) -> 
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert shown.stdout.strip() == "False"
+
+
+def test_tables_and_figures_are_exported_for_a_paper(command: Command, tmp_path: Path) -> None:
+    folder, into = tmp_path / "results", tmp_path / "paper"
+    command("compare", "oracle", "sparrow", "--trace", "syn:5x8", "--workers", 10, "--seeds", 2, "-o", folder)
+    written = command("export", folder, "--csv", "--latex", "--pdf", "--into", into, "--json").json["files"]
+    assert {Path(one).name for one in written} == {
+        "runs.csv", "delay.csv", "differences.csv", "delay.tex", "delay-all.pdf"
+    }  # fmt: skip
+    assert (into / "delay-all.pdf").read_bytes().startswith(b"%PDF-")
+    assert "\\toprule" in (into / "delay.tex").read_text(encoding="utf-8")
+    refused = command("export", folder)
+    assert refused.status == 2
+    assert "--csv, --latex, --pdf, --png or --svg" in refused.err

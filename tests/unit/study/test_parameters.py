@@ -120,3 +120,10 @@ def test_a_mistake_is_named_by_its_place(tmp_path: Path, right: str, wrong: str,
     assert right in GOOD
     with pytest.raises(InputError, match=message):
         read_study(written(tmp_path, GOOD.replace(right, wrong, 1)))
+
+
+def test_labels_name_files_of_traces_unless_two_have_one_name(tmp_path: Path) -> None:
+    names = ("a/one.tr", "a/two.tr", "b/two.tr")
+    text = f"[workload]\nworkers = 4\n[axes]\narchitectures = ['oracle']\ntrace = {list(names)}\n"
+    labels = [run.spec.label for run in outline(read_study(written(tmp_path, text)))]
+    assert labels == ["oracle [trace=one.tr]", *(f"oracle [trace={tmp_path / name}]" for name in names[1:])]
