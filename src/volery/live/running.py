@@ -23,7 +23,7 @@ from volery.live.cluster.building import recovery, survives
 from volery.live.cluster.federation import ALL, DISCOVERED, Federation
 from volery.live.hosts.host import Host, clock_from_now, located
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
-from volery.live.hosts.lives import begin_life, coming_life
+from volery.live.hosts.lives import begin_life, coming_life, held
 from volery.live.hosts.watching import Watches, watched_by
 from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
@@ -111,13 +111,49 @@ async def running(
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
     """
-    folder, file = federation.folder, federation.file
-    incarnation = coming_life(folder, name)
-    deployment = federation.plan.build(incarnation)
+    deployment = federation.plan.build(coming_life(federation.folder, name))
     layout = _layout(federation, name, deployment)
     _demand_safe(federation, deployment, layout[name], front, executor)
-    begin_life(folder, name, incarnation)
-    log.info("host %s, life %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
+    with held(federation.folder, name):
+        transport = _transport(federation) if name != ALL else None
+        try:
+            incarnation = await _incarnation(federation, name, transport, layout)
+            started = _started(federation, name, incarnation, layout, transport, front, recorder, executor, make_host,
+                               unreceived)  # fmt: skip
+            async with started as at_work:
+                yield at_work
+        finally:
+            if transport is not None:
+                await transport.close()
+
+
+async def _incarnation(
+    federation: Federation, name: HostName, transport: Transport | None, layout: Collection[HostName]
+) -> int:
+    """The incarnation that a host begins: the next by its folder, or by what its peers have met.
+
+    Raises:
+        InputError: another process uses the name of the host, or the broker is not there.
+    """
+    known = coming_life(federation.folder, name)
+    if transport is None:
+        return known
+    begins = await transport.claim(name, known, [host for host in layout if host != name])
+    if begins != known:
+        told = "host %s begins incarnation %d, not %d as its folder says: other hosts have met its incarnation %d"
+        log.warning(told, name, begins, known, begins - 1)
+    return begins
+
+
+@asynccontextmanager
+async def _started(
+    federation: Federation, name: HostName, incarnation: int, layout: Mapping[HostName, tuple[Address, ...]],
+    transport: Transport | None, front: MakeFront | None, recorder: Recorder | None, executor: Executor | None,
+    make_host: type[Host], unreceived: Kept | None,
+) -> AsyncIterator[Running]:  # fmt: skip
+    """A host whose name is claimed; arguments as for `running`."""
+    folder, file = federation.folder, federation.file
+    deployment = federation.plan.build(incarnation)
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
     hosted = federation.plan.components(deployment, scheduling, incarnation)
     where, hands = _with_reporters(layout, deployment), Hands()
@@ -134,12 +170,14 @@ async def running(
         made.elsewhere = [address for host, listed in layout.items() if host != name for address in listed]
         made.agents = _agents(layout, name, deployment.machines)
         hosted[SUBMITTER] = made.component
+    begin_life(folder, name, incarnation)
+    log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
     journal = _journal(federation, name, incarnation, scheduling, path) if file.journal and scheduling else None
     host = make_host(
         name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
-        transport=_transport(federation) if name != ALL else None, where=where, journal=journal,
+        transport=transport, where=where, journal=journal,
         incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
     )  # fmt: skip
     host.explains = file.reports

@@ -143,7 +143,7 @@ class Host:
             self._delivery = Delivery(
                 self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
             )
-            await self._transport.open(self.name, self._arrived)
+            await self._transport.open(self.name, self._arrived, self._delivery.known_life)
             # Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
             # lives nothing is lost by waiting, and much is said twice by those who give up whoever only starts late.
             limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
@@ -270,7 +270,7 @@ class Host:
         except CodecError as error:
             self._doorkeeper.refuse(sender, error)
         except LaterLife as error:
-            self._doorkeeper.refuse(sender, error)
+            self._doorkeeper.refuse(sender, f"{error}; restart this host, and it takes the one after that")
             assert self._transport is not None
             self._transport.doubt()
 
