@@ -73,7 +73,7 @@ def _written(client: Client, job: int, place: int, line_count: int) -> str:
     ("name", "given", "bears"),
     [
         ("megha", {"reliable": True}, "the death of any host of gm, lm, node"),
-        ("megha", {}, "with reliable = true it would bear that"),
+        ("megha", {}, "with reliable = true it would recover from that"),
         ("pigeon", {"reliable": True}, "the death of any host of master, node"),
         ("sparrow", {"reliable": True}, "has no parameters with which it would"),
         ("pipeline", {"T11": "restart"}, "has no parameters with which it would"),

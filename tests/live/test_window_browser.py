@@ -160,7 +160,7 @@ def walk_jobs(page: Page, http: httpx2.Client, of_eve: int) -> None:
     funnel = [(step["demand"], str(step["machines"])) for step in http.get(f"/jobs/{of_eve}/why").json()["funnel"]]
     assert funnel == [
         ("machines", "9"), ("meet its constraints", "9"), ("are not drained", "9"), ("have a free slot now", "0"),
-        ("have room in the view of gm/1", "0"), ("tasks of it that were accepted", "6"),
+        ("have room in the view of gm/1", "0"), ("were given to tasks of the job", "6"),
     ]  # fmt: skip
     shown = page.locator("ol.funnel .demand").all_inner_texts(), page.locator("ol.funnel .count").all_inner_texts()
     assert list(zip(*shown, strict=True)) == funnel

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TABLE_WIDTH = 132
 """Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
+LINED_ROWS_MAX = 200
+UNWRAPPED = 3
+"""So many columns at the beginning of a table are never broken into lines."""
 STAGE_HEADS = (
     "calls", "cycles", "CPU us/\ncycle", "wall us/\ncycle", "median\nus/call", "p99\nus/call", "CPU s", "share",
 )  # fmt: skip
@@ -47,6 +50,35 @@ def terminal(*, highlight: bool = True) -> Console:
     from rich.console import Console
 
     return Console(width=table_width(), markup=False, highlight=highlight)
+
+
+def moment(unix_us: int | None) -> str:
+    """A moment as every view of a federation shows it; empty where there is none."""
+    from volery.live.times import utc
+
+    return "" if unix_us is None else utc(unix_us)
+
+
+def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table; one of many rows goes out in columns without lines, a hundred times as fast."""
+    from rich.text import Text
+
+    if len(rows) <= LINED_ROWS_MAX:
+        from rich.table import Column, Table
+
+        table = Table(*(Column(head, no_wrap=place < UNWRAPPED) for place, head in enumerate(heads)))
+        for row in rows:
+            table.add_row(*map(Text, row))
+        terminal().print(table)
+        return
+    from rich.cells import cell_len
+    from rich.control import strip_control_codes
+
+    shown = [heads, *([strip_control_codes(cell) for cell in row] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True) if width)
+        typer.echo("  ".join(cells).rstrip())
 
 
 def print_results(results: Results, as_json: bool, stage_times: Sequence[StageProfile] = ()) -> None:

@@ -24,6 +24,7 @@ from volery.live.cluster.federation import ALL, DISCOVERED, Federation
 from volery.live.hosts.host import Host, clock_from_now, located
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.hosts.lives import begin_life, coming_life, held
+from volery.live.hosts.presence import Presence, Register
 from volery.live.hosts.watching import Watches, watched_by
 from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
@@ -52,12 +53,14 @@ class Front:
     Attributes:
         elsewhere: what stands on other hosts, of which each is told to `begun_anew` once it is heard of.
         agents: of each node on another host, the reporter of that host.
+        register: of all hosts.
     """
 
     def __init__(self, component: Component) -> None:
         self.component = component
         self.elsewhere: Collection[Address] = ()
         self.agents: Mapping[Address, Address] = {}
+        self.register: Register | None = None
         self.url = ""
         self.open_to_all = False
 
@@ -164,11 +167,12 @@ async def _started(
         )  # fmt: skip
     if hands.reporter is not None:
         hosted[reporter_of(name)] = hands.reporter
-    made = None
+    made = register = None
     if SUBMITTER in layout[name]:
+        register = Register(layout, deployment.machines, name, incarnation)
         made = (front or desk_and_api)(federation, deployment, lambda event: host.post(SUBMITTER, event, SUBMITTER))
         made.elsewhere = [address for host, listed in layout.items() if host != name for address in listed]
-        made.agents = _agents(layout, name, deployment.machines)
+        made.agents, made.register = _agents(layout, name, deployment.machines), register
         hosted[SUBMITTER] = made.component
     begin_life(folder, name, incarnation)
     log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
@@ -179,6 +183,7 @@ async def _started(
         name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
         transport=transport, where=where, journal=journal,
         incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
+        presence=Presence(where[SUBMITTER], register),
     )  # fmt: skip
     host.explains = file.reports
     host.on_new_life(_hearer(made, hands, layout, deployment.machines))
@@ -333,7 +338,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
                 deployment.due, deployment.shares, deployment.sharers, deployment.looks,
                 KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
             )  # fmt: skip
-            self._foreteller = Foreteller(federation, dict(deployment.machines))
+            self._foreteller = Foreteller(federation, dict(deployment.machines), self._desk.lost)
             self._server = ApiServer(
                 self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
             )
@@ -342,6 +347,8 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
 
         async def open(self) -> None:
             self._desk.asking.agents = self.agents
+            if self.register is not None:
+                self._desk.hosts, self.register.assigned = self.register, self._desk.assigned
             await self._desk.open(self.elsewhere)
             await self._server.start()
 

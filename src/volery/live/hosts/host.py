@@ -30,6 +30,7 @@ from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
+from volery.live.hosts.presence import HostTold, Presence
 from volery.live.hosts.watching import Beat, Watch, Watches
 from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
 from volery.live.node.reading import OutputTold
@@ -77,6 +78,7 @@ class Host:
         recorder: hears of every attempt on this host.
         clock: microseconds since the run began.
         watches: who is told when another no longer answers.
+        presence: tells the API's host that this one runs.
 
     Attributes:
         facts: what the components have reported.
@@ -100,6 +102,7 @@ class Host:
         recorder: Recorder | None = None,
         clock: Clock | None = None,
         watches: Watches | None = None,
+        presence: Presence | None = None,
     ) -> None:
         self.name = name
         self.now: Clock = clock or clock_from_now()
@@ -123,6 +126,7 @@ class Host:
         self._outbox = Outbox(self._send)
         self._delivery: Delivery | None = None
         self._watches = watches
+        self._presence = presence
         self._watch: Watch | None = None
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_life: list[Callable[[HostName, bool], None]] = []
@@ -179,9 +183,11 @@ class Host:
                 self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
             assert self._transport is not None
             self._transport.begun(self._incarnation, self._superseded)
+        if self._presence is not None:
+            self._presence.start(self._aside)
         watches = self._watches
         if watches is not None and watches.pairs and self._delivery is not None:
-            self._watch = Watch(watches, now, self._say_beat)
+            self._watch = Watch(watches, now, self._aside)
             self._beat()
 
     def on_new_life(self, hook: Callable[[HostName, bool], None]) -> None:
@@ -224,6 +230,8 @@ class Host:
 
     def _stop(self) -> None:
         self._outbox.drop()
+        if self._presence is not None:
+            self._presence.close()
         if self._journal is not None:
             with suppress(OSError):  # what cannot be written was not promised
                 self._journal.close()
@@ -288,6 +296,9 @@ class Host:
                 self._watch.heard(sender, message, self.now())
                 if self._watch.news:
                     self.wake()
+            elif self._presence is not None and isinstance(message, HostTold):
+                assert self._delivery is not None
+                self._presence.heard(sender, message, self._delivery.known_life(sender))
 
     def _meet(self, peer: HostName, known: bool) -> None:
         if self._watch is not None:
@@ -311,9 +322,9 @@ class Host:
         assert self._delivery is not None
         self._delivery.send(peer, parcels)
 
-    def _say_beat(self, peer: HostName, beat: Beat) -> None:
+    def _aside(self, peer: HostName, message: Message) -> None:
         assert self._delivery is not None
-        self._delivery.aside(peer, [("", "", beat)])
+        self._delivery.aside(peer, [("", "", message)])
 
     def wake(self) -> None:
         """Have a turn soon."""

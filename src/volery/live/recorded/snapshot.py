@@ -106,11 +106,11 @@ class Snapshot:
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""
         cluster, running = self._stage.cluster, self._count.on_machine.tolist()
-        capacities = cluster.capacities or [()] * len(cluster.slots)
+        capacities, lost = cluster.capacities or [()] * len(cluster.slots), self.lost()
         return [
             NodeStatus(
                 address=address, slots=cluster.slots[machine], running=running[machine],
-                drained=address in self._drained, arch="", os="", kernel="", cores=0, memory_mb=0,
+                drained=address in self._drained, lost=address in lost, arch="", os="", kernel="", cores=0, memory_mb=0,
                 labels=_constraints(cluster.constraints[machine]),
                 offers=dict(zip(cluster.resources, capacities[machine], strict=True)),
             )
@@ -281,7 +281,7 @@ class Snapshot:
         steps = counted(candidates(self._stage.cluster, mask, request, drained, taken))
         heard = job.running + job.finished + job.failed + job.killed
         started = heard if whole else int(task.state not in ("pending", "unsatisfiable", "cancelled"))
-        words = "tasks of it that were accepted" if whole else "have accepted it"
+        words = "were given to tasks of the job" if whole else "were given to it"
         decided = self.recording.filmed.decided
         return Why(
             job=number, index=place, state=task.state, reason=task.reason or job.reason,

@@ -25,6 +25,7 @@ from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
+from volery.live.hosts.presence import Register
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
@@ -73,6 +74,7 @@ class Desk(Questions, Component):
     Attributes:
         sharing: who is due what.
         asking: reads the output of tasks on other hosts.
+        hosts: all hosts of the federation; None: they are not known.
         told: what nodes have said of attempts, by state: how often.
         pace: how fast tasks end.
         commits, commit_s: batches that were written, and the time that took, in seconds.
@@ -82,7 +84,7 @@ class Desk(Questions, Component):
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
         "_in_charge", "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running",
         "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking",
-        "commit_s", "commits", "pace", "sharing", "told",
+        "commit_s", "commits", "hosts", "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +123,7 @@ class Desk(Questions, Component):
         self._ends = Acknowledgements(store.sync, self._acknowledge)
         self._told_nodes: list[NodeStatus] = []
         self._lost: set[tuple[Address, Address]] = set()
+        self.hosts: Register | None = None
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -316,7 +319,7 @@ class Desk(Questions, Component):
             if seen is not None:
                 more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
         started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
-        more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
+        more.append(FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started))
         return msgspec.structs.replace(why, funnel=(*why.funnel, *more))
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -12,12 +13,13 @@ from msgspec.structs import replace
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
+from volery.live.hosts.presence import Register
 from volery.live.jobs import Demand, JobDescription, demands, task_count
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
-from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
+from volery.live.status import HostStatus, JobStatus, NodeStatus, TaskStatus, UserStatus
 
 NODES_NAMED: Final = 8
 GROUPS_MAX: Final = 1_000
@@ -33,6 +35,7 @@ class Questions:
     _book: DecisionBook
     _confined: dict[Address, str]
     _drained: set[Address]
+    _entry: Callable[[JobId, str], Address]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
     _lost: set[tuple[Address, Address]]
@@ -40,6 +43,7 @@ class Questions:
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
     _told_nodes: list[NodeStatus]
+    hosts: Register | None
     sharing: Sharing
     told: dict[str, int]
 
@@ -87,8 +91,21 @@ class Questions:
         return True
 
     def lost(self) -> set[Address]:
-        """Nodes that somebody who watches them hears nothing of."""
-        return {peer for _, peer in self._lost if peer in self._nodes}
+        """Nodes that do not answer: those who watch them say so, or their host is lost."""
+        lost = {peer for _, peer in self._lost if peer in self._nodes}
+        return lost if self.hosts is None else lost | self.hosts.lost_nodes
+
+    def assigned(self) -> dict[Address, int]:
+        """Component -> how many jobs that have not ended are assigned to it."""
+        return Counter(self._entry(number, user) for number, user in self._store.open_users())
+
+    def absent(self) -> tuple[str, ...]:
+        """A sentence about each host that does not answer."""
+        return () if self.hosts is None else tuple(self.hosts.absent())
+
+    def all_hosts(self) -> list[HostStatus]:
+        """All hosts of the federation."""
+        return [] if self.hosts is None else self.hosts.statuses()
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
         """Where a scheduler's view is wrong: only who has seen everything can say."""
@@ -138,7 +155,7 @@ class Questions:
             waiting=0 if job.ended else job.tasks - _heard(job),
             funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._nodes.items()}),
-            explained=self._book.heard,
+            explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
 
     def wanted(self, number: JobId, place: int) -> Demand:
@@ -169,7 +186,10 @@ class Questions:
             if len(groups) == GROUPS_MAX:
                 break
         waiting = sum(load.tasks_pending for load in self._store.loads())
-        return JobPlan(tasks=task_count(description), waiting=waiting, groups=tuple(groups))
+        return JobPlan(
+            tasks=task_count(description), waiting=waiting, groups=tuple(groups), absent=self.absent(),
+            lost=len(self.lost()),
+        )  # fmt: skip
 
     def _taken(self) -> dict[int, int]:
         """Machine -> how many tasks run there."""
@@ -180,7 +200,8 @@ class Questions:
 
     def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
         drained = {self._nodes[node] for node in self._drained if node in self._nodes}
-        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken())
+        lost = {self._nodes[node] for node in self.lost()}
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken(), lost)
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
@@ -201,11 +222,17 @@ class Questions:
             running[node] = running.get(node, 0) + 1
         if len(self._told_nodes) != len(self._nodes):
             self._told_nodes[:] = self._machines()
+        place_of = self.hosts.place_of if self.hosts is not None else lambda _: ("", "")
         for place, told in enumerate(self._told_nodes):
             address = told.address
-            now = running.get(address, 0), address in self._drained, self._confined.get(address, ""), address in lost
-            if now != (told.running, told.drained, told.held, told.lost):
-                self._told_nodes[place] = replace(told, running=now[0], drained=now[1], held=now[2], lost=now[3])
+            now = (
+                running.get(address, 0), address in self._drained, self._confined.get(address, ""), address in lost,
+                *place_of(address),
+            )  # fmt: skip
+            if now != (told.running, told.drained, told.held, told.lost, told.host, told.hostname):
+                self._told_nodes[place] = replace(
+                    told, running=now[0], drained=now[1], held=now[2], lost=now[3], host=now[4], hostname=now[5]
+                )
         return self._told_nodes[:]
 
     def _machines(self) -> list[NodeStatus]:

@@ -411,6 +411,10 @@ class JobStore:
         """The numbers of jobs that have not ended, the oldest first."""
         return array("q", sorted(number for (number,) in self._read.execute(_OPEN)))
 
+    def open_users(self) -> Sequence[tuple[JobId, str]]:
+        """The jobs that have not ended, and whose they are."""
+        return self._sql.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
+
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""
         query = "SELECT id, first_task, description, cancelling FROM jobs WHERE id = ? AND ended_us IS NULL"

@@ -192,7 +192,7 @@ def plan_form(request: Request, *, others: bool) -> Markup:
         lines("constraints", "constraints, one per line", 'label.disk == "ssd"'),
         lines("request", "request, one per line", "cpu_milli = 500"),
     ]  # fmt: skip
-    return tag("form", *fields, tag("button", "what would it meet?"), class_="described", action=frame.PLAN)
+    return tag("form", *fields, tag("button", "forecast"), class_="described", action=frame.PLAN)
 
 
 def _planned(found: JobPlan) -> list[Markup]:

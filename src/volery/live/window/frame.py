@@ -10,6 +10,7 @@ import msgspec
 from starlette.responses import HTMLResponse, Response
 
 from volery.live.service.tokens import Principal
+from volery.live.times import SECOND_US, utc
 from volery.live.window.html import Markup, escaped, joined, link, tag
 
 HOME: Final = "/"
@@ -144,7 +145,7 @@ def page(
 def _live(view: View, again: Again) -> Markup:
     told: dict[str, str] = {}
     if again.tag:
-        made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - again.age_s))
+        made = utc(round((time.time() - again.age_s) * SECOND_US))
         told = {
             "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
             "data_idle": f"{view.idle_s:g}",
@@ -161,7 +162,7 @@ def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) 
     if who.known:
         leave = tag("button", "sign out", type="button", data_leave=SESSION)
         signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
-    word, kind = ("recorded", "recorded") if recorded else ("not followed", "soft")
+    word, kind = ("recorded", "recorded") if recorded else ("not live", "soft")
     return tag(
         "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
         tag("span", word, id="pulse", class_=kind, role="status"), signed, class_="bar",

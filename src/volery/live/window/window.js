@@ -15,7 +15,7 @@ function say(text) {
 
 // Whether what is shown is what the server says; the moment is the server's, whatever the clock here says.
 function connected(yes) {
-  const told = yes ? "live" : `not connected; this is how it was at ${live.dataset.made} UTC`;
+  const told = yes ? "live" : `not connected; this is how it was at ${live.dataset.made}`;
   if (pulse.textContent !== told) pulse.textContent = told;
   pulse.classList.toggle("lost", !yes);
 }
@@ -84,7 +84,7 @@ async function refresh(known) {
     behind = answer.headers.has("volery-behind");
     pulse.title = `looked at again every ${Math.max(1, Math.round(every / 1000))} s, if something has changed`;
     const at = new Date(answer.headers.get("date") || NaN);
-    if (!Number.isNaN(at.valueOf())) live.dataset.made = at.toISOString().slice(0, 19).replace("T", " ");
+    if (!Number.isNaN(at.valueOf())) live.dataset.made = at.toISOString().slice(0, 19).replace("T", " ") + "Z";
     connected(true);
   } catch (error) {
     connected(false);
