@@ -100,7 +100,7 @@ def test_why_a_task_waits_is_told_with_counts_and_history(client: Client) -> Non
     assert sum(one.count for one in decision.passed if one.reason == "constraint") == 3
     placed = client.why(full.id, 2)
     assert (placed.state, placed.decisions[0].chosen) == ("running", "placed")
-    assert (placed.funnel[-1].machines, placed.funnel[-1].demand) == (1, "have accepted it")
+    assert (placed.funnel[-1].machines, placed.funnel[-1].demand) == (1, "were given to it")
     assert client.why(full.id).funnel[-1].machines == 3
     assert placed.decisions[0].node in {"node/0", "node/1", "node/2"}
 

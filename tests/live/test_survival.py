@@ -72,11 +72,11 @@ def _written(client: Client, job: int, place: int, line_count: int) -> str:
 @pytest.mark.parametrize(
     ("name", "given", "bears"),
     [
-        ("megha", {"reliable": True}, "the death of any host of gm, lm, node"),
+        ("megha", {"reliable": True}, "recovers when any host of gm, lm, node fails"),
         ("megha", {}, "with reliable = true it would recover from that"),
-        ("pigeon", {"reliable": True}, "the death of any host of master, node"),
-        ("sparrow", {"reliable": True}, "has no parameters with which it would"),
-        ("pipeline", {"T11": "restart"}, "has no parameters with which it would"),
+        ("pigeon", {"reliable": True}, "recovers when any host of master, node fails"),
+        ("sparrow", {"reliable": True}, "has no parameter for that"),
+        ("pipeline", {"T11": "restart"}, "has no parameter for that"),
         ("oracle", {}, "recovers from lost frames only"),
     ],
 )

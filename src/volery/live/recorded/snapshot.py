@@ -19,12 +19,15 @@ from volery.live.hosts.explaining import (
     candidates,
     counted,
 )
+from volery.live.jobs import JobDescription
 from volery.live.recorded.counts import BUSY, CANCELLED, FAULTY, PENDING, STATES, Counts
 from volery.live.recorded.recording import LATER, Longs, Recording
 from volery.live.recorded.shares import RecordedShares
+from volery.live.service.history import Sample
 from volery.live.service.listing import NEWEST, JobOrder, JobQuery
 from volery.live.service.tally import UserLoad
 from volery.live.status import (
+    HostStatus,
     JobStatus,
     NodeStatus,
     TaskState,
@@ -102,6 +105,22 @@ class Snapshot:
     @functools.cached_property
     def _drained(self) -> set[Address]:
         return self._last(self.recording.filmed.drained)
+
+    def all_hosts(self) -> list[HostStatus]:
+        """None: a recording does not know hosts."""
+        return []
+
+    def absent(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def samples(self) -> tuple[Sample, ...]:
+        """None: the film shows every moment."""
+        return ()
+
+    def description(self, number: JobId) -> JobDescription | None:
+        """None: a recording does not know what was submitted."""
+        return None
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""

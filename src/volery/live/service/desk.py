@@ -34,6 +34,7 @@ from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
+from volery.live.service.history import History
 from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
@@ -76,7 +77,7 @@ class Desk(Questions, Component):
         asking: reads the output of tasks on other hosts.
         hosts: all hosts of the federation; None: they are not known.
         told: what nodes have said of attempts, by state: how often.
-        pace: how fast tasks end.
+        pace, history: how fast tasks end, and the last hours.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
@@ -84,7 +85,7 @@ class Desk(Questions, Component):
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
         "_in_charge", "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running",
         "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking",
-        "commit_s", "commits", "hosts", "pace", "sharing", "told",
+        "commit_s", "commits", "history", "hosts", "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -107,7 +108,7 @@ class Desk(Questions, Component):
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self._written, self._order)
         self.told: dict[str, int] = {}
-        self.commits, self.pace = 0, Pace()
+        self.commits, self.pace, self.history = 0, Pace(), History()
         self.commit_s = 0.0
         self._numbers = store.next_numbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Final, get_args
 
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from volery.core.model import Address
 from volery.live.service.admission import NotThereError, Traffic, as_json, choice, principal
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
+from volery.live.service.history import Sample
 from volery.live.service.meters import MEDIA_TYPE, exposition
 from volery.live.service.openapi import Operation
 from volery.live.service.shares import sharing_operations
@@ -27,10 +29,19 @@ NODE_FILTERS: Final = {
 log = logging.getLogger(__name__)
 
 
-def words_of(node: NodeStatus) -> str:
-    """The words of a node that a search looks at."""
-    labels = (f"{key} = {value}" for key, value in sorted(node.labels.items()))
-    return "\n".join((node.address, node.host, node.hostname, ", ".join(labels)))
+def is_asked_for(
+    node: NodeStatus, in_charge: Mapping[Address, Sequence[Address]], state: str | None = None,
+    host: str | None = None, cluster: str | None = None, text: str | None = None,
+) -> bool:  # fmt: skip
+    """Whether a node passes filters, see `NODE_FILTERS`; None passes all."""
+    if state not in (None, node.state) or host not in (None, node.host):
+        return False
+    if cluster is not None and cluster not in in_charge.get(node.address, ()):
+        return False
+    if text is None:
+        return True
+    labels = ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
+    return any(text in words for words in (node.address, node.host, node.hostname, labels))
 
 
 def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None) -> tuple[Operation, ...]:
@@ -39,17 +50,15 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
 
     async def nodes(request: Request) -> Response:
         """All nodes, with what their machines are and how many tasks run there."""
-        state, query = choice(request, "state", get_args(NodeState)), request.query_params
-        host, cluster, text = query.get("host"), query.get("cluster"), query.get("text")
-        if cluster is not None and not clusters:  # they never change; seconds with ten thousand nodes
+        asked = {name: request.query_params.get(name) for name in NODE_FILTERS}
+        asked["state"] = choice(request, "state", get_args(NodeState))
+        if asked["cluster"] is not None and not clusters:  # they never change; seconds with ten thousand nodes
             clusters.update(await asyncio.to_thread(desk.partitions))
-        found = [
-            node for node in desk.nodes()
-            if state in (None, node.state) and host in (None, node.host)
-            and (cluster is None or cluster in clusters.get(node.address, ()))
-            and (text is None or text in words_of(node))
-        ]  # fmt: skip
-        return as_json(found)
+        return as_json([node for node in desk.nodes() if is_asked_for(node, clusters, **asked)])
+
+    async def history(_: Request) -> Response:
+        """The last six hours: use, queue and failures, every ten seconds, since the API has started."""
+        return as_json(desk.samples())
 
     async def hosts(_: Request) -> Response:
         """All hosts of the federation: what they hold, whether they answer, and what runs there."""
@@ -83,6 +92,7 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
     one_node = "/nodes/{role:str}/{node:number}"
     return (
         Operation("GET", "/hosts", hosts, list[HostStatus]),
+        Operation("GET", "/history", history, list[Sample], role="operator"),
         Operation("GET", "/nodes", nodes, list[NodeStatus], query=NODE_FILTERS),
         Operation("POST", one_node + "/drain", drain, NodeStatus, status=202, role="operator"),
         Operation("POST", one_node + "/undrain", undrain, NodeStatus, status=202, role="operator"),

@@ -15,6 +15,7 @@ from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
 from volery.live.hosts.presence import Register
 from volery.live.jobs import Demand, JobDescription, demands, task_count
+from volery.live.service.history import History, Sample
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
@@ -43,6 +44,7 @@ class Questions:
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
     _told_nodes: list[NodeStatus]
+    history: History
     hosts: Register | None
     sharing: Sharing
     told: dict[str, int]
@@ -102,6 +104,22 @@ class Questions:
     def absent(self) -> tuple[str, ...]:
         """A sentence about each host that does not answer."""
         return () if self.hosts is None else tuple(self.hosts.absent())
+
+    def samples(self) -> list[Sample]:
+        """The last hours, the oldest first."""
+        return list(self.history.samples)
+
+    def sample(self) -> None:
+        """Note how the federation stands now."""
+        usable = [node for node in self.nodes() if node.state == "in use"]
+        used, slots = sum(node.running for node in usable), sum(node.slots for node in usable)
+        waiting = sum(load.tasks_pending for load in self._store.loads())
+        self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
+
+    def description(self, number: JobId) -> JobDescription | None:
+        """A job as it was submitted."""
+        found = self._store.described(number)
+        return None if found is None else found[1]
 
     def all_hosts(self) -> list[HostStatus]:
         """All hosts of the federation."""

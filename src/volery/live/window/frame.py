@@ -16,6 +16,7 @@ from volery.live.window.html import Markup, escaped, joined, link, tag
 HOME: Final = "/"
 JOBS: Final = "/window/jobs"
 NODES: Final = "/window/nodes"
+HOSTS: Final = "/window/hosts"
 USERS: Final = "/window/users"
 PLAN: Final = "/window/plan"
 PREEMPTIONS: Final = "/window/preemptions"
@@ -33,7 +34,9 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 WEIGHT_MAX: Final = 1 << 31
-_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"), (PLAN, "Plan"))
+_VIEWS: Final = (
+    (HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (HOSTS, "Hosts"), (USERS, "Users"), (PLAN, "Plan"),
+)  # fmt: skip
 _UNSCRIPTED: Final = (
     "Without JavaScript this page does not follow what happens (load it again), and gives no orders (the command "
     "volery does)."
@@ -156,7 +159,7 @@ def _live(view: View, again: Again) -> Markup:
 def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
     if who is None:
         return tag("header", tag("strong", "Volery"), class_="bar")
-    there = _VIEWS if not recorded else _VIEWS[:-1]
+    there = _VIEWS if not recorded else [one for one in _VIEWS if one[0] not in (PLAN, HOSTS)]
     views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in there)
     signed = None
     if who.known:
@@ -181,9 +184,21 @@ def _dialog() -> Markup:
     return tag("dialog", form, aria_labelledby="question")
 
 
-def order(title: str, where: str, question: str, key: str) -> Markup:
-    """A button that gives an order to the API when its question was answered by yes."""
-    return tag("button", title, type="button", class_="order", data_order=where, data_question=question, id=key)
+def order(title: str, where: str, question: str, key: str, body: str = "", then: str = "") -> Markup:
+    """A button that gives an order to the API when its question was answered by yes.
+
+    Args:
+        title: of the button.
+        where: the address that takes the order.
+        question: what is asked.
+        key: the button's own name on the page.
+        body: of the order, as JSON.
+        then: the page that follows; the id of the answer comes after it. Empty: the same page.
+    """
+    return tag(
+        "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,
+        data_body=body or None, data_then=then or None,
+    )  # fmt: skip
 
 
 def setting(title: str, where: str, question: str, key: str, name: str, value: int) -> Markup:

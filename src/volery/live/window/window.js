@@ -109,7 +109,7 @@ async function order(path, body, method = "POST") {
   const headers = { "content-type": "application/json" };
   const answer = await fetch(path, { method, credentials: "same-origin", headers, body: JSON.stringify(body) }).catch(() => null);
   if (!answer) { say("The server does not answer: nothing is known to have been done."); return false; }
-  if (answer.ok) return true;
+  if (answer.ok) return answer.json().catch(() => true);
   if (answer.status === 401) { location.reload(); return false; }
   const told = await answer.json().catch(() => null);
   say(told && told.error ? `${told.error.place}: ${told.error.problem}` : `${answer.status} ${answer.statusText}`);
@@ -134,10 +134,12 @@ async function clicked(event) {
     if (await order(`${button.dataset.leave}/end`, {})) location.href = "/";
     return;
   }
-  const { order: path, question, number: name, value } = button.dataset;
+  const { order: path, question, number: name, value, body, then } = button.dataset;
   if (await confirmed(question, name, value)) {
     say("");
-    if (await (name ? order(path, { [name]: field.valueAsNumber }, "PUT") : order(path, {}))) await refresh();
+    const done = await (name ? order(path, { [name]: field.valueAsNumber }, "PUT") : order(path, JSON.parse(body || "{}")));
+    if (done && then) { location.href = `${then}${done.id}`; return; }
+    if (done) await refresh();
   }
   const again = document.getElementById(button.id);
   (again || live).focus({ preventScroll: true });
