@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx2
 import msgspec
 import pytest
-from tests.live.commands import LIMIT_S, Serving, serving, volery
+from tests.live.commands import LIMIT_S, serving, volery
 from tests.live.serving import at_work
 
 from volery.core.errors import InputError
@@ -29,7 +29,7 @@ from volery.live.service.tally import UserLoad
 from volery.live.status import HostStatus, NodeStatus
 
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node-a", "node-b", "api")
-LAYOUT: Final = {"gm-0": ["gm/0"], "node-a": ["node/0", "node/1"], "node-b": ["node/2"], "api": ["submit"]}
+LAYOUT: Final = {"gm-0": ["gm/0"], "node-a": ["node/0", "node/1"], "node-b": ["node/2"], "api": ["submitter"]}
 FILE: Final = """
 name = "{name}"
 broker = "{broker}"
@@ -45,7 +45,11 @@ why = true
 detection_s = 2.0
 
 [[machines]]
-count = 6
+count = 4
+
+[[machines]]
+count = 2
+labels = {{ zone = "b" }}
 
 [hosts]
 gm-0 = ["gm/0"]
@@ -114,30 +118,36 @@ def _everything_is_up(client: Client, url: str) -> None:
     found = {host.name: host for host in client.hosts()}
     assert list(found) == list(HOSTS)
     assert (found["lm"].components, found["node-b"].nodes, found["api"].components) == (
-        ("lm/0", "lm/1"), 2, ("submit",),
+        ("lm/0", "lm/0/standby", "lm/1", "lm/1/standby"), 2, ("submitter",),
     )  # fmt: skip
     me = this_host()
     assert all((host.version, host.hostname) == (me.version, me.hostname) for host in found.values())
     assert {host.incarnation for host in found.values()} == {1}
     assert [(node.host, node.hostname) for node in client.nodes(text="node/5")] == [("node-b", me.hostname)]
     shown = volery("hosts", "--api", url)
-    assert "lm/0, lm/1" in shown and "4 nodes" in shown and "lost" not in shown
+    assert "lm/0/standby" in shown
+    assert "4 nodes" in shown
+    assert "lost" not in shown
 
 
 def _what_is_gone_is_named(client: Client, url: str, folder: Path) -> None:
     """In the order of a worried operator."""
     assert "lost" in volery("hosts", "--api", url)
-    assert {host["name"] for host in json.loads(volery("hosts", "--json", "--api", url)) if host["state"] == "lost"} == {
-        "gm-0", "node-b",
-    }  # fmt: skip
+    told = json.loads(volery("hosts", "--json", "--api", url))
+    assert [host["name"] for host in told if host["state"] == "lost"] == ["gm-0", "node-b"]
     lost = client.nodes(state="lost")
     assert [node.address for node in lost] == ["node/4", "node/5"]
     assert [node.address for node in client.nodes(host="node-b")] == ["node/4", "node/5"]
     table = volery("nodes", "--state", "lost", "--api", url)
-    assert "node/4" in table and "lost" in table and "node-b" in table and "node/1" not in table
+    assert "node/4" in table
+    assert "lost" in table
+    assert "node-b" in table
+    assert "node/1" not in table
     metrics = httpx2.get(f"{url}/metrics").text
-    assert 'volery_host_up{host="gm-0"} 0' in metrics and 'volery_host_up{host="gm-1"} 1' in metrics
-    assert 'volery_nodes{state="lost"} 2' in metrics and 'volery_nodes{state="in use"} 4' in metrics
+    assert 'volery_host_up{host="gm-0"} 0' in metrics
+    assert 'volery_host_up{host="gm-1"} 1' in metrics
+    assert 'volery_nodes{state="lost"} 2' in metrics
+    assert 'volery_nodes{state="in use"} 4' in metrics
     assert "volery_slots_usable{} 4" in metrics
     summary = httpx2.get(f"{url}/summary").json()
     assert (summary["nodes"], summary["lost"], summary["slots"], summary["usable"]) == (6, 2, 6, 4)
@@ -145,13 +155,20 @@ def _what_is_gone_is_named(client: Client, url: str, folder: Path) -> None:
     job.write_text('command = "true"\n')
     planned = volery("plan", job, "--quick", "--api", url)
     assert "2 nodes do not answer; this plan counts only what answers" in planned
-    assert "gm/0 (host gm-0) has not answered since 20" in planned and "room for 1 now" in planned
+    assert "gm/0 (host gm-0) has not answered since 20" in planned
+    assert "room for 1 now" in planned
     assert client.plan({"command": "true", "tasks": 9}).groups[0].at_once == 4
-    long = client.send({"command": "true", "tasks": 1, "constraints": ['arch == "none"']})
     assert any("gm/0 (host gm-0) has not answered" in words for words in client.plan({"command": "true"}).absent)
-    assert client.why(long.id).absent == () or "gm/0" in client.why(long.id).absent[0]
+    waits = client.send({"command": "true", "constraints": ['label.zone == "b"']})
+    why = client.why(waits.id)
+    assert any(words.startswith("gm/0 (host gm-0) has not answered since") for words in why.absent)
+    assert {step.demand: step.machines for step in why.funnel}["answer"] == 0
+    assert "gm/0 (host gm-0) has not answered since" in volery("why", str(waits.id), "--api", url)
+    client.cancel(waits.id)
     page = httpx2.get(f"{url}/window/hosts").text
-    assert "gm-0" in page and "lost" in page
+    assert "gm/0 (host gm-0) has not answered since" in page
+    assert ">lost</span>" in page
+    assert "node-b on " in httpx2.get(f"{url}/window/nodes?state=lost").text
 
 
 def test_a_second_process_under_a_taken_name_is_refused_with_one_message(broker: str, tmp_path: Path) -> None:
@@ -162,24 +179,26 @@ def test_a_second_process_under_a_taken_name_is_refused_with_one_message(broker:
         status, said = ended(["serve", "gm-0", "-c", str(other)])
         assert (status, said) == (2, "error: host gm-0: another process uses the name gm-0; every host runs once\n")
         status, said = ended(["serve", "gm-0", "-c", str(config)])
-        assert status == 2 and f"process {first.running.pid} runs this host already" in said and said.count("\n") == 1
+        assert status == 2
+        assert f"process {first.running.pid} runs this host already" in said
+        assert said.count("\n") == 1
         assert first.running.poll() is None
         assert (tmp_path / "first" / "lives" / "gm-0").read_text() == "1\n"
         assert not (tmp_path / "second" / "lives" / "gm-0").exists()
 
 
 def test_a_second_volery_up_leaves_the_first_as_it_is(tmp_path: Path) -> None:
-    with at_work(tmp_path / "federation") as url:
+    with at_work(tmp_path / "federation", machines=[{"count": 3}], parameters={"gms": 1, "lms": 1}) as url:
         port, lives = url.rpartition(":")[2], tmp_path / "federation" / "lives" / "all"
         assert lives.read_text() == "1\n"
         for folder in ("federation", "elsewhere"):
             status, said = ended(["up", "-o", str(tmp_path / folder), "--api", f"127.0.0.1:{port}", "--nodes", "3"])
-            assert status == 2 and said.count("error: ") == 1, said
+            assert (status, said.count("error: ")) == (2, 1), said
         assert lives.read_text() == "1\n", "it has counted the one that failed"
         assert not (tmp_path / "elsewhere" / "lives" / "all").exists()
         with Client(url) as client:
             (host,) = client.hosts()
-            assert (host.name, host.state, host.nodes) == ("all", "up", 1)
+            assert (host.name, host.state, host.nodes) == ("all", "up", 3)
 
 
 def test_the_lock_of_a_host_is_free_again_when_its_process_has_ended(tmp_path: Path) -> None:

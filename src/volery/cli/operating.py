@@ -43,7 +43,7 @@ def nodes(
     amounts = any(node.offers for node in found)
     more = ("offers",) if amounts else ()
     print_rows(
-        ("node", "state", "running", "host", "machine", "arch", "os", "kernel", "cores", "memory", "GPUs", "disk",
+        ("node", "state", "running", "host", "machine", "system", "cores", "memory", "GPUs", "disk",
          *more, "labels"),
         [_node_row(node, amounts=amounts) for node in found],
     )  # fmt: skip
@@ -72,7 +72,7 @@ def _node_row(node: NodeStatus, *, amounts: bool) -> list[str]:
     labels = ", ".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
     return [
         node.address, node.state, str(node.running) if amounts else f"{node.running}/{node.slots}", node.host,
-        node.hostname, node.arch, node.os, node.kernel, str(node.cores), f"{node.memory_mb:,} MB",
+        node.hostname, f"{node.arch} {node.os} {node.kernel}", str(node.cores), f"{node.memory_mb:,} MB",
         f"{node.gpus} {node.gpu}" if node.gpus else "", node.disk,
         *((offers_in_words(node.offers),) if amounts else ()), labels,
     ]  # fmt: skip
@@ -85,28 +85,17 @@ def hosts(api: Api = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
     else:
-        heads = (
-            "host",
-            "state",
-            "holds",
-            "jobs",
-            "last heard",
-            "machine",
-            "process",
-            "started",
-            "version",
-            "incarnation",
-        )
-        print_rows(heads, [_host_row(host) for host in found])
+        heads = ("host", "state", "last heard", "jobs", "holds", "process", "started", "version", "incarnation")
+        print_rows((*heads, "machine"), [_host_row(host) for host in found])
 
 
 def _host_row(host: HostStatus) -> list[str]:
     from volery.live.status import held_by
 
     return [
-        host.name, host.state, held_by(host.components, host.nodes), f"{host.jobs:,}" if host.jobs else "",
-        moment(host.heard_us), host.hostname, "" if host.pid is None else str(host.pid), moment(host.started_us),
-        host.version, str(host.incarnation or ""),
+        host.name, host.state, moment(host.heard_us), f"{host.jobs:,}" if host.jobs else "",
+        held_by(host.components, host.nodes), "" if host.pid is None else str(host.pid), moment(host.started_us),
+        host.version, str(host.incarnation or ""), host.hostname,
     ]  # fmt: skip
 
 

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TABLE_WIDTH = 132
 """Width of a table that goes to a file or a pipe, where no terminal says how wide it is."""
-LINED_ROWS_MAX = 200
-UNWRAPPED = 3
-"""So many columns at the beginning of a table are never broken into lines."""
 STAGE_HEADS = (
     "calls", "cycles", "CPU us/\ncycle", "wall us/\ncycle", "median\nus/call", "p99\nus/call", "CPU s", "share",
 )  # fmt: skip
@@ -60,24 +57,15 @@ def moment(unix_us: int | None) -> str:
 
 
 def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table; one of many rows goes out in columns without lines, a hundred times as fast."""
-    from rich.text import Text
-
-    if len(rows) <= LINED_ROWS_MAX:
-        from rich.table import Column, Table
-
-        table = Table(*(Column(head, no_wrap=place < UNWRAPPED) for place, head in enumerate(heads)))
-        for row in rows:
-            table.add_row(*map(Text, row))
-        terminal().print(table)
-        return
+    """Print rows in columns, without lines, and without the columns that are empty."""
     from rich.cells import cell_len
     from rich.control import strip_control_codes
 
-    shown = [heads, *([strip_control_codes(cell) for cell in row] for row in rows)]
+    kept = [place for place in range(len(heads)) if any(row[place] for row in rows)] or range(len(heads))
+    shown = [[heads[place] for place in kept], *([strip_control_codes(row[place]) for place in kept] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
-        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True) if width)
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
 
 

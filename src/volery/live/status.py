@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from volery.core.model import SUBMITTER
 from volery.live.cluster.machine import Value
 
 DEFAULT_PORT: Final = 8642
@@ -110,7 +111,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def held_by(components: Sequence[str], nodes: int) -> str:
     """Words for what a host holds, as `gm/0, 20 nodes`."""
-    return ", ".join((*components, *((f"{nodes} node{'s' * (nodes != 1)}",) if nodes else ()))) or "nothing"
+    named = ("the API" if component == SUBMITTER else component for component in components)
+    return ", ".join((*named, *((f"{nodes} node{'s' * (nodes != 1)}",) if nodes else ()))) or "nothing"
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +123,7 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
         HostState,
         Meta(description="up; lost: it does not answer; unseen: it has not answered since the API's host started"),
     ]
-    components: Annotated[tuple[str, ...], Meta(description="what it holds besides nodes; submit: the API")]
+    components: Annotated[tuple[str, ...], Meta(description="what it holds besides nodes; submitter: the API")]
     nodes: Annotated[int, Meta(description="how many it holds")]
     jobs: Annotated[int, Meta(description="that have not ended and are assigned to its schedulers")] = 0
     heard_us: Annotated[UnixMicroseconds | None, Meta(description="when its last message came; null: never")] = None
