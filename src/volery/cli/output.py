@@ -64,9 +64,11 @@ def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     kept = [place for place in range(len(heads)) if any(row[place] for row in rows)] or range(len(heads))
     shown = [[heads[place] for place in kept], *([strip_control_codes(row[place]) for place in kept] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    lines = (
+        "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    )
+    typer.echo("\n".join(lines))
 
 
 def print_results(results: Results, as_json: bool, stage_times: Sequence[StageProfile] = ()) -> None:
