@@ -22,6 +22,8 @@ from volery.live.wire.transport import HostName
 
 PRESENCE_S: Final = 1.0
 MISSED_MAX: Final = 5
+COUNTED_US: Final = 2_000_000
+"""Jobs per component are counted at most so often: there may be a hundred thousand."""
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,8 @@ class Register:
         self._me = me
         self._clock_us = clock_us
         self._began_us = clock_us()
+        self._counted: Mapping[Address, int] = {}
+        self._counted_us: Time | None = None
         self._lost_nodes: frozenset[Address] = frozenset()
         self.heard(me, this_host(), incarnation)
 
@@ -114,13 +118,20 @@ class Register:
                 self._count_lost()
                 log.error("%s", self.absent_words(host, entry.others))
 
+    def _counts(self) -> Mapping[Address, int]:
+        """Component -> jobs, as of not long ago."""
+        now_us = self._clock_us()
+        if self._counted_us is None or not 0 <= now_us - self._counted_us < COUNTED_US:
+            self._counted, self._counted_us = self.assigned(), now_us
+        return self._counted
+
     def _count_lost(self) -> None:
         lost = [entry.nodes for entry in self._entries.values() if entry.missed >= MISSED_MAX]
         self._lost_nodes = frozenset[Address]().union(*lost)
 
     def absent_words(self, host: HostName, components: Collection[Address] = ()) -> str:
         """One sentence about a host that does not answer, and the jobs that are assigned to it."""
-        entry, assigned = self._entries[host], self.assigned()
+        entry, assigned = self._entries[host], self._counts()
         jobs = sum(assigned.get(address, 0) for address in entry.others)
         name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_held(entry)})"
         verb = "have" if len(components) > 1 else "has"
@@ -148,7 +159,7 @@ class Register:
 
     def statuses(self) -> list[HostStatus]:
         """All hosts, in the order of the federation's file."""
-        assigned = self.assigned()
+        assigned = self._counts()
         return [self._status(host, entry, assigned) for host, entry in self._entries.items()]
 
     def _status(self, host: HostName, entry: _Entry, assigned: Mapping[Address, int]) -> HostStatus:
