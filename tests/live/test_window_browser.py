@@ -178,7 +178,7 @@ def walk_jobs(page: Page, http: httpx2.Client, of_eve: int) -> None:
     page.locator("table").first.get_by_role("link", name=EVE).click()
     page.locator(f"#job-{of_eve}").click()
     give(page, "#cancel")
-    expect(page.locator("dd").nth(2)).to_have_text("cancelled")
+    expect(page.locator("dd .state")).to_have_text("cancelled")
     assert http.get(f"/jobs/{of_eve}").json()["state"] == "cancelled"
 
 
@@ -186,7 +186,7 @@ def walk_federation(page: Page, http: httpx2.Client, of_bob: int) -> None:
     """Under a load that runs; bob's long tasks have all slots again until they are cancelled."""
     until(lambda: http.get(f"/jobs/{of_bob}").json()["running"] == SLOTS)
     go(page, "Federation")
-    assert facts(page)["utilisation"] == "100.0 %"
+    assert facts(page)["utilisation of usable slots"] == "100.0 %"
     shown, nodes = facts(page), http.get("/nodes").json()
     assert shown["nodes"] == str(len(nodes))
     assert shown["tasks that run"] == shown["slots"] == str(sum(node["running"] for node in nodes))
