@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import click
 import pytest
 import typer
 from rich.text import Text
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from volery.cli.main import app
 
 
-def texts(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+def texts(command: Any, path: str) -> Iterator[tuple[str, str]]:
     """Every help text of a command and those below it, with where it stands."""
     yield path, command.help or ""
     yield f"{path}, epilog", command.epilog or ""
