@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
+from volery.architectures.hydra.manager import IDS
+from volery.architectures.megha.surviving_messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.hosts.host import Host, Superseded
 from volery.live.wire.broker import DOUBT_S, LIFE_MAX, Assembly, BrokerTransport, pieces
 from volery.live.wire.codec import Codec, Frame
+from volery.policies.links import RENEWALS
 
 LIMIT_S = 20
 
@@ -178,6 +181,7 @@ def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(bro
             assert await restored.claim("node-2", 4, ["node"]) == 4, "of that one nobody has met any"
             back._remember("node", LIFE_MAX)
             assert back._remembered == 8, "an absurd number is not taken"
+            assert LIFE_MAX * max(IDS, RENEWALS, ATTEMPTS) < 1 << 63, "what designs count from it fits a message"
             await node.close()
         await back.close()
         await restored.close()

@@ -78,7 +78,7 @@ def _print_plan(found: JobPlan) -> None:
     if found.lost:
         typer.echo(f"{found.lost:,} nodes do not answer; this plan counts only what answers")
     for words in found.absent:
-        typer.echo(f"{words}")
+        typer.echo(words)
     for group in found.groups:
         last = group.first + group.count - 1
         which = f"task {group.first}" if group.count == 1 else f"tasks {group.first} to {last}"

@@ -22,7 +22,7 @@ def held(folder: Path, host: str) -> Iterator[None]:
     path = folder / "lives" / f"{host}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # whoever could read it could lock it
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror}") from None
     try:
@@ -32,6 +32,8 @@ def held(folder: Path, host: str) -> Iterator[None]:
             by = os.read(file, 20).decode(errors="replace").strip()
             problem = f"process {by or '?'} runs this host already; stop it, or give this one another folder"
             raise InputError(f"host {host} in {folder}", problem) from None
+        except OSError as error:
+            raise InputError(str(path), f"cannot be locked: {error.strerror}; use a file system with locks") from None
         os.ftruncate(file, 0)
         os.write(file, f"{os.getpid()}\n".encode())
         yield

@@ -195,11 +195,11 @@ class Presence:
 
     def start(self, send: Callable[[HostName, Message], None]) -> None:
         """Begin; `send` sends a message that is not repeated when it is lost."""
+        self._timer = asyncio.get_running_loop().call_later(PRESENCE_S, self.start, send)  # a failure ends nothing
         if self._register is not None:
             self._register.check()
         else:
             send(self._to, self._told)
-        self._timer = asyncio.get_running_loop().call_later(PRESENCE_S, self.start, send)
 
     def heard(self, host: HostName, told: HostTold, incarnation: int) -> None:
         """Take in what another host has sent."""

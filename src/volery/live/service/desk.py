@@ -16,15 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
+from volery.live.hosts.explaining import DecisionBook, Explained, PeerTold, PreemptionTold
 from volery.live.hosts.presence import Register
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
@@ -38,12 +36,12 @@ from volery.live.service.history import History
 from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
-from volery.live.service.questions import Questions, started_tasks
+from volery.live.service.questions import Questions
 from volery.live.service.rows import OpenJob
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News
 from volery.live.service.writing import Write
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.status import JobStatus, NodeStatus, Receipt
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
@@ -308,21 +306,6 @@ class Desk(Questions, Component):
             self._feed.send(self._entry(number, status.user), (Cancel(number),))
         return self._store.job(number)
 
-    async def explain(self, number: JobId, place: int | None) -> Why | None:
-        """As `why`; of a task that waits also what its scheduler sees just now."""
-        why, job = self.why(number, place), self.job(number)
-        if why is None or job is None:
-            return None
-        more = []
-        if self._sight is not None and why.state == "pending":
-            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
-            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
-            if seen is not None:
-                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
-        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
-        more.append(FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started))
-        return msgspec.structs.replace(why, funnel=(*why.funnel, *more))
-
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
         """Have nothing more placed on a node, or something again; None where there is no such node.
 
@@ -354,19 +337,6 @@ class Desk(Questions, Component):
 
     def _order(self, to: Address, message: Message) -> None:
         self._post(Outgoing(to, (message,)))
-
-    async def changes(
-        self, after: int, job: JobId | None, limit: int, user: str | None = None
-    ) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
-        while not self._closed:
-            told, revision = self._told, self._store.revision
-            if after < revision:
-                if found := self._store.changes(after, job, limit, user):
-                    return found
-                after = revision  # nobody has to look there again
-            await told.wait()
-        return []
 
     @property
     def closed(self) -> bool:

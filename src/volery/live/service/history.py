@@ -47,8 +47,8 @@ class History:
 
     def start(self, take: Callable[[], None]) -> None:
         """Call `take`, which notes a sample, now and every `STEP_S` until `close`."""
+        self._timer = asyncio.get_running_loop().call_later(STEP_S, self.start, take)  # a failure ends nothing
         take()
-        self._timer = asyncio.get_running_loop().call_later(STEP_S, self.start, take)
 
     def close(self) -> None:
         """Take no more samples."""

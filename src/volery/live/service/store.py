@@ -413,7 +413,7 @@ class JobStore:
 
     def open_users(self) -> Sequence[tuple[JobId, str]]:
         """The jobs that have not ended, and whose they are."""
-        return self._sql.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
+        return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
 
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""

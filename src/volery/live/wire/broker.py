@@ -36,8 +36,8 @@ CLAIM_FIRST_S: Final = 2.0
 """In its first incarnation a host waits at most so long for all peers: one of them may have met a later one."""
 CLAIM_AGAIN_S: Final = 5.0
 """Where a peer has met a later incarnation, the other process may run and be slow to answer."""
-LIFE_MAX: Final = 1 << 31
-"""A peer that names a later incarnation is not trusted: attempts are numbered from it."""
+LIFE_MAX: Final = 1 << 22
+"""A peer that names a later incarnation is not trusted: messages are numbered from it, 2^40 in each, in 64 bits."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
 """What a sender begins and never ends must not fill the memory."""
