@@ -22,11 +22,14 @@ from tests.live.serving import at_work
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.hosts import presence
+from volery.live.hosts.host import Host
 from volery.live.hosts.lives import held
 from volery.live.hosts.presence import MISSED_MAX, HostTold, Presence, Register, this_host
 from volery.live.service.summary import summary_of
 from volery.live.service.tally import UserLoad
 from volery.live.status import HostStatus, NodeStatus
+from volery.live.wire.codec import Codec
+from volery.live.wire.memory import Memory, MemoryTransport
 
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node-a", "node-b", "api")
 LAYOUT: Final = {"gm-0": ["gm/0"], "node-a": ["node/0", "node/1"], "node-b": ["node/2"], "api": ["submitter"]}
@@ -281,6 +284,38 @@ def test_a_host_sends_its_presence_again_and_again_until_it_closes(monkeypatch: 
     asyncio.run(scenario())
     assert {to for to, _ in sent} == {"api"}
     assert sent[0][1] == this_host().__class__(*msgspec.structs.astuple(sent[0][1]))
+
+
+def test_a_host_that_disconnects_sends_no_presence_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "PRESENCE_S", 0.001)
+    medium, sent, late = Memory(), list[str](), list[str]()
+
+    class Slow(MemoryTransport):
+        closing = False
+
+        def send(self, to: str, frame: bytes) -> None:
+            (late if self.closing else sent).append(to)
+
+        async def close(self) -> None:
+            self.closing = True
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            await super().close()
+
+    async def scenario() -> None:
+        where = {"gm/0": "gm", "submitter": "api"}
+        gm = Host("gm", {}, codec=Codec(()), transport=Slow(medium), where=where, presence=Presence("api"))
+        api = MemoryTransport(medium)
+        await api.open("api", lambda sender, frame: None)
+        await gm.open()
+        gm.start()
+        while len(sent) < 3:
+            await asyncio.sleep(0.001)
+        await gm.close()
+        await api.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+    assert not late
 
 
 def test_utilisation_is_over_slots_that_can_be_used() -> None:

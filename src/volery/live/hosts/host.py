@@ -210,6 +210,8 @@ class Host:
 
     async def close(self) -> None:
         """End what runs here, hand over what has been sent, and close the journal."""
+        if self._presence is not None:
+            self._presence.close()
         if self._beating is not None:
             self._beating.cancel()
         if self._executor is not None:
@@ -230,8 +232,6 @@ class Host:
 
     def _stop(self) -> None:
         self._outbox.drop()
-        if self._presence is not None:
-            self._presence.close()
         if self._journal is not None:
             with suppress(OSError):  # what cannot be written was not promised
                 self._journal.close()
