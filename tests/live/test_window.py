@@ -113,6 +113,14 @@ def test_the_command_of_a_job_is_shown_without_the_values_of_its_environment(htt
     assert facts(http.get(f"/window/jobs/{several}").text)["command"] == "true (of task 0; 2 different ones)"
 
 
+def test_who_submits_from_plan_is_asked_about_the_command(http: httpx2.Client) -> None:
+    """A link may have filled the form in."""
+    page = http.get("/window/plan", params={"command": "echo <b> & more", "tasks": 2}).text
+    asked = re.findall(r'data-order="/jobs" data-question="(.*?)"', page)
+    assert [html.unescape(one) for one in asked] == ["Submit this job of 2 tasks, which runs: echo <b> & more"]
+    assert "submit this job" not in http.get("/window/plan", params={"tasks": 2}).text, "there is no command to submit"
+
+
 def test_jobs_are_found_by_name(http: httpx2.Client) -> None:
     for name in ("night build", "day build", "other"):
         submit(http, command="true", name=name)

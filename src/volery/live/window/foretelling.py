@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 import msgspec
@@ -40,6 +41,7 @@ from volery.live.window.tables import Column, table
 GROUPS_SHOWN: Final = 20
 AT_ONCE_US: Final = 100_000
 PREEMPTS_SHOWN: Final = 10
+COMMAND_ASKED: Final = 500
 MOMENTS: Final = {
     "first_start": "the first task starts", "first_end": "the first task ends",
     "last_start": "the last task starts", "last_end": "all tasks have ended",
@@ -174,9 +176,11 @@ async def plan_view(desk: Desk, foreteller: Foreteller | None, request: Request)
 
 
 def _submitting(job: JobDescription) -> Markup:
-    """The order that submits a job as it was described."""
+    """The order that submits a job as it was described; it names the command: a link may have filled in the form."""
     tasks = task_count(job)
-    question = f"Submit this job of {whole(tasks)} task{'s' * (tasks != 1)}?"
+    words = job.command if isinstance(job.command, str) else shlex.join(job.command)
+    runs = words if len(words) <= COMMAND_ASKED else f"{words[:COMMAND_ASKED]} ..."
+    question = f"Submit this job of {whole(tasks)} task{'s' * (tasks != 1)}, which runs: {runs}"
     body = msgspec.json.encode(job).decode()
     return tag("p", frame.order("submit this job", "/jobs", question, "submit", body, f"{frame.JOBS}/"))
 
