@@ -20,8 +20,8 @@ from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
 from volery.live.cluster.accounts import Accounts
 from volery.live.cluster.building import recovery, survives
-from volery.live.cluster.federation import ALL, DISCOVERED, Federation
-from volery.live.hosts.host import Host, clock_from_now, located
+from volery.live.cluster.federation import ALL, DISCOVERED, Federation, located
+from volery.live.hosts.host import Host
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.hosts.lives import begin_life, coming_life, held
 from volery.live.hosts.presence import Presence, Register
@@ -31,6 +31,7 @@ from volery.live.node.hands import Hands, hands_of
 from volery.live.node.kept import KeeperLost
 from volery.live.node.records import Recorder
 from volery.live.node.reporting import Kept, reporter_of
+from volery.live.times import clock_from_now
 from volery.live.wire.codec import Codec
 from volery.live.wire.transport import HostName, Transport
 

@@ -1,11 +1,22 @@
-"""Times as people read them: the command line, the page and logs show every moment in this one form."""
+"""The clock of a host, and times as people read them: command line, page and logs show moments in one form."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
+from volery.core.model import Time
+
 SECOND_US: Final = 1_000_000
+
+Clock = Callable[[], Time]
+
+
+def clock_from_now() -> Clock:
+    """Microseconds since this call."""
+    origin, read = time.monotonic_ns(), time.monotonic_ns
+    return lambda: (read() - origin) // 1000
 
 
 def utc(unix_us: int, *, fine: bool = False) -> str:

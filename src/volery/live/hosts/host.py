@@ -35,6 +35,7 @@ from volery.live.hosts.watching import Beat, Watch, Watches
 from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
 from volery.live.node.reading import OutputTold
 from volery.live.node.records import Recorder
+from volery.live.times import Clock, clock_from_now
 from volery.live.wire.codec import Codec, CodecError, Parcel
 from volery.live.wire.delivery import Delivery, LaterLife
 from volery.live.wire.transport import HostName, Transport
@@ -44,23 +45,12 @@ EVENTS_PER_TURN: Final = 4096
 TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
 """Facts of which the submitter is told, and how."""
 
-FIRST_MEETING_S: Final = 10.0
-"""Hosts that have never lived before wait so long for each other."""
-
 
 class Superseded(RuntimeError):  # noqa: N818 - it names a state
     """Another process has begun to be this host."""
 
 
-Clock = Callable[[], Time]
-
 log = logging.getLogger(__name__)
-
-
-def clock_from_now() -> Clock:
-    """Microseconds since this call."""
-    origin, read = time.monotonic_ns(), time.monotonic_ns
-    return lambda: (read() - origin) // 1000
 
 
 class Host:
@@ -148,11 +138,7 @@ class Host:
                 self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
             )
             await self._transport.open(self.name, self._arrived, self._delivery.known_life)
-            # Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
-            # lives nothing is lost by waiting, and much is said twice by those who give up whoever only starts late.
-            limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
-            if limit_s is not None and self._incarnation == 1:
-                limit_s = max(limit_s, FIRST_MEETING_S)
+            limit_s = self._watches.meeting_s(self._incarnation) if self._watches is not None else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
                     await self._transport.meet(set(self._where.values()) - {self.name})
@@ -224,10 +210,7 @@ class Host:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         for door in self._doors.values():
-            for alarm in door.timers.values():
-                if alarm.handle is not None:
-                    alarm.handle.cancel()
-            door.timers.clear()
+            door.close()
         self._stop()
 
     def _stop(self) -> None:
@@ -492,8 +475,3 @@ class Host:
             return
         self.inbox.append((door, Computed(key, done.result()), door.address))
         self.wake()
-
-
-def located(hosts: Mapping[HostName, Iterable[Address]]) -> dict[Address, HostName]:
-    """Address -> host."""
-    return {address: host for host, addresses in hosts.items() for address in addresses}
