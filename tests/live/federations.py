@@ -14,10 +14,12 @@ from volery.core.component import Component
 from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
 from volery.live.cluster.building import Plan
-from volery.live.hosts.host import Host, clock_from_now, located
+from volery.live.cluster.federation import located
+from volery.live.hosts.host import Host
 from volery.live.hosts.journal import Durability, Header, JournalWriter, journal_path, unix_us
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
+from volery.live.times import clock_from_now
 from volery.live.wire.codec import Codec
 from volery.live.wire.memory import Memory
 from volery.live.wire.transport import HostName, Transport

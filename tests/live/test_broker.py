@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
+from volery.architectures.hydra.manager import IDS
+from volery.architectures.megha.surviving_messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.hosts.host import Host, Superseded
-from volery.live.wire.broker import DOUBT_S, Assembly, BrokerTransport, pieces
+from volery.live.wire.broker import DOUBT_S, LIFE_MAX, Assembly, BrokerTransport, pieces
 from volery.live.wire.codec import Codec, Frame
+from volery.policies.links import RENEWALS
 
 LIMIT_S = 20
 
@@ -67,11 +70,10 @@ def test_hosts_of_different_configurations_do_not_meet(broker: str) -> None:
         left = BrokerTransport(broker, "misfits", "one", troubles.append)
         right = BrokerTransport(broker, "misfits", "other", troubles.append)
         await left.open("left", lambda sender, frame: None)
-        await right.open("right", lambda sender, frame: None)
         async with asyncio.timeout(LIMIT_S):
             with pytest.raises(InputError, match="another configuration"):
-                await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
-        assert troubles
+                await right.open("right", lambda sender, frame: None)
+        assert troubles, "the one that was there first says so, too"
         await left.close()
         await right.close()
 
@@ -82,10 +84,12 @@ def test_a_name_is_used_once(broker: str) -> None:
     async def scenario() -> None:
         first, second = (BrokerTransport(broker, "twice", "same", lambda trouble: None) for _ in range(2))
         await first.open("gm", lambda sender, frame: None)
-        await second.open("gm", lambda sender, frame: None)
         async with asyncio.timeout(LIMIT_S):
             with pytest.raises(InputError, match="every host runs once"):
-                await asyncio.gather(first.meet(["lm"]), second.meet(["lm"]))
+                await second.open("gm", lambda sender, frame: None)
+            lm = BrokerTransport(broker, "twice", "same", lambda trouble: None)
+            await asyncio.gather(first.meet(["lm"]), lm.open("lm", lambda sender, frame: None))
+        await lm.close()
         await first.close()
         await second.close()
 
@@ -114,14 +118,18 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
             await asyncio.sleep(0.2)
             assert gm.failed is None, "it believed another host"
             again = BrokerTransport(broker, "lives", "same", lambda trouble: None)
+            again._holds = True  # it has claimed the name, and begun, while the first was stopped
+            again._life = 2
+            await again.connect("gm")
             await again.open("gm", lambda sender, frame: None)
-            again._life = 2  # it has said so while the first could not hear
             await asyncio.sleep(DOUBT_S)
             liar.send("gm", Codec(()).encode(Frame(1, 2, [], to=2)))
             with pytest.raises(Superseded, match="life 2"):
                 await gm.run()
             again.begun(2, lambda life: None)
             again_node = BrokerTransport(broker, "lives", "same", lambda trouble: None)
+            again_node._holds = True
+            await again_node.connect("node")
             await again_node.open("node", lambda sender, frame: None)
             again_node.begun(3, lambda life: None)
             with pytest.raises(Superseded, match="life 3"):
@@ -130,6 +138,82 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
             await one.close()
 
     asyncio.run(scenario())
+
+
+def test_two_processes_that_start_at_once_under_one_name_leave_one(broker: str) -> None:
+    async def scenario() -> None:
+        both = [BrokerTransport(broker, "at-once", "same", lambda trouble: None) for _ in range(2)]
+        async with asyncio.timeout(LIMIT_S):
+            ended = await asyncio.gather(*(one.claim("gm") for one in both), return_exceptions=True)
+        assert sorted(type(one).__name__ for one in ended) == ["InputError", "int"], ended
+        for one in both:
+            await one.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(broker: str) -> None:
+    """And only then: what another host sends never ends, or renumbers, one that runs."""
+    codec, where = Codec(()), {"gm/0": "gm", "node/0": "node"}
+
+    def transport() -> BrokerTransport:
+        return BrokerTransport(broker, "disks", "same", lambda trouble: None)
+
+    async def scenario() -> None:
+        gm, node = (
+            Host(name, {}, codec=codec, transport=transport(), where=where, incarnation=life)
+            for name, life in (("gm", 8), ("node", 2))
+        )
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(gm.open(), node.open())
+            gm.start()
+            node.start()
+            assert node._delivery is not None
+            while not node._delivery.known_life("gm"):
+                await asyncio.sleep(0.01)
+            with pytest.raises(InputError, match="every host runs once"):
+                await transport().claim("gm", 1, ["node"])
+            assert gm.failed is None, "a second process has ended the first"
+            await gm.close()
+            back = transport()
+            assert await back.claim("gm", 1, ["node"]) == 9
+            restored = transport()
+            assert await restored.claim("node-2", 4, ["node"]) == 4, "of that one nobody has met any"
+            back._remember("node", LIFE_MAX)
+            assert back._remembered == 8, "an absurd number is not taken"
+            assert LIFE_MAX * max(IDS, RENEWALS, ATTEMPTS) < 1 << 63, "what designs count from it fits a message"
+            await node.close()
+        await back.close()
+        await restored.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_runs_as_an_earlier_incarnation_than_its_peer_has_met_logs_what_to_do(
+    broker: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its peer could not answer when it started: it goes on, and its log tells why nothing comes of it."""
+    where = {"gm/0": "gm", "node/0": "node"}
+
+    async def scenario() -> None:
+        def host(name: str, life: int) -> Host:
+            transport = BrokerTransport(broker, "late", "same", lambda trouble: None)
+            return Host(name, {}, codec=Codec(()), transport=transport, where=where, incarnation=life)
+
+        gm, node = host("gm", 1), host("node", 1)
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.gather(gm.open(), node.open())
+            assert node._delivery is not None
+            node._delivery._line("gm").life = 8
+            gm.start()
+            while not gm.refused:
+                await asyncio.sleep(0.01)
+        assert gm.failed is None
+        await gm.close()
+        await node.close()
+
+    asyncio.run(scenario())
+    assert "incarnation 8 of this host, which runs as incarnation 1; restart this host" in caplog.text
 
 
 def test_without_a_broker_the_fix_is_named() -> None:

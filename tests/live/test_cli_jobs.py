@@ -58,6 +58,7 @@ def test_a_job_from_file_to_logs(command: Command, tmp_path: Path) -> None:
     watched = command("submit", job, "--watch", "--json")
     assert (watched.status, watched.json["state"], watched.json["id"]) == (0, "done", 1)
     assert command("logs", "1", "1") == Ended(0, "out 1\n", "")
+    assert command("logs", "1/1") == Ended(0, "out 1\n", ""), "a task is named as `why` names it"
     assert command("logs", "1", "--stderr", "--follow").out == "err\n"
     assert command("logs", "1", "0", "--json").json == {"job": 1, "task": 0, "stream": "stdout", "text": "out 0\n"}
     shown = command("job", "1")
@@ -91,6 +92,9 @@ def test_nodes_are_listed(command: Command) -> None:
     assert "zone=a" in shown
     assert "1,024 MB" in shown
     assert [node["cores"] for node in command("nodes", "--json").json] == [4, 8]
+    assert [node["address"] for node in command("nodes", "--text", "zone = b", "--json").json] == ["node/1"]
+    assert command("nodes", "--state", "lost", "--json").json == []
+    assert [len(command("nodes", "--state", state, "--json").json) for state in ("in use", "in-use")] == [2, 2]
 
 
 def test_warnings_and_known_jobs_are_told(command: Command, tmp_path: Path) -> None:
@@ -109,6 +113,9 @@ def test_warnings_and_known_jobs_are_told(command: Command, tmp_path: Path) -> N
         (("logs", "7"), "jobs/7: there is no such job"),
         (("cancel", "7"), "jobs/7: there is no such job"),
         (("jobs", "--state", "runing"), "--state: no job is ever 'runing'; did you mean 'running'?"),
+        (("logs", "1/x"), "JOB: '1/x' is not JOB or JOB/TASK, as 14 or 14/3"),
+        (("logs", "1/2", "2"), "TASK: is given twice, in '1/2' and as 2"),
+        (("nodes", "--state", "los"), "--state: no node is ever 'los'; nodes are in use, drained, lost"),
         (("nodes", "--api", "here"), "here: is no address of an API"),
         (("nodes", "--api", "http://127.0.0.1:9"), "http://127.0.0.1:9: no federation answers there"),
     ],

@@ -93,14 +93,14 @@ def test_why_a_task_waits_is_told_with_counts_and_history(client: Client) -> Non
     decision = last_queued(client, waiting.id)
     assert [(step.machines, step.demand) for step in client.why(waiting.id).funnel] == [
         (6, "machines"), (3, "meet its constraints"), (3, "are not drained"), (0, "have a free slot now"),
-        (0, f"have room in the view of {decision.by}"), (0, "tasks of it that were accepted"),
+        (0, f"have room in the view of {decision.by}"), (0, "were given to tasks of the job"),
     ]  # fmt: skip
     assert decision.by[:3] == "gm/"
     assert sum(one.count for one in decision.passed if one.reason == "busy") == 3
     assert sum(one.count for one in decision.passed if one.reason == "constraint") == 3
     placed = client.why(full.id, 2)
     assert (placed.state, placed.decisions[0].chosen) == ("running", "placed")
-    assert (placed.funnel[-1].machines, placed.funnel[-1].demand) == (1, "have accepted it")
+    assert (placed.funnel[-1].machines, placed.funnel[-1].demand) == (1, "were given to it")
     assert client.why(full.id).funnel[-1].machines == 3
     assert placed.decisions[0].node in {"node/0", "node/1", "node/2"}
 
@@ -124,7 +124,7 @@ def test_the_commands_of_operators(client: Client, capfd: pytest.CaptureFixture[
     until_running(client, job.id, 6)
     assert "1 tasks of the job wait" in volery("why", str(job.id))
     assert json.loads(volery("why", f"{job.id}/6", "--json"))["state"] == "pending"
-    assert "1 of its 1 slots still work" in volery("drain", "node/3")
+    assert "it gets no new task; 1 task still runs there" in volery("drain", "node/3")
     assert "drained" in volery("nodes")
     assert "is used again" in volery("undrain", "node/3")
     volery("drain", "node/77", status=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,7 @@ from volery.live.hosts.journal import Entry, JournalReader, JournalWriter
 from volery.live.node.executor import OnEnd
 from volery.live.trials.replay import replay
 from volery.live.wire.codec import Codec, Frame
-from volery.live.wire.transport import HostName, OnFrame, OnLater
+from volery.live.wire.transport import HostName, KnownLife, OnFrame, OnLater
 
 LIMIT_S = 20
 
@@ -204,7 +204,10 @@ class Spies:
     def doubt(self) -> None:
         pass
 
-    async def open(self, name: HostName, on_frame: OnFrame) -> None:
+    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
+        return life
+
+    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
         self.on_frame = on_frame
 
     async def meet(self, peers: object) -> None:

@@ -90,7 +90,7 @@ def test_a_host_that_waits_for_others_ends_when_it_is_told_to(broker: str, tmp_p
     config.write_text(f'name = "lonely"\nbroker = "{broker}"\n[parameters]\ngms = 1\nlms = 1\n[[machines]]\n')
     with serving(["serve", "gm", "-c", str(config)]) as (host,):
         assert host.running.stderr is not None
-        assert "with reliable = true it would bear that" in host.running.stderr.readline()
+        assert "with reliable = true it would recover from that" in host.running.stderr.readline()
         assert "waits for api, lm, node" in host.running.stderr.readline()
         status, errors = host.stop(signal.SIGINT)
         assert status == 0, errors

@@ -72,11 +72,11 @@ def _written(client: Client, job: int, place: int, line_count: int) -> str:
 @pytest.mark.parametrize(
     ("name", "given", "bears"),
     [
-        ("megha", {"reliable": True}, "the death of any host of gm, lm, node"),
-        ("megha", {}, "with reliable = true it would bear that"),
-        ("pigeon", {"reliable": True}, "the death of any host of master, node"),
-        ("sparrow", {"reliable": True}, "has no parameters with which it would"),
-        ("pipeline", {"T11": "restart"}, "has no parameters with which it would"),
+        ("megha", {"reliable": True}, "recovers when any host of gm, lm, node fails"),
+        ("megha", {}, "with reliable = true it would recover from that"),
+        ("pigeon", {"reliable": True}, "recovers when any host of master, node fails"),
+        ("sparrow", {"reliable": True}, "has no parameter for that"),
+        ("pipeline", {"T11": "restart"}, "has no parameter for that"),
         ("oracle", {}, "recovers from lost frames only"),
     ],
 )
@@ -84,4 +84,4 @@ def test_what_a_design_bears_is_said(name: str, given: dict[str, object], bears:
     architecture = lookup(name)
     deployment = Plan(architecture, configure(architecture, given), Cluster.uniform(100)).build()
     assert bears in recovery(architecture, deployment)
-    assert survives(architecture, deployment) == ("the death of any host" in bears)
+    assert survives(architecture, deployment) == ("recovers when any host" in bears)

@@ -101,7 +101,9 @@ def test_a_job_is_a_span_and_each_attempt_one_within(kept: Kept, tmp_path: Path)
     (killed,) = [span for span in kept.spans("attempt") if span.parent == jobs[taken.id].context]
     assert attributes(killed)["volery.state"] == "killed"
     assert killed.status.status_code is StatusCode.ERROR
-    assert figures["volery.slots"] == [(4, {})]
+    assert figures["volery.slots"] == figures["volery.slots_usable"] == [(4, {})]
+    assert (4, {"state": "in use"}) in figures["volery.nodes"]
+    assert (0, {"state": "lost"}) in figures["volery.nodes"]
     assert figures["volery.task.duration"] == [(6, {"state": "finished"})]
     assert figures["volery.jobs"] == [(0, {"state": "pending"}), (0, {"state": "running"})]
 

@@ -14,6 +14,7 @@ import pytest
 from tests.live.bench import LIMIT_S
 from tests.live.serving import at_work, serving
 
+from volery.live.service import history
 from volery.live.service.tokens import TokenFile
 from volery.live.window.html import duration
 
@@ -61,9 +62,9 @@ def test_pages_say_what_the_api_says(http: httpx2.Client) -> None:
     shown = facts(page)
     assert shown["state"] == told["state"] == "failed"
     assert shown["reason"] == told["reason"]
-    assert [int(shown[part]) for part in ("finished", "failed", "killed")] == [
-        told[part] for part in ("finished", "failed", "killed")
-    ]
+    assert "killed" not in shown, "what has not happened takes no place"
+    assert [int(shown[part]) for part in ("finished", "failed")] == [told[part] for part in ("finished", "failed")]
+    assert shown["command"] == "test $VOLERY_INDEX != 1"
     assert re.findall(r'aria-label="task (\d): (\w+) on', page) == [
         ("0", "finished"),
         ("1", "failed"),
@@ -79,7 +80,8 @@ def test_pages_say_what_the_api_says(http: httpx2.Client) -> None:
         (node["address"], node["slots"], node["cores"]) for node in http.get("/nodes").json()
     ]
     shown = facts(http.get("/").text)
-    assert (shown["nodes"], shown["drained"], shown["slots"], shown["tasks that run"]) == ("2", "0", "2", "0")
+    assert (shown["nodes"], shown["slots"], shown["tasks that run"]) == ("2", "2", "0")
+    assert "drained" not in shown, "what there is none of takes no place"
 
 
 def test_what_runs_is_shown_where_it_runs(http: httpx2.Client) -> None:
@@ -95,6 +97,56 @@ def test_what_runs_is_shown_where_it_runs(http: httpx2.Client) -> None:
     running = next(user for user in http.get("/users").json() if user["user"] == "ada")["tasks_running"]
     assert user[3] == str(running) == "2"
     http.post(f"/jobs/{number}/cancel", json={})
+
+
+def test_the_command_of_a_job_is_shown_without_the_values_of_its_environment(http: httpx2.Client) -> None:
+    number = submit(
+        http, command=["echo", "hello world"], env={"KEY": "secret"}, cwd="/", constraints=["cores >= 1"], tasks=2
+    )
+    page = http.get(f"/window/jobs/{number}").text
+    shown = facts(page)
+    assert [shown[name] for name in ("command", "environment", "directory", "constraints")] == [
+        "echo 'hello world'", "KEY", "/", "cores >= 1",
+    ]  # fmt: skip
+    assert "secret" not in page
+    several = submit(http, tasks=[{"command": "true"}, {"command": "sleep 0", "count": 3}])
+    assert facts(http.get(f"/window/jobs/{several}").text)["command"] == "true (of task 0; 2 different ones)"
+
+
+def test_who_submits_from_plan_is_asked_about_the_command(http: httpx2.Client) -> None:
+    """A link may have filled the form in."""
+    page = http.get("/window/plan", params={"command": "echo <b> & more", "tasks": 2}).text
+    asked = re.findall(r'data-order="/jobs" data-question="(.*?)"', page)
+    assert [html.unescape(one) for one in asked] == ["Submit this job of 2 tasks, which runs: echo <b> & more"]
+    assert "submit this job" not in http.get("/window/plan", params={"tasks": 2}).text, "there is no command to submit"
+
+
+def test_jobs_are_found_by_name(http: httpx2.Client) -> None:
+    for name in ("night build", "day build", "other"):
+        submit(http, command="true", name=name)
+    assert {job["name"] for job in http.get("/jobs?name=build").json()} == {"night build", "day build"}
+    assert [row[2] for row in rows(http.get("/window/jobs?name=night").text)] == ["night build"]
+
+
+@pytest.fixture
+def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx2.Client]:
+    monkeypatch.setattr(history, "STEP_S", 0.02)
+    with serving(tmp_path) as (url, _), httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as client:
+        yield client
+
+
+def test_curves_have_the_figures_of_the_history(sampled: httpx2.Client) -> None:
+    failed = submit_and_wait(sampled, command="false", tasks=2)
+    assert sampled.get(f"/jobs/{failed}").json()["state"] == "failed"
+    submit(sampled, command="sleep 60", tasks=2)
+    deadline = time.monotonic() + LIMIT_S
+    while not (told := sampled.get("/history").json()) or (told[-1]["used"], sum(s["failed"] for s in told)) != (2, 2):
+        assert time.monotonic() < deadline
+    assert {sample["usable"] for sample in told} == {2}
+    page = sampled.get("/").text
+    assert "<b>utilisation</b> now 100.0 %, at most 100.0 %" in page
+    assert "<b>failed attempts</b> 2 in all" in page
+    assert len(re.findall(r"<polyline points=", page)) == 3
 
 
 def test_output_is_shown_from_its_end(http: httpx2.Client) -> None:
@@ -293,11 +345,11 @@ def test_every_number_of_the_federation_is_that_of_the_api(still: Still) -> None
     http = still.http
     told, page = http.get("/summary").json(), http.get("/").text
     assert figures_of(
-        page, "nodes", "drained", "slots", "tasks that run", "utilisation", "jobs pending", "jobs running",
-        "tasks that wait", "tasks that have ended",
+        page, "nodes", "drained", "slots", "tasks that run", "utilisation of usable slots", "jobs pending",
+        "jobs running", "tasks that wait", "tasks that have ended",
     ) == [
         *(str(told[name]) for name in ("nodes", "drained", "slots", "running")),
-        percent(told["running"], told["slots"]),
+        percent(told["used"], told["usable"]),
         *(str(told[name]) for name in ("jobs_pending", "jobs_running", "tasks_pending", "ended")),
     ]  # fmt: skip
     users = {one["user"]: one for one in http.get("/users").json()}
@@ -305,8 +357,8 @@ def test_every_number_of_the_federation_is_that_of_the_api(still: Still) -> None
     assert told["running"] == sum(node["running"] for node in http.get("/nodes").json()) == 8
     in_clusters, old, wrong = tables(page)
     assert in_clusters == [
-        [one["name"], *(str(one[name]) for name in ("nodes", "drained", "slots", "running")),
-         f" {percent(one['running'], one['slots'])}"] for one in told["clusters"]
+        [one["name"], *(str(one[name]) for name in ("nodes", "drained", "lost", "slots", "running")),
+         f" {percent(one['used'], one['usable'])}"] for one in told["clusters"]
     ]  # fmt: skip
     shown = re.findall(r'demand">(p..)</span><span class="count">(.*?)</span>', page)
     assert shown == [(name, duration(told["allocation"][name])) for name in ("p50", "p95", "p99")]
@@ -328,7 +380,7 @@ def test_every_number_of_a_job_is_that_of_the_api(still: Still) -> None:
     ]  # fmt: skip
 
     job, page = http.get(f"/jobs/{of_bob}").json(), http.get(f"/window/jobs/{of_bob}").text
-    states = ("tasks", "running", "finished", "failed", "killed", "unsatisfiable")
+    states = ("tasks", "running", "finished", *(one for one in ("failed", "killed", "unsatisfiable") if job[one]))
     assert figures_of(page, *states, "pending") == [
         *(str(job[state]) for state in states), str(job["tasks"] - job["running"]),
     ]  # fmt: skip
@@ -366,7 +418,7 @@ def test_every_number_of_users_and_nodes_is_that_of_the_api(still: Still) -> Non
     told, users = http.get("/summary").json(), http.get("/users").json()
     used, due, _ = tables(http.get("/window/users").text)
     assert [[row[0], row[1], row[2].strip(), *row[3:7]] for row in used] == [
-        [user["user"], percent(user["share"]), percent(user["tasks_running"], told["slots"]),
+        [user["user"], percent(user["share"]), percent(user["tasks_running"], told["usable"]),
          *(str(user[name]) for name in ("tasks_running", "tasks_pending", "jobs_running", "jobs_pending"))]
         for user in sorted(users, key=lambda user: -user["tasks_running"])
     ]  # fmt: skip

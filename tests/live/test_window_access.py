@@ -29,7 +29,7 @@ KEYS: dict[str, Any] = {
 }  # fmt: skip
 VIEWS = (
     "/", "/window/jobs", "/window/jobs/0", "/window/jobs/0/tasks/0", "/window/jobs/1", "/window/nodes",
-    "/window/nodes/node/0", "/window/users", "/window/preemptions", "/window/plan", "/window/jobs/99",
+    "/window/nodes/node/0", "/window/hosts", "/window/users", "/window/preemptions", "/window/plan", "/window/jobs/99",
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_every_key_comes_to_everything(browser: Browser, busy: str) -> None:
     page, _ = opened(browser, busy, 400)
     for view in ("/", "/window/jobs/0", "/window/users", "/window/plan"):
         page.goto(busy + view)
-        expect(page.locator("#pulse")).to_have_text("live" if view != "/window/plan" else "not followed")
+        expect(page.locator("#pulse")).to_have_text("live" if view != "/window/plan" else "not live")
         page.evaluate("document.getElementById('live').dataset.pulse = ''; every = 0; clearTimeout(planned)")
         assert unreachable(page) == [], view
     page.goto(f"{busy}/window/jobs/0")
@@ -123,8 +123,9 @@ def test_a_forecast_is_made_where_one_asks_when_a_job_ends(
     page.get_by_role("link", name="Plan", exact=True).click()
     page.get_by_label("tasks").fill("2")
     page.get_by_label("user").fill("bob")
+    page.get_by_label("command").fill("true")
     page.get_by_label("constraints").fill('label.disk == "ssd"')
-    page.get_by_role("button", name="what would it meet?").click()
+    page.get_by_role("button", name="forecast").click()
     expect(page.get_by_role("heading", name="When it would start, and end")).to_be_visible(timeout=LIMIT_S * 1000)
     assert "constraints=label.disk" in page.url
     told = httpx2.post(f"{busy}/plan", trust_env=False, json={
@@ -132,6 +133,12 @@ def test_a_forecast_is_made_where_one_asks_when_a_job_ends(
     }).json()["groups"][0]["funnel"]  # fmt: skip
     steps = page.locator("ol.funnel .demand").all_inner_texts(), page.locator("ol.funnel .count").all_inner_texts()
     assert list(zip(*steps, strict=True)) == [(step["demand"], str(step["machines"])) for step in told]
+    page.get_by_role("button", name="submit this job").click()
+    page.get_by_role("button", name="yes").click()
+    expect(page.get_by_role("heading", name="Job 3")).to_be_visible()
+    (job, *_) = httpx2.get(f"{busy}/jobs", trust_env=False).json()
+    assert (job["id"], job["user"], job["tasks"]) == (3, "bob", 2)
+    page.go_back()
     page.go_back()
     assert page.url == f"{busy}/window/plan"
     assert complaints == []

@@ -15,7 +15,7 @@ def discover(
     folder: Annotated[Path, typer.Option("-o", "--folder", help="Where tasks will run.")] = Path("federation"),
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine is and has, as [[machines]] of a federation's file."""
+    """Say what this machine is and has, as a table "machines" for a federation's file."""
     import msgspec
 
     from volery.live.cluster import discovery, machine

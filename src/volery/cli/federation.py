@@ -126,10 +126,10 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
         from volery.live.running import serve
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
-    from volery.live.jsonlog import JsonLines
+    from volery.live.jsonlog import JsonLines, PlainLines
 
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines(name) if log_json else logging.Formatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(JsonLines(name) if log_json else PlainLines())
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
     def tell(running: Running) -> None:

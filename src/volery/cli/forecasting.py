@@ -40,7 +40,7 @@ def answer(question: Question) -> Answer:
     fleet, architecture = question.fleet(), lookup(question.architecture)
     config = msgspec.convert(question.parameters, type(architecture.defaults))
     try:
-        found = standing(Path(question.store), fleet, question.nodes, question.job)
+        found = standing(Path(question.store), fleet, question.nodes, question.job, question.lost)
     except (InputError, UnaskableError, sqlite3.Error) as error:
         return Answer(0, 0, None, str(error))
     outlook = foretell(architecture, config, fleet.cluster, found, question.budget_s)

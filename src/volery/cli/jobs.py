@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import INTERRUPTED, print_error, print_json, terminal
+from volery.cli.output import INTERRUPTED, moment, print_error, print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def jobs(
     for job in found:
         table.add_row(
             str(job.id), Text(job.name), Text(job.user), _coloured(job.state),
-            f"{job.finished}/{job.tasks}", _clock(job.submitted_us), _span(job), Text(job.reason),
+            f"{job.finished}/{job.tasks}", moment(job.submitted_us), _span(job), Text(job.reason),
         )  # fmt: skip
     terminal().print(table)
 
@@ -224,7 +224,7 @@ def _task_table(tasks: list[TaskStatus]) -> Table:
     for task in tasks:
         table.add_row(
             str(task.index), _coloured(task.state), *((str(task.attempt),) if again else ()), Text(task.node),
-            "" if task.exit_code is None else str(task.exit_code), _clock(task.started_us), _span(task),
+            "" if task.exit_code is None else str(task.exit_code), moment(task.started_us), _span(task),
             *(_used(task) if used else ()), Text(task.reason),
         )  # fmt: skip
     return table
@@ -244,15 +244,36 @@ def _held(tasks: Iterable[TaskStatus]) -> list[str]:
     return sorted({task.usage.held for task in tasks if task.usage is not None})
 
 
+def task_named(named: str) -> tuple[int, int | None]:
+    """The job that JOB or JOB/TASK names, and the place of the task.
+
+    Raises:
+        InputError: it is neither.
+    """
+    job, slash, place = named.partition("/")
+    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in ([job, place] if slash else [job])):
+        raise InputError("JOB", f"{named[:40]!r} is not JOB or JOB/TASK, as 14 or 14/3")
+    return int(job), int(place) if slash else None
+
+
 def logs(
-    number: JobNumber,
-    task: Annotated[int, typer.Argument(metavar="[TASK]", min=0, help="Its task's place in the job.")] = 0,
+    named: Annotated[
+        str, typer.Argument(metavar="JOB[/TASK]", help="A job, or a task by its place in its job.", show_default=False)
+    ],
+    place: Annotated[
+        int | None,
+        typer.Argument(metavar="[TASK]", min=0, help="The same place, after a space; 0 if neither is given."),
+    ] = None,
     stderr: Annotated[bool, typer.Option("--stderr", help="Standard error instead of standard output.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what a task has written."""
+    number, within = task_named(named)
+    if within is not None and place is not None:
+        raise InputError("TASK", f"is given twice, in {named!r} and as {place}; leave one out")
+    task = within if within is not None else place or 0
     stream = "stderr" if stderr else "stdout"
     with connected(api, as_json) as client:
         from volery.live.node.output import OUTPUT_BYTES_MAX
@@ -291,10 +312,6 @@ def _coloured(words: str) -> Text:
 
     colours = {"done": "green", "finished": "green", "running": "cyan", "failed": "red", "unsatisfiable": "red"}
     return Text(words, colours.get(words.partition(":")[0], "yellow"))
-
-
-def _clock(unix_us: int | None) -> str:
-    return "" if unix_us is None else time.strftime("%H:%M:%S", time.localtime(unix_us / SECONDS))
 
 
 def _span(status: JobStatus | TaskStatus) -> str:

@@ -24,7 +24,7 @@ from volery.cli.federation import replay, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
-from volery.cli.operating import drain, nodes, undrain
+from volery.cli.operating import drain, hosts, nodes, undrain
 from volery.cli.output import INTERRUPTED, print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.planning import plan
@@ -82,6 +82,7 @@ app.command("jobs", rich_help_panel=FEDERATION)(jobs)
 app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)
 app.command("cancel", rich_help_panel=FEDERATION)(cancel)
+app.command("hosts", rich_help_panel=FEDERATION)(hosts)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
 app.command("drain", rich_help_panel=FEDERATION)(drain)
 app.command("undrain", rich_help_panel=FEDERATION)(undrain)

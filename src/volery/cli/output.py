@@ -51,6 +51,28 @@ def terminal(*, highlight: bool = True) -> Console:
     return Console(width=table_width(), markup=False, highlight=highlight)
 
 
+def moment(unix_us: int | None) -> str:
+    """A moment as every view of a federation shows it; empty where there is none."""
+    from volery.live.times import utc
+
+    return "" if unix_us is None else utc(unix_us)
+
+
+def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns, without lines, and without the columns that are empty."""
+    from rich.cells import cell_len
+    from rich.control import strip_control_codes
+
+    kept = [place for place in range(len(heads)) if any(row[place] for row in rows)] or range(len(heads))
+    shown = [[heads[place] for place in kept], *([strip_control_codes(row[place]) for place in kept] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*shown, strict=True)]
+    lines = (
+        "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    )
+    typer.echo("\n".join(lines))
+
+
 def print_results(
     results: Results, as_json: bool, stage_times: Sequence[StageProfile] = (), *, strict: bool = False
 ) -> None:

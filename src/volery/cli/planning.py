@@ -75,6 +75,10 @@ def plan(
 
 def _print_plan(found: JobPlan) -> None:
     typer.echo(f"{found.tasks:,} tasks; {found.waiting:,} tasks of all users wait already")
+    if found.lost:
+        typer.echo(f"{found.lost:,} nodes do not answer; this plan counts only what answers")
+    for words in found.absent:
+        typer.echo(words)
     for group in found.groups:
         last = group.first + group.count - 1
         which = f"task {group.first}" if group.count == 1 else f"tasks {group.first} to {last}"

@@ -29,7 +29,7 @@ Experiments = Annotated[
 Traces = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", envvar="VOLERY_TRACES", help="Where the traces are [default: ../shared/traces].",
+        metavar="DIR", envvar="VOLERY_TRACES", help="Where the traces are (default: ../shared/traces).",
         show_default=False,
     ),
 ]  # fmt: skip

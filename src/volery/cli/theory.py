@@ -55,7 +55,7 @@ def show_theory(
     simulate: Annotated[
         int | None,
         typer.Option(
-            metavar="TASKS", min=0, help="Simulate so many tasks per row [default: 0; 400,000 for a picture].",
+            metavar="TASKS", min=0, help="Simulate so many tasks per row (default: 0; 400,000 for a picture).",
             show_default=False,
         ),
     ] = None,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.output import moment, print_json, terminal
 from volery.core.errors import InputError
-
-SECONDS: Final = 1_000_000
 
 token_app = typer.Typer(help="Make, list and revoke the tokens of a federation.", no_args_is_help=True)
 
@@ -69,9 +66,9 @@ def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("id", "user", "role", "made", "void from")
+    table = Table("id", "user", "role", "made", "expires")
     for one in found:
-        table.add_row(one.id, Text(one.user), one.role, _day(one.created_us), _day(one.expires_us))
+        table.add_row(one.id, Text(one.user), one.role, moment(one.created_us), moment(one.expires_us))
     terminal().print(table)
 
 
@@ -81,15 +78,11 @@ def revoke(
     folder: Folder = FOLDER,
     as_json: AsJson = False,
 ) -> None:
-    """Make tokens void at once."""
+    """Revoke tokens: the API refuses them from now on."""
     from volery.live.service.tokens import TokenFile
 
     gone = [one.id for one in TokenFile(folder).revoke(name)]
     if as_json:
         print_json({"revoked": gone})
     else:
-        typer.echo(f"void from now on: {', '.join(gone)}")
-
-
-def _day(unix_us: int | None) -> str:
-    return "" if unix_us is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(unix_us / SECONDS))
+        typer.echo(f"revoked, and refused from now on: {', '.join(gone)}")

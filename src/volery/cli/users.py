@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from volery.cli.jobs import Api, connected
 from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.output import moment, print_json, terminal
 
 if TYPE_CHECKING:
     from volery.live.status import PreemptionStatus, SharePart, ShareStatus
@@ -104,9 +103,9 @@ def _print_preemptions(found: list[PreemptionStatus]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("number", "when (UTC)", "lost by", "task", "for", "task", "why", "loser had", "winner had")
+    table = Table("number", "when", "lost by", "task", "for", "task", "why", "loser had", "winner had")
     for one in found:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(one.at_us // 1_000_000))
+        when = moment(one.at_us)
         table.add_row(
             str(one.number), when, Text(one.user), _task(one.job, one.index), Text(one.for_user),
             _task(one.for_job, one.for_index), one.reason, _change(one.loss), _change(one.gain),

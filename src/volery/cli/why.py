@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from volery.cli.jobs import Api, connected
+from volery.cli.jobs import Api, connected, task_named
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, terminal
 from volery.cli.planning import funnel_words
@@ -72,12 +71,12 @@ def why(
 
 
 def _ask_federation(question: str | None, api: str | None, as_json: bool) -> None:
-    job, slash, place = (question or "").partition("/")
-    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in ([job, place] if slash else [job])):
-        problem = f"{(question or '')[:40]!r} is not JOB or JOB/TASK, as 14 or 14/3; a results folder is named by --in"
-        raise InputError("JOB", problem)
+    try:
+        job, place = task_named(question or "")
+    except InputError as error:
+        raise InputError(error.place, f"{error.problem}; a results folder is named by --in") from None
     with connected(api, as_json) as client:
-        found = client.why(int(job), int(place) if slash else None)
+        found = client.why(job, place)
     if as_json:
         print_json(found)
         return
@@ -85,9 +84,11 @@ def _ask_federation(question: str | None, api: str | None, as_json: bool) -> Non
 
     console = terminal(highlight=False)
     waiting = f"; {found.waiting:,} tasks of the job wait" if found.waiting else ""
-    console.print(f"Task {found.job}/{found.index} is {found.state}{waiting}.")
+    console.print(f"Task {found.index} of job {found.job}: {found.state}{waiting}.")
     if found.reason:
         console.print(Text(found.reason))
+    for words in found.absent:
+        console.print(Text(f"{words}."))
     console.print(f"Machines: {funnel_words(found.funnel)}")
     if not found.explained:
         console.print("The scheduler does not tell what it decides; Megha does with why = true under [parameters].")
@@ -98,13 +99,15 @@ def _ask_federation(question: str | None, api: str | None, as_json: bool) -> Non
 def _print_decisions(console: Console, found: Why) -> None:
     from rich.table import Table
 
+    from volery.live.times import utc
+
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("at", "by", "decision", "node", "asked", "view age, s", "passed over"):
         table.add_column(column, justify="right" if column == "view age, s" else "left")
     for step in found.decisions:
         if step.omitted:
             table.add_row("...", "", f"{step.omitted} more decisions")
-        at = time.strftime("%H:%M:%S", time.localtime(step.at_us / SECONDS)) + f".{step.at_us % SECONDS // 1000:03d}"
+        at = utc(step.at_us, fine=True)
         passed = _words(tuple((one.scope, one.reason, one.count) for one in step.passed)) if step.passed else ""
         age = f"{step.view_age_us / SECONDS:.4f}"
         table.add_row(at, step.by, CHOSEN[step.chosen], step.node, step.asked, age, passed)

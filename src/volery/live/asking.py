@@ -23,6 +23,7 @@ from volery.live.service.openapi import Refusal
 from volery.live.status import (
     DEFAULT_PORT,
     LOG_OFFSET,
+    HostStatus,
     JobStatus,
     NodeStatus,
     PreemptionStatus,
@@ -127,6 +128,7 @@ _shares: Callable[[httpx2.Response], list[ShareStatus]] = reader(list[ShareStatu
 _reweighs: Callable[[httpx2.Response], list[WeightChange]] = reader(list[WeightChange])
 _preemptions: Callable[[httpx2.Response], list[PreemptionStatus]] = reader(list[PreemptionStatus])
 _share = reader(ShareStatus)
+_hosts: Callable[[httpx2.Response], list[HostStatus]] = reader(list[HostStatus])
 _nodes: Callable[[httpx2.Response], list[NodeStatus]] = reader(list[NodeStatus])
 
 JobLike = JobDescription | Mapping[str, Any] | Path
@@ -256,9 +258,16 @@ def revision() -> Asked[int]:
     return Asked("GET", "/healthz", lambda response: int(msgspec.json.decode(response.content)["revision"]))
 
 
-def nodes() -> Asked[list[NodeStatus]]:
-    """All nodes."""
-    return Asked("GET", "/nodes", _nodes)
+def nodes(
+    state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
+) -> Asked[list[NodeStatus]]:
+    """All nodes, or some."""
+    return Asked("GET", "/nodes", _nodes, {"state": state, "host": host, "cluster": cluster, "text": text})
+
+
+def hosts() -> Asked[list[HostStatus]]:
+    """All hosts."""
+    return Asked("GET", "/hosts", _hosts)
 
 
 def drain(node: str, drained: bool) -> Asked[NodeStatus]:

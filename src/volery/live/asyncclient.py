@@ -13,7 +13,7 @@ from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
 from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
 from volery.live.forecasts import Forecast, ForecastRecord
-from volery.live.status import JobStatus, NodeStatus, PreemptionStatus, Receipt, ShareStatus, TaskStatus
+from volery.live.status import HostStatus, JobStatus, NodeStatus, PreemptionStatus, Receipt, ShareStatus, TaskStatus
 
 AnswerT = TypeVar("AnswerT")
 
@@ -116,9 +116,15 @@ class AsyncClient:
         """How good forecasts were."""
         return await self._ask(asking.forecasts())
 
-    async def nodes(self) -> list[NodeStatus]:
-        """All nodes."""
-        return await self._ask(asking.nodes())
+    async def nodes(
+        self, state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
+    ) -> list[NodeStatus]:
+        """All nodes, or those in a state, on a host, in a cluster, or whose address or labels contain a text."""
+        return await self._ask(asking.nodes(state, host, cluster, text))
+
+    async def hosts(self) -> list[HostStatus]:
+        """All hosts of the federation, and whether they answer."""
+        return await self._ask(asking.hosts())
 
     async def shares(self) -> list[ShareStatus]:
         """Who is due what of the federation, as a tree."""

@@ -27,6 +27,7 @@ from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     ENDED_TASKS,
+    HostStatus,
     JobStatus,
     NodeStatus,
     PreemptionStatus,
@@ -215,9 +216,15 @@ class Client:
         """Why a task waits; without a place, the first of the job that does."""
         return self._ask(asking.why(number, index))
 
-    def nodes(self) -> list[NodeStatus]:
-        """All nodes."""
-        return self._ask(asking.nodes())
+    def nodes(
+        self, state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
+    ) -> list[NodeStatus]:
+        """All nodes, or those in a state, on a host, in a cluster, or whose address or labels contain a text."""
+        return self._ask(asking.nodes(state, host, cluster, text))
+
+    def hosts(self) -> list[HostStatus]:
+        """All hosts of the federation, and whether they answer."""
+        return self._ask(asking.hosts())
 
     def drain(self, node: str) -> NodeStatus:
         """Have nothing more placed on a node; what runs there goes on."""

@@ -1,4 +1,4 @@
-"""Log records as JSON, one per line, for whoever collects logs."""
+"""Log records as lines: as text for people, as JSON for whoever collects logs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ import logging
 import time
 
 import msgspec
+
+from volery.live.times import SECOND_US, utc
+
+
+class PlainLines(logging.Formatter):
+    """Formats a record as a line of text: time, level, message, and the exception where there is one."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - its name
+        """The time of a record."""
+        return utc(round(record.created * SECOND_US))
 
 
 class JsonLines(logging.Formatter):

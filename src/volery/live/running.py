@@ -20,16 +20,18 @@ from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
 from volery.live.cluster.accounts import Accounts
 from volery.live.cluster.building import recovery, survives
-from volery.live.cluster.federation import ALL, DISCOVERED, Federation
-from volery.live.hosts.host import Host, clock_from_now, located
+from volery.live.cluster.federation import ALL, DISCOVERED, Federation, located
+from volery.live.hosts.host import Host
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
-from volery.live.hosts.lives import begin_life, coming_life
+from volery.live.hosts.lives import begin_life, coming_life, held
+from volery.live.hosts.presence import Presence, Register
 from volery.live.hosts.watching import Watches, watched_by
 from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
 from volery.live.node.kept import KeeperLost
 from volery.live.node.records import Recorder
 from volery.live.node.reporting import Kept, reporter_of
+from volery.live.times import clock_from_now
 from volery.live.wire.codec import Codec
 from volery.live.wire.transport import HostName, Transport
 
@@ -52,12 +54,14 @@ class Front:
     Attributes:
         elsewhere: what stands on other hosts, of which each is told to `begun_anew` once it is heard of.
         agents: of each node on another host, the reporter of that host.
+        register: of all hosts.
     """
 
     def __init__(self, component: Component) -> None:
         self.component = component
         self.elsewhere: Collection[Address] = ()
         self.agents: Mapping[Address, Address] = {}
+        self.register: Register | None = None
         self.url = ""
         self.open_to_all = False
 
@@ -111,13 +115,49 @@ async def running(
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
     """
-    folder, file = federation.folder, federation.file
-    incarnation = coming_life(folder, name)
-    deployment = federation.plan.build(incarnation)
+    deployment = federation.plan.build(coming_life(federation.folder, name))
     layout = _layout(federation, name, deployment)
     _demand_safe(federation, deployment, layout[name], front, executor)
-    begin_life(folder, name, incarnation)
-    log.info("host %s, life %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
+    with held(federation.folder, name):
+        transport = _transport(federation) if name != ALL else None
+        try:
+            incarnation = await _incarnation(federation, name, transport, layout)
+            started = _started(federation, name, incarnation, layout, transport, front, recorder, executor, make_host,
+                               unreceived)  # fmt: skip
+            async with started as at_work:
+                yield at_work
+        finally:
+            if transport is not None:
+                await transport.close()
+
+
+async def _incarnation(
+    federation: Federation, name: HostName, transport: Transport | None, layout: Collection[HostName]
+) -> int:
+    """The incarnation that a host begins: the next by its folder, or by what its peers have met.
+
+    Raises:
+        InputError: another process uses the name of the host, or the broker is not there.
+    """
+    known = coming_life(federation.folder, name)
+    if transport is None:
+        return known
+    begins = await transport.claim(name, known, [host for host in layout if host != name])
+    if begins != known:
+        told = "host %s begins incarnation %d, not %d as its folder says: other hosts have met its incarnation %d"
+        log.warning(told, name, begins, known, begins - 1)
+    return begins
+
+
+@asynccontextmanager
+async def _started(
+    federation: Federation, name: HostName, incarnation: int, layout: Mapping[HostName, tuple[Address, ...]],
+    transport: Transport | None, front: MakeFront | None, recorder: Recorder | None, executor: Executor | None,
+    make_host: type[Host], unreceived: Kept | None,
+) -> AsyncIterator[Running]:  # fmt: skip
+    """A host whose name is claimed; arguments as for `running`."""
+    folder, file = federation.folder, federation.file
+    deployment = federation.plan.build(incarnation)
     scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
     hosted = federation.plan.components(deployment, scheduling, incarnation)
     where, hands = _with_reporters(layout, deployment), Hands()
@@ -128,19 +168,23 @@ async def running(
         )  # fmt: skip
     if hands.reporter is not None:
         hosted[reporter_of(name)] = hands.reporter
-    made = None
+    made = register = None
     if SUBMITTER in layout[name]:
+        register = Register(layout, deployment.machines, name, incarnation)
         made = (front or desk_and_api)(federation, deployment, lambda event: host.post(SUBMITTER, event, SUBMITTER))
         made.elsewhere = [address for host, listed in layout.items() if host != name for address in listed]
-        made.agents = _agents(layout, name, deployment.machines)
+        made.agents, made.register = _agents(layout, name, deployment.machines), register
         hosted[SUBMITTER] = made.component
+    begin_life(folder, name, incarnation)
+    log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
     journal = _journal(federation, name, incarnation, scheduling, path) if file.journal and scheduling else None
     host = make_host(
         name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
-        transport=_transport(federation) if name != ALL else None, where=where, journal=journal,
+        transport=transport, where=where, journal=journal,
         incarnation=incarnation, recorder=recorder, clock=clock, watches=_watches(federation, name, deployment, where),
+        presence=Presence(where[SUBMITTER], register),
     )  # fmt: skip
     host.explains = file.reports
     host.on_new_life(_hearer(made, hands, layout, deployment.machines))
@@ -299,7 +343,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             self._archive = Archive(
                 store, self._desk.written, folder / "jobs.sqlite", folder / "archive", federation.file.retention
             )
-            self._foreteller = Foreteller(federation, dict(deployment.machines))
+            self._foreteller = Foreteller(federation, dict(deployment.machines), self._desk.lost)
             self._server = ApiServer(
                 self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
             )
@@ -308,6 +352,8 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
 
         async def open(self) -> None:
             self._desk.asking.agents = self.agents
+            if self.register is not None:
+                self._desk.hosts, self.register.assigned = self.register, self._desk.assigned
             await self._desk.open(self.elsewhere)
             await self._server.start()
             self._archive.start()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
+from volery.core.model import SUBMITTER
 from volery.live.cluster.machine import Value
 
 DEFAULT_PORT: Final = 8642
@@ -20,6 +22,8 @@ LOG_OFFSET: Final = "volery-log-offset"
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]
+NodeState = Literal["in use", "drained", "lost"]
+HostState = Literal["up", "lost", "unseen"]
 ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
 
@@ -99,6 +103,38 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     disk: Annotated[str, Meta(description="what the folder of its tasks lies on: ssd, hdd or unknown")] = "unknown"
     offers: Annotated[dict[str, int], Meta(description="amounts, where tasks ask for those and not for slots")] = {}
     held: Annotated[str, Meta(description="what holds tasks to the amounts that they ask for; empty: unknown")] = ""
+    host: Annotated[str, Meta(description="the host of the federation that runs it; empty: unknown")] = ""
+    hostname: Annotated[str, Meta(description="of the machine of that host; empty: not received yet")] = ""
+
+    @property
+    def state(self) -> NodeState:
+        """Whether tasks can be placed there; a drained node that is lost is lost."""
+        return "lost" if self.lost else "drained" if self.drained else "in use"
+
+
+def held_by(components: Sequence[str], nodes: int) -> str:
+    """Words for what a host holds, as `gm/0, 20 nodes`."""
+    named = ("the API" if component == SUBMITTER else component for component in components)
+    return ", ".join((*named, *((f"{nodes} node{'s' * (nodes != 1)}",) if nodes else ()))) or "nothing"
+
+
+class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A host: a process of the federation, what it holds and whether it answers."""
+
+    name: str
+    state: Annotated[
+        HostState,
+        Meta(description="up; lost: it does not answer; unseen: it has not answered since the API's host started"),
+    ]
+    components: Annotated[tuple[str, ...], Meta(description="what it holds besides nodes; submitter: the API")]
+    nodes: Annotated[int, Meta(description="how many it holds")]
+    jobs: Annotated[int, Meta(description="that have not ended and are assigned to its schedulers")] = 0
+    heard_us: Annotated[UnixMicroseconds | None, Meta(description="when its last message came; null: never")] = None
+    version: Annotated[str, Meta(description="of Volery; empty: unknown")] = ""
+    incarnation: Annotated[int, Meta(description="how often it has started; 0: unknown")] = 0
+    hostname: Annotated[str, Meta(description="of its machine; empty: unknown")] = ""
+    pid: Annotated[int | None, Meta(description="of its process there")] = None
+    started_us: UnixMicroseconds | None = None
 
 
 class UserStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,23 +79,23 @@ def test_allocation_times_are_told_by_the_smallest_that_so_many_do_not_exceed() 
     ]  # fmt: skip
 
 
-def test_views_are_as_dark_as_they_are_old_and_wrong_and_clusters_stand_in_order() -> None:
+def test_views_are_as_dark_as_they_are_wrong_and_an_old_or_idle_one_alarms_nobody() -> None:
     pairs = [
-        PairStatus(by="gm/0", asked="lm/10", decisions=10, refused=5, view_age_us=9, recent=4, recent_refused=2,
+        PairStatus(by="gm/0", asked="lm/10", decisions=1000, refused=500, view_age_us=9, recent=200, recent_refused=100,
                    recent_view_age_us=2000),
         PairStatus(by="gm/0", asked="lm/2", decisions=9, refused=0, view_age_us=4000),
-        PairStatus(by="gm/1", asked="lm/2", decisions=8, refused=0, view_age_us=9, recent=8, recent_refused=0,
+        PairStatus(by="gm/1", asked="lm/2", decisions=8, refused=0, view_age_us=9, recent=8, recent_refused=7,
                    recent_view_age_us=1000),
     ]  # fmt: skip
     old, wrong = ages(pairs)[0], inconsistencies(pairs)[0]
     assert re.findall(r'scope="col">(.*?)<', old) == ["lm/2", "lm/10"]
     cells = r'<td class="(heat.)">(.*?)<small>(.*?)</small>'
     assert re.findall(cells, old) == [
-        ("heat0", "\N{EN DASH}", "4 ms before"), ("heat4", "2 ms", "4 decisions"), ("heat3", "1 ms", "8 decisions"),
+        ("heat0", "\N{EN DASH}", "4 ms before"), ("heat0", "2 ms", "200 decisions"), ("heat0", "1 ms", "8 decisions"),
     ]  # fmt: skip
     assert re.findall(cells, wrong) == [
-        ("heat0", "\N{EN DASH}", "since the start 0 of 9"), ("heat4", "2 of 4", "since the start 5 of 10"),
-        ("heat0", "0 of 8", "since the start 0 of 8"),
+        ("heat0", "\N{EN DASH}", "since the start 0 of 9"), ("heat4", "100 of 200", "since the start 500 of 1,000"),
+        ("heat0", "7 of 8", "since the start 0 of 8"),
     ]  # fmt: skip
 
 

@@ -40,11 +40,11 @@ def recovery(architecture: Architecture, deployment: Deployment) -> str:
     if survives(architecture, deployment):
         roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if ":" in fault))
         seconds = deployment.detection_us / SECOND
-        given_up = f"a host that does not answer is given up within {seconds:g} s"
-        return f"{architecture.name} bears the death of any host of {roles}; {given_up}"
+        given_up = f"a host that does not answer counts as failed within {seconds:g} s"
+        return f"{architecture.name} recovers when any host of {roles} fails; {given_up}"
     bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
     given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
-    instead = f"; with {given} it would bear that" if bears else ", and has no parameters with which it would"
+    instead = f"; with {given} it would recover from that" if bears else ", and it has no parameter for that"
     problem = "recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted"
     return f"{architecture.name} {problem}{instead}"
 

@@ -148,6 +148,11 @@ class Federation(msgspec.Struct, frozen=True):
         return split(addresses, self.file.hosts)
 
 
+def located(hosts: Mapping[HostName, Iterable[Address]]) -> dict[Address, HostName]:
+    """Address -> host."""
+    return {address: host for host, addresses in hosts.items() for address in addresses}
+
+
 def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]]) -> dict[HostName, tuple[Address, ...]]:
     """Deal addresses to hosts; the first pattern that fits takes an address. Without hosts: one per role.
 

@@ -67,6 +67,11 @@ class Door:
         if alarm is not None and alarm.handle is not None:
             alarm.handle.cancel()
 
+    def close(self) -> None:
+        """Let no timer fire."""
+        for key in list(self.timers):
+            self.drop_timer(key)
+
     def _arm(self, alarm: Alarm, at: Time, now: Time) -> None:
         # Loops know milliseconds and round to the nearest: whoever asks for less is called early, again and again.
         delay_s = -((now - at) // 1000) / 1000

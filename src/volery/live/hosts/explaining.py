@@ -113,6 +113,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     funnel: tuple[FunnelStep, ...] = ()
     decisions: tuple[DecisionStep, ...] = ()
     explained: Annotated[bool, Meta(description="whether schedulers report their decisions here")] = False
+    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
 
 
 class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +135,8 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     waiting: Annotated[int, Meta(description="tasks of all users that wait already, and as a rule come first")]
     groups: tuple[PlannedGroup, ...]
+    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
+    lost: Annotated[int, Meta(description="nodes that do not answer, and are not counted")] = 0
 
 
 class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,8 +228,9 @@ class DecisionBook:
 
 
 def candidates(
-    cluster: Cluster, mask: int, request: Amounts, drained: Collection[int], taken: Mapping[int, int]
-) -> list[tuple[str, list[int]]]:
+    cluster: Cluster, mask: int, request: Amounts, drained: Collection[int], taken: Mapping[int, int],
+    lost: Collection[int] = (),
+) -> list[tuple[str, list[int]]]:  # fmt: skip
     """The machines that are left of all, demand by demand.
 
     Args:
@@ -235,6 +239,7 @@ def candidates(
         request: the amounts that it asks for; empty where machines have slots.
         drained: machines on which nothing is placed.
         taken: machine -> tasks that run there.
+        lost: machines that do not answer.
     """
     left = list(range(len(cluster.slots)))
     steps = [("machines", left)]
@@ -248,6 +253,9 @@ def candidates(
         steps.append(("are large enough when empty", left))
     left = [machine for machine in left if machine not in drained]
     steps.append(("are not drained", left))
+    if lost:
+        left = [machine for machine in left if machine not in lost]
+        steps.append(("answer", left))
     if not request:
         left = [machine for machine in left if taken.get(machine, 0) < cluster.slots[machine]]
         steps.append(("have a free slot now", left))

@@ -30,10 +30,12 @@ from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
 from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
+from volery.live.hosts.presence import HostTold, Presence
 from volery.live.hosts.watching import Beat, Watch, Watches
 from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
 from volery.live.node.reading import OutputTold
 from volery.live.node.records import Recorder
+from volery.live.times import Clock, clock_from_now
 from volery.live.wire.codec import Codec, CodecError, Parcel
 from volery.live.wire.delivery import Delivery, LaterLife
 from volery.live.wire.transport import HostName, Transport
@@ -43,23 +45,12 @@ EVENTS_PER_TURN: Final = 4096
 TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
 """Facts of which the submitter is told, and how."""
 
-FIRST_MEETING_S: Final = 10.0
-"""Hosts that have never lived before wait so long for each other."""
-
 
 class Superseded(RuntimeError):  # noqa: N818 - it names a state
     """Another process has begun to be this host."""
 
 
-Clock = Callable[[], Time]
-
 log = logging.getLogger(__name__)
-
-
-def clock_from_now() -> Clock:
-    """Microseconds since this call."""
-    origin, read = time.monotonic_ns(), time.monotonic_ns
-    return lambda: (read() - origin) // 1000
 
 
 class Host:
@@ -77,6 +68,7 @@ class Host:
         recorder: hears of every attempt on this host.
         clock: microseconds since the run began.
         watches: who is told when another no longer answers.
+        presence: tells the API's host that this one runs.
 
     Attributes:
         facts: what the components have reported.
@@ -100,6 +92,7 @@ class Host:
         recorder: Recorder | None = None,
         clock: Clock | None = None,
         watches: Watches | None = None,
+        presence: Presence | None = None,
     ) -> None:
         self.name = name
         self.now: Clock = clock or clock_from_now()
@@ -123,6 +116,7 @@ class Host:
         self._outbox = Outbox(self._send)
         self._delivery: Delivery | None = None
         self._watches = watches
+        self._presence = presence
         self._watch: Watch | None = None
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_life: list[Callable[[HostName, bool], None]] = []
@@ -143,12 +137,8 @@ class Host:
             self._delivery = Delivery(
                 self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
             )
-            await self._transport.open(self.name, self._arrived)
-            # Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
-            # lives nothing is lost by waiting, and much is said twice by those who give up whoever only starts late.
-            limit_s = self._watches.detection_us / SECOND if self._watches is not None else None
-            if limit_s is not None and self._incarnation == 1:
-                limit_s = max(limit_s, FIRST_MEETING_S)
+            await self._transport.open(self.name, self._arrived, self._delivery.known_life)
+            limit_s = self._watches.meeting_s(self._incarnation) if self._watches is not None else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
                     await self._transport.meet(set(self._where.values()) - {self.name})
@@ -179,9 +169,11 @@ class Host:
                 self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
             assert self._transport is not None
             self._transport.begun(self._incarnation, self._superseded)
+        if self._presence is not None:
+            self._presence.start(self._aside)
         watches = self._watches
         if watches is not None and watches.pairs and self._delivery is not None:
-            self._watch = Watch(watches, now, self._say_beat)
+            self._watch = Watch(watches, now, self._aside)
             self._beat()
 
     def on_new_life(self, hook: Callable[[HostName, bool], None]) -> None:
@@ -204,6 +196,8 @@ class Host:
 
     async def close(self) -> None:
         """End what runs here, hand over what has been sent, and close the journal."""
+        if self._presence is not None:
+            self._presence.close()
         if self._beating is not None:
             self._beating.cancel()
         if self._executor is not None:
@@ -216,10 +210,7 @@ class Host:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         for door in self._doors.values():
-            for alarm in door.timers.values():
-                if alarm.handle is not None:
-                    alarm.handle.cancel()
-            door.timers.clear()
+            door.close()
         self._stop()
 
     def _stop(self) -> None:
@@ -270,7 +261,7 @@ class Host:
         except CodecError as error:
             self._doorkeeper.refuse(sender, error)
         except LaterLife as error:
-            self._doorkeeper.refuse(sender, error)
+            self._doorkeeper.refuse(sender, f"{error}; restart this host, and it takes the one after that")
             assert self._transport is not None
             self._transport.doubt()
 
@@ -288,6 +279,9 @@ class Host:
                 self._watch.heard(sender, message, self.now())
                 if self._watch.news:
                     self.wake()
+            elif self._presence is not None and isinstance(message, HostTold):
+                assert self._delivery is not None
+                self._presence.heard(sender, message, self._delivery.known_life(sender))
 
     def _meet(self, peer: HostName, known: bool) -> None:
         if self._watch is not None:
@@ -311,9 +305,9 @@ class Host:
         assert self._delivery is not None
         self._delivery.send(peer, parcels)
 
-    def _say_beat(self, peer: HostName, beat: Beat) -> None:
+    def _aside(self, peer: HostName, message: Message) -> None:
         assert self._delivery is not None
-        self._delivery.aside(peer, [("", "", beat)])
+        self._delivery.aside(peer, [("", "", message)])
 
     def wake(self) -> None:
         """Have a turn soon."""
@@ -481,8 +475,3 @@ class Host:
             return
         self.inbox.append((door, Computed(key, done.result()), door.address))
         self.wake()
-
-
-def located(hosts: Mapping[HostName, Iterable[Address]]) -> dict[Address, HostName]:
-    """Address -> host."""
-    return {address: host for host, addresses in hosts.items() for address in addresses}

@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from volery.core.errors import InputError
 from volery.live.hosts.journal import next_incarnation
+
+
+@contextmanager
+def held(folder: Path, host: str) -> Iterator[None]:
+    """Hold the lock of a host in a folder; the kernel releases it when the process ends.
+
+    Raises:
+        InputError: another process holds it, or it cannot be written.
+    """
+    path = folder / "lives" / f"{host}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # whoever could read it could lock it
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            by = os.read(file, 20).decode(errors="replace").strip()
+            problem = f"process {by or '?'} runs this host already; stop it, or give this one another folder"
+            raise InputError(f"host {host} in {folder}", problem) from None
+        except OSError as error:
+            raise InputError(str(path), f"cannot be locked: {error.strerror}; use a file system with locks") from None
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(file)
 
 
 def coming_life(folder: Path, host: str) -> int:

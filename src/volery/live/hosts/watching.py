@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from volery.core.events import PeerBack, PeerLost
-from volery.core.model import Address, Message, Time
+from volery.core.model import SECOND, Address, Message, Time
 from volery.live.wire.transport import HostName
 
 UP: Final = 0
@@ -31,6 +31,8 @@ BEATS_PER_DETECTION: Final = 6
 PATIENCE: Final = 0.75
 """Of the detection time; the rest is for the way of the last beat."""
 REMEMBERED: Final = 64
+FIRST_MEETING_S: Final = 10.0
+"""Hosts wait so long for each other in their first incarnations."""
 
 
 class Beat(Message, frozen=True):
@@ -54,6 +56,15 @@ class Watches(NamedTuple):
 
     pairs: Mapping[HostName, Iterable[Watched]]
     detection_us: Time
+
+    def meeting_s(self, incarnation: int) -> float:
+        """How long a host that starts waits for the others, in seconds.
+
+        Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
+        incarnations nothing is lost by waiting, and hosts that start late are not given up.
+        """
+        limit_s = self.detection_us / SECOND
+        return max(limit_s, FIRST_MEETING_S) if incarnation == 1 else limit_s
 
 
 class News(NamedTuple):

@@ -12,7 +12,8 @@ from volery.core.errors import InputError
 from volery.core.model import Time
 from volery.live.recorded.recording import Recording
 from volery.live.recorded.snapshot import Snapshot
-from volery.live.window.html import SECOND_US, Markup, address, joined, link, moment, name_of, tag
+from volery.live.times import SECOND_US
+from volery.live.window.html import Markup, address, joined, link, moment, name_of, tag
 
 AT: Final = "at"
 VIEW: Final = "view"

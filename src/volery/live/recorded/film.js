@@ -54,7 +54,7 @@ const film = (() => {
     scrub.setAttribute("aria-valuetext", shown(at));
     part("at").value = text(at);
     const origin = Number(bar.dataset.origin);
-    told.textContent = origin ? `${new Date(1000 * (origin + at)).toISOString().slice(0, 19).replace("T", " ")} UTC` : "";
+    told.textContent = origin ? `${new Date(1000 * (origin + at)).toISOString().slice(0, 19).replace("T", " ")}Z` : "";
     spoken(at);
     listeners.forEach((hear) => hear(at));
     if (now || (playing && performance.now() - fetched >= ASK_MS)) { wanted = at; ask(); }

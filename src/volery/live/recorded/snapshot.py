@@ -19,12 +19,15 @@ from volery.live.hosts.explaining import (
     candidates,
     counted,
 )
+from volery.live.jobs import JobDescription
 from volery.live.recorded.counts import BUSY, CANCELLED, FAULTY, PENDING, STATES, Counts
 from volery.live.recorded.recording import LATER, Longs, Recording
 from volery.live.recorded.shares import RecordedShares
+from volery.live.service.history import Sample
 from volery.live.service.listing import NEWEST, JobOrder, JobQuery
 from volery.live.service.tally import UserLoad
 from volery.live.status import (
+    HostStatus,
     JobStatus,
     NodeStatus,
     TaskState,
@@ -103,14 +106,30 @@ class Snapshot:
     def _drained(self) -> set[Address]:
         return self._last(self.recording.filmed.drained)
 
+    def all_hosts(self) -> list[HostStatus]:
+        """None: a recording does not know hosts."""
+        return []
+
+    def absent(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def samples(self) -> tuple[Sample, ...]:
+        """None: the film shows every moment."""
+        return ()
+
+    def description(self, number: JobId) -> JobDescription | None:
+        """None: a recording does not know what was submitted."""
+        return None
+
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""
         cluster, running = self._stage.cluster, self._count.on_machine.tolist()
-        capacities = cluster.capacities or [()] * len(cluster.slots)
+        capacities, lost = cluster.capacities or [()] * len(cluster.slots), self.lost()
         return [
             NodeStatus(
                 address=address, slots=cluster.slots[machine], running=running[machine],
-                drained=address in self._drained, arch="", os="", kernel="", cores=0, memory_mb=0,
+                drained=address in self._drained, lost=address in lost, arch="", os="", kernel="", cores=0, memory_mb=0,
                 labels=_constraints(cluster.constraints[machine]),
                 offers=dict(zip(cluster.resources, capacities[machine], strict=True)),
             )
@@ -281,7 +300,7 @@ class Snapshot:
         steps = counted(candidates(self._stage.cluster, mask, request, drained, taken))
         heard = job.running + job.finished + job.failed + job.killed
         started = heard if whole else int(task.state not in ("pending", "unsatisfiable", "cancelled"))
-        words = "tasks of it that were accepted" if whole else "have accepted it"
+        words = "were given to tasks of the job" if whole else "were given to it"
         decided = self.recording.filmed.decided
         return Why(
             job=number, index=place, state=task.state, reason=task.reason or job.reason,

@@ -94,7 +94,9 @@ def operations(
     one_job, one_task = "/jobs/{id:number}", "/jobs/{id:number}/tasks/{index:number}"
     filters = {
         "state": "only these", "user": "only this user's", "before": "only jobs below this number",
-        "reason": "only where the reason contains this", "since": "submitted then or later, microseconds since 1970",
+        "reason": "only where the reason contains this",
+        "name": "only where the name contains this",
+        "since": "submitted then or later, microseconds since 1970",
     }  # fmt: skip
     event_query = {"job": "only this job's, and to its end", "after": "revision that was seen already"}
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
@@ -181,9 +183,10 @@ class _JobEndpoints:
         if user is not None and sees not in (None, user):
             return as_json([])
         state, reason = choice(request, "state", get_args(JobState)), request.query_params.get("reason")
+        name = request.query_params.get("name")
         before, since = number(request, "before", None), number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(await self._desk.search(JobQuery(state, sees or user, before, reason, since), limit))
+        return as_json(await self._desk.search(JobQuery(state, sees or user, before, reason, since, name), limit))
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
@@ -363,7 +366,7 @@ class ApiServer:
         self, desk: Desk, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
         gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Foreteller | None = None,
     ) -> None:  # fmt: skip
-        gate = gate or Gate(None)
+        self._desk, gate = desk, gate or Gate(None)
         self.open_to_all = gate.open
         demand_safe(host, gate, tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -390,12 +393,14 @@ class ApiServer:
 
     async def start(self) -> None:
         """Answer from now on."""
+        self._desk.history.start(self._desk.sample)
         self._socket.listen(128)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._socket]))
 
     async def close(self) -> None:
         """Stop; call it after the desk is closed, which ends the streams of events."""
         self._server.should_exit = True
+        self._desk.history.close()
         if self._serving is not None:
             await self._serving
         self._socket.close()

@@ -16,15 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, TimerFired
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
+from volery.live.hosts.explaining import DecisionBook, Explained, PeerTold, PreemptionTold
+from volery.live.hosts.presence import Register
 from volery.live.jobs import JobDescription, demands, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
@@ -33,15 +32,16 @@ from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.feeding import Feed, Outgoing
+from volery.live.service.history import History
 from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
-from volery.live.service.questions import Questions, started_tasks
+from volery.live.service.questions import Questions
 from volery.live.service.rows import OpenJob
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News
 from volery.live.service.writing import Write
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.status import JobStatus, NodeStatus, Receipt
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
@@ -73,8 +73,9 @@ class Desk(Questions, Component):
     Attributes:
         sharing: who is due what.
         asking: reads the output of tasks on other hosts.
+        hosts: all hosts of the federation; None: they are not known.
         told: what nodes have said of attempts, by state: how often.
-        pace: how fast tasks end.
+        pace, history: how fast tasks end, and the last hours.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
@@ -82,7 +83,7 @@ class Desk(Questions, Component):
         "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
         "_in_charge", "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running",
         "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking",
-        "commit_s", "commits", "pace", "sharing", "told",
+        "commit_s", "commits", "history", "hosts", "pace", "sharing", "told",
     )  # fmt: skip
 
     def __init__(
@@ -105,7 +106,7 @@ class Desk(Questions, Component):
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self.written, self._order)
         self.told: dict[str, int] = {}
-        self.commits, self.pace = 0, Pace()
+        self.commits, self.pace, self.history = 0, Pace(), History()
         self.commit_s = 0.0
         self._numbers = store.next_numbers()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
@@ -121,6 +122,7 @@ class Desk(Questions, Component):
         self._ends = Acknowledgements(store.sync, self._acknowledge)
         self._told_nodes: list[NodeStatus] = []
         self._lost: set[tuple[Address, Address]] = set()
+        self.hosts: Register | None = None
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None
@@ -303,21 +305,6 @@ class Desk(Questions, Component):
             self._withdraw(number, self._entry(number, status.user))
         return self._store.job(number)
 
-    async def explain(self, number: JobId, place: int | None) -> Why | None:
-        """As `why`; of a task that waits also what its scheduler sees just now."""
-        why, job = self.why(number, place), self.job(number)
-        if why is None or job is None:
-            return None
-        more = []
-        if self._sight is not None and why.state == "pending":
-            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
-            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
-            if seen is not None:
-                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
-        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
-        more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
-        return msgspec.structs.replace(why, funnel=(*why.funnel, *more))
-
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
         """Have nothing more placed on a node, or something again; None where there is no such node.
 
@@ -349,19 +336,6 @@ class Desk(Questions, Component):
 
     def _order(self, to: Address, message: Message) -> None:
         self._post(Outgoing(to, (message,)))
-
-    async def changes(
-        self, after: int, job: JobId | None, limit: int, user: str | None = None
-    ) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
-        while not self._closed:
-            told, revision = self._told, self._store.revision
-            if after < revision:
-                if found := self._store.changes(after, job, limit, user):
-                    return found
-                after = revision  # nobody has to look there again
-            await told.wait()
-        return []
 
     @property
     def closed(self) -> bool:

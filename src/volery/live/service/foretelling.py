@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from asyncio.subprocess import PIPE
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -51,9 +52,13 @@ class Foreteller:
     Args:
         federation: whose.
         nodes: address of each node -> number of its machine.
+        lost: gives the nodes that do not answer.
     """
 
-    def __init__(self, federation: Federation, nodes: dict[Address, int]) -> None:
+    def __init__(
+        self, federation: Federation, nodes: dict[Address, int], lost: Callable[[], Collection[Address]] = tuple
+    ) -> None:
+        self._lost = lost
         self._path, self._store = federation.folder / "forecasts.sqlite", federation.folder / "jobs.sqlite"
         self._plan, self._fleet, self._nodes = federation.plan, federation.fleet, nodes
         self._turn = asyncio.Lock()
@@ -129,6 +134,7 @@ class Foreteller:
         question = Question(
             str(self._store), plan.architecture.name, msgspec.to_builtins(plan.config),
             self._fleet.machines, cluster.slots, cluster.resources, cluster.capacities, self._nodes, job, BUDGET_S,
+            tuple(sorted(self._lost())),
         )  # fmt: skip
         return await ask_lab(question)
 

@@ -13,7 +13,7 @@ from volery.live.status import JobStatus
 JOB_COLUMNS: Final = ", ".join(JobStatus.__struct_fields__)
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
-_WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?")
+_WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?", "instr(name, ?)")
 
 
 class JobQuery(NamedTuple):
@@ -22,7 +22,7 @@ class JobQuery(NamedTuple):
     Args:
         state, user: theirs.
         before: their numbers are smaller.
-        reason: theirs contains it.
+        reason, name: theirs contains it.
         since_us: they were submitted then or later, microseconds since 1970.
     """
 
@@ -31,6 +31,7 @@ class JobQuery(NamedTuple):
     before: int | None = None
     reason: str | None = None
     since_us: int | None = None
+    name: str | None = None
 
 
 class JobOrder(NamedTuple):
@@ -134,7 +135,7 @@ def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
 
 def is_indexed(query: JobQuery, order: JobOrder) -> bool:
     """Whether the jobs that are asked for are found without looking at many others."""
-    if query.state is not None or query.reason is not None or query.since_us is not None:
+    if query.state is not None or query.reason is not None or query.since_us is not None or query.name:
         return False
     return order.by == "id" or (order.by == "user" and order.falling)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, get_args
 
 import volery
 from volery.live.service.admission import Traffic
 from volery.live.service.desk import Desk
+from volery.live.status import NodeState
+from volery.live.times import SECOND_US
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _KIB: Final = 1024
@@ -23,7 +25,7 @@ Meter = tuple[str, str, str, Sequence[Sample]]
 
 def exposition(desk: Desk, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
     """All that is known here, and what others know; users appear while they have something under way."""
-    loads, nodes = desk.loads(), desk.nodes()
+    loads, nodes, hosts = desk.loads(), desk.nodes(), desk.all_hosts()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     lines = [
         *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
@@ -42,10 +44,23 @@ def exposition(desk: Desk, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
             [({"state": state}, count) for state, count in sorted(desk.told.items())],
         ),
         *_meter("volery_nodes", "gauge", "nodes", [
-            ({"drained": "true"}, sum(node.drained for node in nodes)),
-            ({"drained": "false"}, sum(not node.drained for node in nodes)),
+            ({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)
+        ]),
+        *_meter("volery_host_up", "gauge", "whether a host answers", [
+            ({"host": host.name}, int(host.state == "up")) for host in hosts
+        ]),
+        *_meter("volery_host_last_heard_timestamp_seconds", "gauge", "when a host was last heard, Unix time", [
+            ({"host": host.name}, host.heard_us / SECOND_US) for host in hosts if host.heard_us is not None
+        ]),
+        *_meter("volery_host_info", "gauge", "the version and the incarnation that a host runs", [
+            ({"host": host.name, "hostname": host.hostname, "version": host.version,
+              "incarnation": str(host.incarnation)}, 1) for host in hosts if host.version
         ]),
         *_meter("volery_slots", "gauge", "tasks that nodes run at once", [({}, sum(node.slots for node in nodes))]),
+        *_meter(
+            "volery_slots_usable", "gauge", "of these, on nodes that are neither drained nor lost",
+            [({}, sum(node.slots for node in nodes if node.state == "in use"))],
+        ),
         *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
         *_meter("volery_commits_total", "counter", "batches written to the store", [({}, desk.commits)]),
         *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, desk.commit_s)]),
@@ -76,7 +91,7 @@ def _meter(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> lis
     lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for labels, value in samples:
         told = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels.items())
-        lines.append(f"{name}{{{told}}} {value:g}" if type(value) is float else f"{name}{{{told}}} {value}")
+        lines.append(f"{name}{{{told}}} {value:.10g}" if type(value) is float else f"{name}{{{told}}} {value}")
     return lines
 
 

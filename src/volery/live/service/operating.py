@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from volery.live.service.admission import NotThereError, Traffic, as_json, principal
+from volery.core.model import Address
+from volery.live.service.admission import NotThereError, Traffic, as_json, choice, principal
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
+from volery.live.service.history import Sample
 from volery.live.service.meters import MEDIA_TYPE, exposition
 from volery.live.service.openapi import Operation
 from volery.live.service.shares import sharing_operations
-from volery.live.status import NodeStatus, UserStatus
+from volery.live.status import HostStatus, NodeState, NodeStatus, UserStatus
+
+NODE_FILTERS: Final = {
+    "state": "only these: in use, drained or lost", "host": "only on this host",
+    "cluster": "only those that this component is in charge of, as lm/0",
+    "text": "only where address, host, hostname or labels contain this",
+}  # fmt: skip
 
 log = logging.getLogger(__name__)
 
 
+def is_asked_for(
+    node: NodeStatus, in_charge: Mapping[Address, Sequence[Address]], state: str | None = None,
+    host: str | None = None, cluster: str | None = None, text: str | None = None,
+) -> bool:  # fmt: skip
+    """Whether a node passes filters, see `NODE_FILTERS`; None passes all."""
+    if state not in (None, node.state) or host not in (None, node.host):
+        return False
+    if cluster is not None and cluster not in in_charge.get(node.address, ()):
+        return False
+    if text is None:
+        return True
+    labels = ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
+    return any(text in words for words in (node.address, node.host, node.hostname, labels))
+
+
 def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None) -> tuple[Operation, ...]:
     """Nodes, users, shares and metrics."""
+    clusters: dict[Address, tuple[Address, ...]] = {}
 
-    async def nodes(_: Request) -> Response:
+    async def nodes(request: Request) -> Response:
         """All nodes, with what their machines are and how many tasks run there."""
-        return as_json(desk.nodes())
+        asked = {name: request.query_params.get(name) for name in NODE_FILTERS}
+        asked["state"] = choice(request, "state", get_args(NodeState))
+        if asked["cluster"] is not None and not clusters:  # they never change; seconds with ten thousand nodes
+            clusters.update(await asyncio.to_thread(desk.partitions))
+        return as_json([node for node in desk.nodes() if is_asked_for(node, clusters, **asked)])
+
+    async def history(_: Request) -> Response:
+        """The last six hours: use, queue and failures, every ten seconds, since the API has started."""
+        return as_json(desk.samples())
+
+    async def hosts(_: Request) -> Response:
+        """All hosts of the federation: what they hold, whether they answer, and what runs there."""
+        return as_json(desk.all_hosts())
 
     async def drain(request: Request) -> Response:
         """Place nothing on a node from now on; what runs there goes on."""
@@ -52,7 +91,9 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
 
     one_node = "/nodes/{role:str}/{node:number}"
     return (
-        Operation("GET", "/nodes", nodes, list[NodeStatus]),
+        Operation("GET", "/hosts", hosts, list[HostStatus]),
+        Operation("GET", "/history", history, list[Sample], role="operator"),
+        Operation("GET", "/nodes", nodes, list[NodeStatus], query=NODE_FILTERS),
         Operation("POST", one_node + "/drain", drain, NodeStatus, status=202, role="operator"),
         Operation("POST", one_node + "/undrain", undrain, NodeStatus, status=202, role="operator"),
         Operation("GET", "/users", users, list[UserStatus]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -11,14 +12,26 @@ from msgspec.structs import replace
 
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
+from volery.live.hosts.explaining import (
+    DecisionBook,
+    FunnelStep,
+    JobPlan,
+    PairStatus,
+    PlannedGroup,
+    Why,
+    candidates,
+    counted,
+)
+from volery.live.hosts.presence import Register
 from volery.live.jobs import Demand, JobDescription, demands, task_count
+from volery.live.service.history import History, Sample
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
+from volery.live.service.looking import Sight
 from volery.live.service.retired import Archived
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
-from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
+from volery.live.status import HostStatus, JobStatus, NodeStatus, TaskStatus, UserStatus
 
 NODES_NAMED: Final = 8
 GROUPS_MAX: Final = 1_000
@@ -34,6 +47,7 @@ class Questions:
     _book: DecisionBook
     _confined: dict[Address, str]
     _drained: set[Address]
+    _entry: Callable[[JobId, str], Address]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
     _lost: set[tuple[Address, Address]]
@@ -41,6 +55,11 @@ class Questions:
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
     _told_nodes: list[NodeStatus]
+    _closed: bool
+    _sight: Sight | None
+    _told: asyncio.Event
+    history: History
+    hosts: Register | None
     sharing: Sharing
     told: dict[str, int]
 
@@ -81,6 +100,34 @@ class Questions:
         here = sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
         return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
 
+    async def changes(
+        self, after: int, job: JobId | None, limit: int, user: str | None = None
+    ) -> list[JobStatus | TaskStatus]:
+        """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
+        while not self._closed:
+            told, revision = self._told, self._store.revision
+            if after < revision:
+                if found := self._store.changes(after, job, limit, user):
+                    return found
+                after = revision  # nobody has to look there again
+            await told.wait()
+        return []
+
+    async def explain(self, number: JobId, place: int | None) -> Why | None:
+        """As `why`; of a task that waits also what its scheduler sees just now."""
+        why, job = self.why(number, place), self.job(number)
+        if why is None or job is None:
+            return None
+        more = []
+        if self._sight is not None and why.state == "pending":
+            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
+            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
+            if seen is not None:
+                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
+        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
+        more.append(FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started))
+        return replace(why, funnel=(*why.funnel, *more))
+
     @property
     def now_us(self) -> Time:
         """The wall clock, microseconds since 1970."""
@@ -92,8 +139,37 @@ class Questions:
         return True
 
     def lost(self) -> set[Address]:
-        """Nodes that somebody who watches them hears nothing of."""
-        return {peer for _, peer in self._lost if peer in self._nodes}
+        """Nodes that do not answer: those who watch them say so, or their host is lost."""
+        lost = {peer for _, peer in self._lost if peer in self._nodes}
+        return lost if self.hosts is None else lost | self.hosts.lost_nodes
+
+    def assigned(self) -> dict[Address, int]:
+        """Component -> how many jobs that have not ended are assigned to it."""
+        return Counter(self._entry(number, user) for number, user in self._store.open_users())
+
+    def absent(self) -> tuple[str, ...]:
+        """A sentence about each host that does not answer."""
+        return () if self.hosts is None else tuple(self.hosts.absent())
+
+    def samples(self) -> list[Sample]:
+        """The last hours, the oldest first."""
+        return list(self.history.samples)
+
+    def sample(self) -> None:
+        """Note how the federation stands now."""
+        usable = [node for node in self.nodes() if node.state == "in use"]
+        used, slots = sum(node.running for node in usable), sum(node.slots for node in usable)
+        waiting = sum(load.tasks_pending for load in self._store.loads())
+        self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
+
+    def description(self, number: JobId) -> JobDescription | None:
+        """A job as it was submitted."""
+        found = self._store.described(number)
+        return None if found is None else found[1]
+
+    def all_hosts(self) -> list[HostStatus]:
+        """All hosts of the federation."""
+        return [] if self.hosts is None else self.hosts.statuses()
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
         """Where a scheduler's view is wrong: only who has seen everything can say."""
@@ -143,7 +219,7 @@ class Questions:
             waiting=0 if job.ended else job.tasks - _heard(job),
             funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._nodes.items()}),
-            explained=self._book.heard,
+            explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
 
     def wanted(self, number: JobId, place: int) -> Demand:
@@ -174,7 +250,10 @@ class Questions:
             if len(groups) == GROUPS_MAX:
                 break
         waiting = sum(load.tasks_pending for load in self._store.loads())
-        return JobPlan(tasks=task_count(description), waiting=waiting, groups=tuple(groups))
+        return JobPlan(
+            tasks=task_count(description), waiting=waiting, groups=tuple(groups), absent=self.absent(),
+            lost=len(self.lost()),
+        )  # fmt: skip
 
     def _taken(self) -> dict[int, int]:
         """Machine -> how many tasks run there."""
@@ -185,7 +264,8 @@ class Questions:
 
     def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
         drained = {self._nodes[node] for node in self._drained if node in self._nodes}
-        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken())
+        lost = {self._nodes[node] for node in self.lost()}
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken(), lost)
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
@@ -206,11 +286,17 @@ class Questions:
             running[node] = running.get(node, 0) + 1
         if len(self._told_nodes) != len(self._nodes):
             self._told_nodes[:] = self._machines()
+        place_of = self.hosts.place_of if self.hosts is not None else lambda _: ("", "")
         for place, told in enumerate(self._told_nodes):
             address = told.address
-            now = running.get(address, 0), address in self._drained, self._confined.get(address, ""), address in lost
-            if now != (told.running, told.drained, told.held, told.lost):
-                self._told_nodes[place] = replace(told, running=now[0], drained=now[1], held=now[2], lost=now[3])
+            now = (
+                running.get(address, 0), address in self._drained, self._confined.get(address, ""), address in lost,
+                *place_of(address),
+            )  # fmt: skip
+            if now != (told.running, told.drained, told.held, told.lost, told.host, told.hostname):
+                self._told_nodes[place] = replace(
+                    told, running=now[0], drained=now[1], held=now[2], lost=now[3], host=now[4], hostname=now[5]
+                )
         return self._told_nodes[:]
 
     def _machines(self) -> list[NodeStatus]:

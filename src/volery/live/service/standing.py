@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +54,7 @@ class Question(msgspec.Struct, frozen=True):
         nodes: address of each node -> number of its machine.
         job: in question; the number of one that is under way.
         budget_s: processor time for the runs.
+        lost: nodes that do not answer: nothing is placed there.
     """
 
     store: str
@@ -66,6 +67,7 @@ class Question(msgspec.Struct, frozen=True):
     nodes: dict[Address, int]
     job: JobDescription | JobId
     budget_s: float
+    lost: tuple[Address, ...] = ()
 
     def fleet(self) -> Fleet:
         """The machines."""
@@ -165,7 +167,10 @@ class Lifetimes:
         return Lifetime("federation", 0, tuple(everybody)) if everybody else Lifetime("nothing")
 
 
-def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId) -> Standing:
+def standing(
+    path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId,
+    lost: Collection[Address] = (),
+) -> Standing:  # fmt: skip
     """How a federation stands now.
 
     Args:
@@ -173,6 +178,7 @@ def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobD
         fleet: the machines.
         nodes: address of each node -> number of its machine.
         asked: the planned job, which gets the number that the next one will have; or the number of one under way.
+        lost: nodes that do not answer.
 
     Raises:
         InputError: constraints of the planned job that the fleet gives no meaning to.
@@ -201,7 +207,8 @@ def standing(path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobD
         left = {job.number for job in jobs if job.running or job.waiting}
         if number_asked is not None and number_asked not in left:
             raise UnaskableError("the job has ended, or is being cancelled")
-        drained = {nodes[node] for (node,) in sql.execute("SELECT node FROM drained") if node in nodes}
+        unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
+        drained = {nodes[node] for node in unusable if node in nodes}
         weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
         return Standing(
             at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked

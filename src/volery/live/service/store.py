@@ -41,7 +41,6 @@ _WRITE_TASK: Final = (
     "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
     "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_ENDED: Final = "('finished', 'failed', 'killed')"
 """States of tasks of an open job that need not run again."""
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
@@ -437,6 +436,10 @@ class JobStore:
     def open_ids(self) -> Sequence[JobId]:
         """The numbers of jobs that have not ended, the oldest first."""
         return array("q", sorted(number for (number,) in self._read.execute(_OPEN)))
+
+    def open_users(self) -> Sequence[tuple[JobId, str]]:
+        """The jobs that have not ended, and whose they are."""
+        return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
 
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -33,8 +33,11 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="who is in charge; all: the design has no such component")]
     nodes: int
     drained: int
+    lost: Annotated[int, Meta(description="that do not answer")] = 0
     slots: int
+    usable: Annotated[int, Meta(description="slots of nodes that are neither drained nor lost")]
     running: int
+    used: Annotated[int, Meta(description="tasks that run on usable slots; utilisation is used / usable")]
 
 
 class AllocationTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +54,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: int
     drained: int
-    lost: Annotated[int, Meta(description="nodes that those in charge of them hear nothing of")]
+    lost: Annotated[int, Meta(description="nodes that do not answer")]
     slots: int
+    usable: Annotated[int, Meta(description="slots of nodes that are neither drained nor lost")]
     running: Annotated[int, Meta(description="tasks, of everybody")]
+    used: Annotated[int, Meta(description="tasks that run on usable slots; utilisation is used / usable")]
     jobs_pending: int
     jobs_running: int
     tasks_pending: int
@@ -90,9 +95,7 @@ def summary_of(
     """
     loads = desk.loads(user)
     known = Summary(
-        nodes=len(nodes), drained=sum(node.drained for node in nodes), lost=len(desk.lost()),
-        slots=sum(node.slots for node in nodes),
-        running=sum(node.running for node in nodes), jobs_pending=sum(load.jobs_pending for load in loads),
+        **counts(nodes), jobs_pending=sum(load.jobs_pending for load in loads),
         jobs_running=sum(load.jobs_running for load in loads),
         tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, in_charge),
     )  # fmt: skip
@@ -110,6 +113,16 @@ def in_order(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"([0-9]{1,18})", name))
 
 
+def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
+    """Nodes, slots and what runs there, as fields of a status."""
+    usable = [node for node in nodes if node.state == "in use"]
+    return {
+        "nodes": len(nodes), "drained": sum(node.drained for node in nodes), "lost": sum(node.lost for node in nodes),
+        "slots": sum(node.slots for node in nodes), "usable": sum(node.slots for node in usable),
+        "running": sum(node.running for node in nodes), "used": sum(node.running for node in usable),
+    }  # fmt: skip
+
+
 def clusters(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
     """Nodes by who is in charge of them."""
     found: dict[str, list[NodeStatus]] = {}
@@ -117,8 +130,7 @@ def clusters(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[A
         found.setdefault(", ".join(in_charge.get(node.address, ())) or "all", []).append(node)
     return tuple(
         ClusterStatus(
-            name=name, nodes=len(members), drained=sum(node.drained for node in members),
-            slots=sum(node.slots for node in members), running=sum(node.running for node in members),
+            name=name, **counts(members),
         )
         for name, members in sorted(found.items(), key=lambda item: in_order(item[0]))
     )  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -29,7 +29,7 @@ import volery
 from volery.core.model import SECOND, Address, JobId, TaskId, Time
 from volery.live.node.executor import TaskReport
 from volery.live.service.desk import Desk
-from volery.live.status import JobStatus
+from volery.live.status import JobStatus, NodeState
 
 REFRESH_S: Final = 5.0
 """Between two looks at the figures; exporters read what was found last, in their own thread."""
@@ -89,6 +89,7 @@ class Telemetry:
         for figure, meaning in (
             ("volery.jobs", "jobs that have not ended"), ("volery.tasks", "tasks that have not ended"),
             ("volery.slots", "tasks that nodes run at once"), ("volery.slots_taken", "tasks that run"),
+            ("volery.slots_usable", "slots of nodes that are neither drained nor lost"), ("volery.nodes", "nodes"),
         ):  # fmt: skip
             meter.create_observable_gauge(figure, [self._reader_of(figure)], description=meaning)
         figure = "volery.attempts"
@@ -111,6 +112,10 @@ class Telemetry:
             "volery.jobs": [(jobs, {"state": state}) for state, (jobs, _) in count.items()],
             "volery.tasks": [(tasks, {"state": state}) for state, (_, tasks) in count.items()],
             "volery.slots": [(sum(node.slots for node in nodes), {})],
+            "volery.slots_usable": [(sum(node.slots for node in nodes if node.state == "in use"), {})],
+            "volery.nodes": [
+                (sum(node.state == state for node in nodes), {"state": state}) for state in get_args(NodeState)
+            ],
             "volery.slots_taken": [(sum(node.running for node in nodes), {})],
             "volery.attempts": [(told, {"state": state}) for state, told in desk.told.items()],
         }

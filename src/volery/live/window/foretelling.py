@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 
 from volery.core.errors import InputError
 from volery.core.standing import Interval, Preempted
 from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.hosts.explaining import JobPlan, PlannedGroup
-from volery.live.jobs import JobDescription, job_from_table
+from volery.live.jobs import JobDescription, job_from_table, task_count
 from volery.live.service.admission import number, owned, principal
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
@@ -39,6 +41,7 @@ from volery.live.window.tables import Column, table
 GROUPS_SHOWN: Final = 20
 AT_ONCE_US: Final = 100_000
 PREEMPTS_SHOWN: Final = 10
+COMMAND_ASKED: Final = 500
 MOMENTS: Final = {
     "first_start": "the first task starts", "first_end": "the first task ends",
     "last_start": "the last task starts", "last_end": "all tasks have ended",
@@ -159,17 +162,27 @@ async def plan_view(desk: Desk, foreteller: Foreteller | None, request: Request)
         NotAllowedError: it is meant to be somebody else's.
     """
     who = principal(request)
-    job, parts = asked_job(request), []
+    job, parts = asked_job(request), list[Piece]()
     if job is not None:
-        parts += _planned(desk.plan(job))
+        parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(desk.plan(job))]
         if foreteller is not None:
             forecast = await foreteller.forecast(job, who)
             parts.append(section("When it would start, and end", told_forecast(forecast, MOMENTS)))
     if foreteller is not None:
         parts.append(section("How good forecasts were", _record(await foreteller.record(who.sees))))
-    told = "What would a job meet, if it were submitted now? Nothing is submitted."
+    told = "When would a job start, and where could it run? Nothing is submitted before you say so."
     still = joined((tag("p", told, class_="soft"), plan_form(request, others=not who.known or who.may("admin"))))
     return View("Plan", joined(parts), still, frame.PLAN, every_s=0)
+
+
+def _submitting(job: JobDescription) -> Markup:
+    """The order that submits a job as it was described; it names the command: a link may have filled in the form."""
+    tasks = task_count(job)
+    words = job.command if isinstance(job.command, str) else shlex.join(job.command)
+    runs = words if len(words) <= COMMAND_ASKED else f"{words[:COMMAND_ASKED]} ..."
+    question = f"Submit this job of {whole(tasks)} task{'s' * (tasks != 1)}, which runs: {runs}"
+    body = msgspec.json.encode(job).decode()
+    return tag("p", frame.order("submit this job", "/jobs", question, "submit", body, f"{frame.JOBS}/"))
 
 
 def plan_form(request: Request, *, others: bool) -> Markup:
@@ -184,7 +197,7 @@ def plan_form(request: Request, *, others: bool) -> Markup:
 
     fields = [
         field("name", "name", size=24, maxlength=200),
-        field("command", "or command", size=24),
+        field("command", "command", size=24),
         field("user", "user", size=12, maxlength=64) if others else None,
         tag("label", "tasks", tag("input", name="tasks", value=query.get("tasks", "1"), type="number", min=1,
                                   max=1_000_000)),
@@ -192,11 +205,14 @@ def plan_form(request: Request, *, others: bool) -> Markup:
         lines("constraints", "constraints, one per line", 'label.disk == "ssd"'),
         lines("request", "request, one per line", "cpu_milli = 500"),
     ]  # fmt: skip
-    return tag("form", *fields, tag("button", "what would it meet?"), class_="described", action=frame.PLAN)
+    return tag("form", *fields, tag("button", "forecast"), class_="described", action=frame.PLAN)
 
 
 def _planned(found: JobPlan) -> list[Markup]:
     parts = [tag("p", f"{whole(found.tasks)} tasks; {whole(found.waiting)} tasks of all users wait already.")]
+    if found.lost:
+        parts.append(tag("p", f"{whole(found.lost)} nodes do not answer; this plan counts only what answers."))
+    parts += [tag("p", f"{words}.", class_="reason absent") for words in found.absent]
     parts += [_group(one) for one in found.groups[:GROUPS_SHOWN]]
     return [section("Where it could go", *parts)]
 

@@ -10,11 +10,13 @@ import msgspec
 from starlette.responses import HTMLResponse, Response
 
 from volery.live.service.tokens import Principal
+from volery.live.times import SECOND_US, utc
 from volery.live.window.html import Markup, escaped, joined, link, tag
 
 HOME: Final = "/"
 JOBS: Final = "/window/jobs"
 NODES: Final = "/window/nodes"
+HOSTS: Final = "/window/hosts"
 USERS: Final = "/window/users"
 PLAN: Final = "/window/plan"
 PREEMPTIONS: Final = "/window/preemptions"
@@ -32,7 +34,9 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 WEIGHT_MAX: Final = 1 << 31
-_VIEWS: Final = ((HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (USERS, "Users"), (PLAN, "Plan"))
+_VIEWS: Final = (
+    (HOME, "Federation"), (JOBS, "Jobs"), (NODES, "Nodes"), (HOSTS, "Hosts"), (USERS, "Users"), (PLAN, "Plan"),
+)  # fmt: skip
 _UNSCRIPTED: Final = (
     "Without JavaScript this page does not follow what happens (load it again), and gives no orders (the command "
     "volery does)."
@@ -144,7 +148,7 @@ def page(
 def _live(view: View, again: Again) -> Markup:
     told: dict[str, str] = {}
     if again.tag:
-        made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - again.age_s))
+        made = utc(round((time.time() - again.age_s) * SECOND_US))
         told = {
             "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
             "data_idle": f"{view.idle_s:g}",
@@ -155,13 +159,13 @@ def _live(view: View, again: Again) -> Markup:
 def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
     if who is None:
         return tag("header", tag("strong", "Volery"), class_="bar")
-    there = _VIEWS if not recorded else _VIEWS[:-1]
+    there = _VIEWS if not recorded else [one for one in _VIEWS if one[0] not in (PLAN, HOSTS)]
     views = (link(path, name, aria_current="page" if path == view.place else None) for path, name in there)
     signed = None
     if who.known:
         leave = tag("button", "sign out", type="button", data_leave=SESSION)
         signed = tag("span", joined((tag("bdi", who.user), escaped(f" ({who.role}) "), leave)), class_="signed")
-    word, kind = ("recorded", "recorded") if recorded else ("not followed", "soft")
+    word, kind = ("recorded", "recorded") if recorded else ("not live", "soft")
     return tag(
         "header", tag("strong", "Volery", title=federation or None), tag("nav", *views, aria_label="views"),
         tag("span", word, id="pulse", class_=kind, role="status"), signed, class_="bar",
@@ -180,9 +184,21 @@ def _dialog() -> Markup:
     return tag("dialog", form, aria_labelledby="question")
 
 
-def order(title: str, where: str, question: str, key: str) -> Markup:
-    """A button that gives an order to the API when its question was answered by yes."""
-    return tag("button", title, type="button", class_="order", data_order=where, data_question=question, id=key)
+def order(title: str, where: str, question: str, key: str, body: str = "", then: str = "") -> Markup:
+    """A button that gives an order to the API when its question was answered by yes.
+
+    Args:
+        title: of the button.
+        where: the address that takes the order.
+        question: what is asked.
+        key: the button's own name on the page.
+        body: of the order, as JSON.
+        then: the page that follows; the id of the answer comes after it. Empty: the same page.
+    """
+    return tag(
+        "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,
+        data_body=body or None, data_then=then or None,
+    )  # fmt: skip
 
 
 def setting(title: str, where: str, question: str, key: str, name: str, value: int) -> Markup:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import re
-import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 from urllib.parse import urlencode
 
-SECOND_US: Final = 1_000_000
+from volery.live.times import SECOND_US, utc
+
 MINUS: Final = "\N{MINUS SIGN}"
 NOTHING: Final = "\N{EN DASH}"
 RUNS_US: Final = 10 * 365 * 86_400 * SECOND_US
@@ -122,12 +122,10 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
     if 0 <= us < RUNS_US:
         return tag("time", f"{us / SECOND_US:,.3f} s")
     try:
-        told = time.gmtime(us // SECOND_US)
+        shown = utc(us, fine=fine)
     except (OverflowError, OSError, ValueError):
         return escaped(us)
-    parts = f".{us % SECOND_US // 1000:03d}" if fine else ""
-    shown, stamp = time.strftime("%Y-%m-%d %H:%M:%S", told), time.strftime("%Y-%m-%dT%H:%M:%S", told)
-    return tag("time", f"{shown}{parts}Z", datetime=f"{stamp}{parts}Z")
+    return tag("time", shown, datetime=shown.replace(" ", "T"))
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:

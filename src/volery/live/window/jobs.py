@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from typing import Final, get_args
 
 from starlette.requests import Request
 
+from volery.core.misses import amount_text
+from volery.live.jobs import JobDescription
 from volery.live.service.admission import choice, number, principal
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
 from volery.live.service.outputs import Outputs
@@ -21,6 +24,7 @@ from volery.live.window.html import (
     address,
     bar,
     duration,
+    escaped,
     facts,
     figures,
     joined,
@@ -39,6 +43,7 @@ from volery.live.window.tables import Column, pager, slice_of, table
 from volery.live.window.users import last_preemptions
 from volery.live.window.watched import Watched
 
+COMMAND_SHOWN: Final = 2_000
 CELLS: Final = 500
 """Tasks that a page shows at once."""
 SIGNS: Final = {
@@ -75,13 +80,13 @@ async def jobs_view(desk: Watched, request: Request) -> View:
         InputError: the query holds something else than it may.
     """
     who = principal(request)
-    asked = {name: request.query_params.get(name) or None for name in ("user", "state", "reason")}
+    asked = {name: request.query_params.get(name) or None for name in ("user", "state", "name", "reason")}
     state = choice(request, "state", get_args(JobState)) if asked["state"] else None
     shown = slice_of(request, COLUMNS, "-id", asked)
     assert shown.key in ORDERS
     found: list[JobStatus] = []
     if who.sees is None or asked["user"] in (None, who.sees):
-        query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"])
+        query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"], name=asked["name"])
         found = await desk.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
     here = found[: shown.rows]
     listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
@@ -97,6 +102,7 @@ def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
     fields = [tag("label", "state ", tag("select", *states, name="state"))]
     if others:
         fields.append(tag("label", "user ", tag("input", name="user", value=asked["user"] or "", size=12)))
+    fields.append(tag("label", "name contains ", tag("input", name="name", value=asked["name"] or "", size=12)))
     fields.append(tag("label", "reason contains ", tag("input", name="reason", value=asked["reason"] or "", size=16)))
     clear = link(frame.JOBS, "clear") if any(asked.values()) else None
     return tag("form", *fields, tag("button", "show"), clear, class_="controls", action=frame.JOBS, role="search")
@@ -166,6 +172,7 @@ async def job_view(
     known = facts(
         ("name", name_of(job.name)),
         ("user", user_of(job.user)),
+        *submitted(desk.description(job.id)),
         ("state", state_of(job.state)),
         ("reason", name_of(job.reason) if job.reason else NOTHING),
         ("progress", progress(job)),
@@ -176,7 +183,9 @@ async def job_view(
     )
     pending = job.tasks - sum(getattr(job, state) for state in _PARTS)
     states = (("pending", 0 if job.ended else pending), *((state, getattr(job, state)) for state in _PARTS))
-    counts = figures(("tasks", whole(job.tasks)), *((state, whole(count)) for state, count in states))
+    shown_always = ("pending", "running", "finished")
+    told = [(state, whole(count)) for state, count in states if count or state in shown_always]
+    counts = figures(("tasks", whole(job.tasks)), *told)
     why = await desk.explain(job.id, None)
     shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
     listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
@@ -190,6 +199,29 @@ async def job_view(
         await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
     )  # fmt: skip
     return View(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
+
+
+def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
+    """The command of a job, and further keys that say what it is; the values of its environment are not shown."""
+    if description is None:
+        return []
+    tasks = description.tasks if isinstance(description.tasks, tuple) else ()
+    first = next((one for one in tasks if one.command or one.call), description)
+    words = first.command if isinstance(first.command, str) else shlex.join(first.command)
+    kinds = len({one.command for one in tasks if one.command})
+    more = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else ""
+    command = tag("code", name_of(words, COMMAND_SHOWN)) if words else escaped("a Python callable")
+    known: list[tuple[str, Piece]] = [("command", joined((command, more)))]
+    if description.env:
+        known.append(("environment", name_of(", ".join(sorted(description.env)))))
+    if description.cwd:
+        known.append(("directory", tag("code", name_of(description.cwd))))
+    if description.constraints:
+        known.append(("constraints", tag("code", name_of(", ".join(description.constraints)))))
+    if description.request:
+        asked = ", ".join(amount_text(name, amount) for name, amount in description.request.items())
+        known.append(("asks for", asked))
+    return known
 
 
 def asking(job: JobStatus) -> Markup:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, get_args
 
 import msgspec
 from starlette.requests import Request
@@ -12,7 +12,8 @@ from volery.core.misses import amount_text
 from volery.core.model import Address
 from volery.live.cluster.machine import ATTRIBUTES, LABEL, Value
 from volery.live.service.admission import choice, principal
-from volery.live.status import NodeStatus
+from volery.live.service.operating import is_asked_for
+from volery.live.status import NodeState, NodeStatus
 from volery.live.window import frame
 from volery.live.window.frame import View
 from volery.live.window.html import (
@@ -37,11 +38,12 @@ RUNS_MAX: Final = 200
 LABELS_SHOWN: Final = 120
 _NODES: Final = (
     Column("node", "node", text=True),
-    Column("state", "drained", text=True),
+    Column("state", "state", text=True),
     Column("running", "running"),
     Column("slots", "slots"),
     Column("cores", "cores"),
     Column("memory, MB", "memory_mb"),
+    Column("host", "host", text=True),
     Column("machine", text=True),
     Column("labels", text=True),
     Column("", text=True),
@@ -56,42 +58,48 @@ _RUNS: Final = (
 )
 
 
-def nodes_view(desk: Watched, request: Request) -> View:
+def nodes_view(desk: Watched, request: Request, in_charge: Mapping[Address, Sequence[Address]]) -> View:
     """All nodes, filtered, sorted, cut into pages.
+
+    Args:
+        desk: knows.
+        request: who asks, and for which.
+        in_charge: who is in charge of each node.
 
     Raises:
         InputError: the query holds something else than it may.
     """
-    asked = {
-        "drained": choice(request, "drained", ("", "yes", "no")) or None,
-        "text": request.query_params.get("text") or None,
-    }
+    states = ("", *get_args(NodeState))
+    asked = {name: request.query_params.get(name) or None for name in ("state", "host", "cluster", "text")}
+    asked["state"] = choice(request, "state", states) or None
     shown = slice_of(request, _NODES, "node", asked)
-    found = [node for node in desk.nodes() if _is_asked_for(node, asked["drained"], asked["text"])]
+    found = [node for node in desk.nodes() if is_asked_for(node, in_charge, **asked)]
     if shown.key != "node":
         found.sort(key=lambda node: getattr(node, shown.key), reverse=shown.falling)
     elif shown.falling:
         found.reverse()
     here = found[shown.skip : shown.skip + shown.rows]
-    may, lost = desk.drains and principal(request).may("operator"), desk.lost()
-    listed = table(_NODES, [_node(node, lost, may=may) for node in here], shown, "No such nodes.", "nodes")
+    may = desk.drains and principal(request).may("operator")
+    listed = table(_NODES, [_node(node, may=may) for node in here], shown, "No such nodes.", "nodes")
     pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
     return View("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
 
 
-def _is_asked_for(node: NodeStatus, drained: str | None, text: str | None) -> bool:
-    if drained is not None and node.drained != (drained == "yes"):
-        return False
-    return text is None or text in node.address or text in _labels(node)
-
-
 def _filters(asked: dict[str, str | None]) -> Markup:
-    words = (("", "any"), ("yes", "drained"), ("no", "in use"))
-    options = [tag("option", word, value=value, selected=value == (asked["drained"] or "")) for value, word in words]
+    options = [
+        tag("option", state or "any", value=state, selected=state == (asked["state"] or ""))
+        for state in ("", *get_args(NodeState))
+    ]
     return tag(
         "form",
-        tag("label", "state ", tag("select", *options, name="drained")),
-        tag("label", "address or labels contain ", tag("input", name="text", value=asked["text"] or "", size=16)),
+        tag("label", "state ", tag("select", *options, name="state")),
+        tag("label", "host ", tag("input", name="host", value=asked["host"] or "", size=10)),
+        tag("label", "cluster ", tag("input", name="cluster", value=asked["cluster"] or "", size=6)),
+        tag(
+            "label",
+            "address, machine or labels contain ",
+            tag("input", name="text", value=asked["text"] or "", size=16),
+        ),
         tag("button", "show"),
         link(frame.NODES, "clear") if any(asked.values()) else None,
         class_="controls",
@@ -109,24 +117,30 @@ def _labels(node: NodeStatus) -> str:
     return ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
 
 
-def _node(node: NodeStatus, lost: Collection[Address], *, may: bool) -> Sequence[Piece]:
+def _node(node: NodeStatus, *, may: bool) -> Sequence[Piece]:
     return (
         link(f"{frame.NODES}/{node.address}", node.address, id=node.address),
-        _state(node, lost),
+        _state(node),
         whole(node.running),
         whole(node.slots),
         node.cores or NOTHING,
         whole(node.memory_mb) if node.memory_mb else NOTHING,
+        name_of(_place(node), LABELS_SHOWN),
         name_of(_machine(node), LABELS_SHOWN),
         name_of(_labels(node), LABELS_SHOWN),
         _draining(node) if may else "",
     )
 
 
-def _state(node: NodeStatus, lost: Collection[Address]) -> Markup:
-    if node.address in lost:
-        return state_of("lost")
-    return state_of("drained" if node.drained else "in use")
+def _state(node: NodeStatus) -> Markup:
+    return state_of(node.state)
+
+
+def _place(node: NodeStatus) -> str:
+    """The host, and the machine on which it runs."""
+    if not node.host:
+        return NOTHING
+    return f"{node.host} on {node.hostname}" if node.hostname else node.host
 
 
 def _draining(node: NodeStatus) -> Markup:
@@ -164,7 +178,8 @@ def node_view(desk: Watched, node: NodeStatus, request: Request, in_charge: Sequ
     runs = desk.runs_on(node.address, RUNS_MAX)
     jobs = {number: desk.job(number) for number in {run.job for run in runs}}
     known = facts(
-        ("state", _state(node, desk.lost())),
+        ("state", _state(node)),
+        ("host", link(frame.HOSTS, _place(node)) if node.host else NOTHING),
         ("cluster", ", ".join(in_charge) or NOTHING),
         ("running", f"{whole(node.running)} of {whole(node.slots)} slots"),
         ("cores", node.cores or NOTHING),

@@ -12,11 +12,14 @@ from volery.live.hosts.explaining import PairStatus
 from volery.live.service.admission import principal
 from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
 from volery.live.window import cells, frame
+from volery.live.window.curves import curves
 from volery.live.window.frame import View
+from volery.live.window.hosts import absences
 from volery.live.window.html import (
     NOTHING,
     Markup,
     Piece,
+    address,
     bar,
     duration,
     figures,
@@ -33,10 +36,13 @@ from volery.live.window.tables import Column, table
 from volery.live.window.watched import Watched
 
 HEAT_STEPS: Final = 5
+JUDGED_MIN: Final = 100
+"""Fewer decisions say nothing about a view: the first ones of an idle federation are often wrong."""
 _CLUSTERS: Final = (
     Column("cluster", text=True),
     Column("nodes"),
     Column("drained"),
+    Column("lost"),
     Column("slots"),
     Column("running"),
     Column("utilisation", text=True),
@@ -56,9 +62,11 @@ def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[A
     found, everybody = summary_of(desk, pace, in_charge, who.sees, nodes), who.sees is None
     parts = [section("Clusters", partitions(found.clusters)), section("Allocation time", waits(found.allocation))]
     views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
+    over_time = section("Over time", curves(desk.samples())) if everybody else None
     pieces = (
-        cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
-        figures(*_known(found, everybody=everybody)), tag("div", *parts, class_="columns"),
+        absences(desk), cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
+        figures(*_known(found, everybody=everybody)), over_time,
+        tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
     )  # fmt: skip
     return View("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
@@ -68,11 +76,10 @@ def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
     whose = "" if everybody else "your "
     known: list[tuple[str, Piece]] = [
         ("nodes", link(frame.NODES, whole(found.nodes))),
-        ("drained", link(f"{frame.NODES}?drained=yes", whole(found.drained)) if found.drained else "0"),
-        *((("lost", link(frame.NODES, whole(found.lost))),) if found.lost else ()),
+        *_unusable(found),
         ("slots", whole(found.slots)),
         ("tasks that run", whole(found.running)),
-        ("utilisation", share(found.running, found.slots)),
+        ("utilisation of usable slots", share(found.used, found.usable)),
         (f"{whose}jobs pending", link(f"{frame.JOBS}?state=pending", whole(found.jobs_pending))),
         (f"{whose}jobs running", link(f"{frame.JOBS}?state=running", whole(found.jobs_running))),
         (f"{whose}tasks that wait", whole(found.tasks_pending)),
@@ -84,12 +91,18 @@ def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
     return known
 
 
+def _unusable(found: Summary) -> list[tuple[str, Piece]]:
+    """The nodes that cannot be used, as far as there are any."""
+    counts = (("drained", found.drained), ("lost", found.lost))
+    return [(state, link(address(frame.NODES, {"state": state}), whole(count))) for state, count in counts if count]
+
+
 def partitions(found: Sequence[ClusterStatus]) -> Markup | None:
     """Nodes by who is in charge of them."""
     rows = [
         (
-            one.name, whole(one.nodes), whole(one.drained), whole(one.slots), whole(one.running),
-            joined((_filled(one.running, one.slots), share(one.running, one.slots)), " "),
+            one.name, whole(one.nodes), whole(one.drained), whole(one.lost), whole(one.slots), whole(one.running),
+            joined((_filled(one.used, one.usable), share(one.used, one.usable)), " "),
         )
         for one in found
     ]  # fmt: skip
@@ -115,15 +128,15 @@ def waits(found: AllocationTimes | None) -> Markup | None:
 
 def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
     """How old whose view of whose part was when it decided, a square per pair."""
-    oldest = max((pair.recent_view_age_us or 0 for pair in pairs), default=0)
 
     def square(pair: PairStatus) -> tuple[str, int, str]:
         if (age_us := pair.recent_view_age_us) is None:
             return NOTHING, 0, f"{duration(pair.view_age_us)} before"
-        return duration(age_us), _step(age_us, oldest), f"{whole(pair.recent)} decisions"
+        return duration(age_us), 0, f"{whole(pair.recent)} decisions"
 
     told = (
-        "How old the view of a scheduler (rows) of a cluster (columns) was when it decided, the mean of five minutes."
+        "How old the view of a scheduler (rows) of a cluster (columns) was when it decided, the mean of five minutes. "
+        "A view grows old where nothing changes, so that age alone is no fault."
     )
     return _squares(pairs, square, told, "age of views")
 
@@ -135,11 +148,13 @@ def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
         words = f"since the start {whole(pair.refused)} of {whole(pair.decisions)}"
         if not pair.recent and not pair.recent_refused:
             return NOTHING, 0, words
-        step = _step(2 * pair.recent_refused, max(1, pair.recent))
+        enough = pair.recent >= JUDGED_MIN
+        step = _step(2 * pair.recent_refused, pair.recent) if enough else 0
         return f"{whole(pair.recent_refused)} of {whole(pair.recent)}", step, words
 
     told = (
-        "How often it was wrong, so that the cluster refused what was placed there, of all decisions of five minutes."
+        "How often it was wrong, so that the cluster refused what was placed there, of all decisions of five minutes. "
+        f"Only {JUDGED_MIN} decisions or more are coloured."
     )
     return _squares(pairs, square, told, "inconsistencies")
 

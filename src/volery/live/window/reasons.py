@@ -44,6 +44,7 @@ def reasons(why: Why, task: str = "") -> Markup:
         told.append(tag("p", name_of(why.reason), class_="reason"))
     if why.waiting:
         told.append(tag("p", f"{whole(why.waiting)} tasks of the job have not been started.", class_="soft"))
+    told += [tag("p", f"{words}.", class_="reason absent") for words in why.absent]
     now = "Machines that it could have if it came now, of all; and where it was accepted:"
     told.append(tag("p", now if why.state in PAST else "Machines that it could have, of all:"))
     return joined((*told, steps(why.funnel), tag("h3", "What schedulers have decided"), decisions(why)))

@@ -37,6 +37,7 @@ from volery.live.status import JobStatus, TaskStatus
 from volery.live.window import frame
 from volery.live.window.foretelling import forecast_view, plan_view
 from volery.live.window.frame import View, live_part, page
+from volery.live.window.hosts import hosts_view
 from volery.live.window.html import address, joined, link, tag
 from volery.live.window.jobs import job_view, jobs_view
 from volery.live.window.logs import News, news
@@ -111,7 +112,7 @@ def _pages(views: _Views) -> tuple[tuple[str, Show], ...]:
     return (
         (frame.HOME, views.federation), (frame.JOBS, views.jobs), (one_job, views.job),
         (one_job + "/tasks/{index:number}", views.task), (frame.NODES, views.nodes),
-        (frame.NODES + "/{role:str}/{node:number}", views.node), (frame.USERS, views.users),
+        (frame.HOSTS, views.hosts), (frame.NODES + "/{role:str}/{node:number}", views.node), (frame.USERS, views.users),
         (frame.PREEMPTIONS, views.preemptions),
     )  # fmt: skip
 
@@ -187,7 +188,10 @@ class _Views:
         return self._desk.tasks(job.id, place, 1)[0]
 
     async def nodes(self, request: Request) -> View:
-        return nodes_view(self._desk, request)
+        return nodes_view(self._desk, request, await self._those_in_charge())
+
+    async def hosts(self, _: Request) -> View:
+        return hosts_view(self._desk)
 
     async def node(self, request: Request) -> View:
         address = f"{request.path_params['role']}/{request.path_params['node']}"

@@ -91,10 +91,22 @@ def table(
     if not cells:
         return tag("p", empty, class_="soft")
     kinds = ["text" if column.text else None for column in columns]
-    rows = (tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))) for row in cells)
+    heads = [column.title or None for column in columns]
+    rows = (
+        tag(
+            "tr",
+            *(tag("td", cell, class_=kind, data_head=head) for cell, kind, head in zip(row, kinds, heads, strict=True)),
+        )
+        for row in cells
+    )
     head = tag("thead", tag("tr", *(_head(column, shown) for column in columns)))
     return tag(
-        "div", tag("table", head, tag("tbody", *rows)), class_="scroll", tabindex=0, role="group", aria_label=label
+        "div",
+        tag("table", head, tag("tbody", *rows), class_="listed"),
+        class_="scroll",
+        tabindex=0,
+        role="group",
+        aria_label=label,
     )
 
 

@@ -82,14 +82,14 @@ def users_view(desk: Watched, request: Request) -> View:
     found.sort(
         key=lambda user: getattr(user, shown.key) or 0 if shown.key != "user" else user.user, reverse=shown.falling
     )
-    slots = sum(node.slots for node in desk.nodes())
+    slots = sum(node.slots for node in desk.nodes() if node.state == "in use")
     here = found[shown.skip : shown.skip + shown.rows]
     rows = [_user(user, slots) for user in here]
     listed = table(_USERS, rows, shown, "Nobody has anything under way.", "users")
     pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
     told = (
-        "Use: tasks that run, in percent of all slots; the line in its bar is the share, below which no running task "
-        "is taken away."
+        "Use: tasks that run, in percent of the slots that can be used; the line in its bar is the share, below which "
+        "no running task is taken away."
     )
     parts = (
         pages, listed, tag("p", told, class_="soft"), _tree(desk, request),

@@ -11,10 +11,13 @@ from typing import Protocol
 
 from volery.core.model import Address, JobId, Time
 from volery.live.hosts.explaining import PairStatus, Why
+from volery.live.jobs import JobDescription
+from volery.live.service.history import Sample
 from volery.live.service.listing import JobOrder, JobQuery
 from volery.live.service.retired import Archived
 from volery.live.service.tally import UserLoad
 from volery.live.status import (
+    HostStatus,
     JobStatus,
     NodeStatus,
     PreemptionStatus,
@@ -71,6 +74,18 @@ class Watched(Protocol):
 
     def mistaken(self, by: Address) -> Mapping[Address, tuple[int, int]]:
         """Where a scheduler's view is wrong, as far as that is known: node -> slots believed free, believed taken."""
+
+    def all_hosts(self) -> list[HostStatus]:
+        """All hosts; none where they are not known."""
+
+    def absent(self) -> Sequence[str]:
+        """A sentence about each host that does not answer."""
+
+    def samples(self) -> Sequence[Sample]:
+        """The last hours, the oldest first."""
+
+    def description(self, number: JobId) -> JobDescription | None:
+        """A job as it was submitted; None where that is not known."""
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""

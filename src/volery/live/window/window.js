@@ -15,7 +15,7 @@ function say(text) {
 
 // Whether what is shown is what the server says; the moment is the server's, whatever the clock here says.
 function connected(yes) {
-  const told = yes ? "live" : `not connected; this is how it was at ${live.dataset.made} UTC`;
+  const told = yes ? "live" : `not connected; this is how it was at ${live.dataset.made}`;
   if (pulse.textContent !== told) pulse.textContent = told;
   pulse.classList.toggle("lost", !yes);
 }
@@ -84,7 +84,7 @@ async function refresh(known) {
     behind = answer.headers.has("volery-behind");
     pulse.title = `looked at again every ${Math.max(1, Math.round(every / 1000))} s, if something has changed`;
     const at = new Date(answer.headers.get("date") || NaN);
-    if (!Number.isNaN(at.valueOf())) live.dataset.made = at.toISOString().slice(0, 19).replace("T", " ");
+    if (!Number.isNaN(at.valueOf())) live.dataset.made = at.toISOString().slice(0, 19).replace("T", " ") + "Z";
     connected(true);
   } catch (error) {
     connected(false);
@@ -109,7 +109,7 @@ async function order(path, body, method = "POST") {
   const headers = { "content-type": "application/json" };
   const answer = await fetch(path, { method, credentials: "same-origin", headers, body: JSON.stringify(body) }).catch(() => null);
   if (!answer) { say("The server does not answer: nothing is known to have been done."); return false; }
-  if (answer.ok) return true;
+  if (answer.ok) return answer.json().catch(() => true);
   if (answer.status === 401) { location.reload(); return false; }
   const told = await answer.json().catch(() => null);
   say(told && told.error ? `${told.error.place}: ${told.error.problem}` : `${answer.status} ${answer.statusText}`);
@@ -134,10 +134,12 @@ async function clicked(event) {
     if (await order(`${button.dataset.leave}/end`, {})) location.href = "/";
     return;
   }
-  const { order: path, question, number: name, value } = button.dataset;
+  const { order: path, question, number: name, value, body, then } = button.dataset;
   if (await confirmed(question, name, value)) {
     say("");
-    if (await (name ? order(path, { [name]: field.valueAsNumber }, "PUT") : order(path, {}))) await refresh();
+    const done = await (name ? order(path, { [name]: field.valueAsNumber }, "PUT") : order(path, JSON.parse(body || "{}")));
+    if (done && then) { location.href = `${then}${done.id}`; return; }
+    if (done) await refresh();
   }
   const again = document.getElementById(button.id);
   (again || live).focus({ preventScroll: true });

@@ -12,7 +12,8 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.live.wire.nats import NatsClient, NatsError
 from volery.live.wire.tls import BrokerAccess
-from volery.live.wire.transport import HostName, OnFrame, OnLater
+from volery.live.wire.transport import HostName, KnownLife, OnFrame, OnLater
 
 FIRST: Final = 1
 LAST: Final = 2
@@ -29,6 +30,14 @@ HELLO_S: Final = 0.5
 """A host that waits for others says so this often: who came too late to hear it answers then."""
 OPEN_S: Final = 6.0
 DOUBT_S: Final = 1.0
+CLAIM_S: Final = 0.25
+"""How long a host that starts waits for another process with its name to answer."""
+CLAIM_FIRST_S: Final = 2.0
+"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one."""
+CLAIM_AGAIN_S: Final = 5.0
+"""Where a peer has met a later incarnation, the other process may run and be slow to answer."""
+LIFE_MAX: Final = 1 << 22
+"""A peer that names a later incarnation is not trusted: messages are numbered from it, 2^40 in each, in 64 bits."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
 """What a sender begins and never ends must not fill the memory."""
@@ -44,12 +53,16 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
         wants_answer: others are to say hello, too.
         nonce: tells two processes apart that use one name.
         life: of the sender, once it has begun; 0 before.
+        holds: the sender has claimed its name.
+        known: by host, the latest incarnation that the sender has met.
     """
 
     configuration: str
     wants_answer: bool
     nonce: bytes
     life: int = 0
+    holds: bool = False
+    known: dict[HostName, int] = {}
 
 
 def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
@@ -117,7 +130,9 @@ class BrokerTransport:
         self._nonce = os.urandom(8)
         self._client: NatsClient | None = None
         self._name = ""
-        self._life = 0
+        self._life = self._remembered = 0
+        self._holds = False
+        self._known_life: KnownLife = lambda _: 0
         self._on_later: OnLater | None = None
         self._doubted_at = -DOUBT_S
         self._met: set[HostName] = set()
@@ -126,26 +141,67 @@ class BrokerTransport:
         self._assemblies: dict[HostName, Assembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
-    async def open(self, name: HostName, on_frame: OnFrame) -> None:
-        """Connect and subscribe.
+    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
+        """Connect under a name that no other process uses; see `Transport`.
+
+        Raises:
+            InputError: nothing answers at the broker's address, another process uses the name, or the name cannot be
+                part of a subject.
+        """
+        if self._client is None:
+            await self.connect(name)
+        loop = asyncio.get_running_loop()
+        began, greeted = loop.time(), -HELLO_S
+        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(life, peers)):
+            if now >= greeted + HELLO_S:
+                greeted = now
+                self._greet(wants_answer=True)
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), min(until, greeted + HELLO_S) - now)
+        if self._misfit:
+            await self.close()
+            raise InputError(f"host {name}", self._misfit)
+        self._holds = True
+        return life if self._remembered < life else self._remembered + 1
+
+    def _claim_s(self, life: int, peers: Collection[HostName]) -> float:
+        """How long the answers to a claim are waited for."""
+        if 0 < life <= self._remembered:
+            return CLAIM_AGAIN_S
+        return CLAIM_FIRST_S if life == 1 and not self._met.issuperset(peers) else CLAIM_S
+
+    async def connect(self, name: HostName) -> None:
+        """Connect, and receive what other hosts send when they start.
 
         Raises:
             InputError: nothing answers at the broker's address, or the name cannot be part of a subject.
         """
         _demand_name("host", name)
         self._name = name
-        self._on_frame = on_frame
         try:
             client = self.make_client(
                 self._url, f"volery {self._federation} {name}", self._trouble, **self._access.options(name)
             )
-            client.subscribe(self._subject("to", name, "*"), self._heard)
             client.subscribe(self._subject("hello", "*"), self._greeted)
             async with asyncio.timeout(OPEN_S):
                 await client.open()
         except (OSError, NatsError) as error:
             raise InputError(f"broker {self._url}", _why_not(error)) from None
         self._client = client
+
+    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
+        """Receive frames, under a name that is claimed first where it is not yet.
+
+        Raises:
+            InputError: as `claim`.
+        """
+        if not self._holds:
+            await self.claim(name)
+        assert self._client is not None
+        self._on_frame, self._known_life = on_frame, known_life or self._known_life
+        self._client.subscribe(self._subject("to", name, "*"), self._heard)
+        await self._client.flush()
 
     async def meet(self, peers: Iterable[HostName]) -> None:
         """Say hello until all these hosts have answered.
@@ -155,7 +211,7 @@ class BrokerTransport:
         """
         wanted = set(peers)
         self._greet(wants_answer=True)
-        while not wanted <= self._met:
+        while self._misfit or not wanted <= self._met:
             self._changed.clear()
             if self._misfit:
                 raise InputError(f"host {self._name}", self._misfit)
@@ -199,8 +255,8 @@ class BrokerTransport:
     def _subject(self, *parts: str) -> str:
         return ".".join(("volery", self._federation, *parts))
 
-    def _greet(self, wants_answer: bool) -> None:
-        hello = _Hello(self._configuration, wants_answer, self._nonce, self._life)
+    def _greet(self, wants_answer: bool, known: Mapping[HostName, int] = {}) -> None:
+        hello = _Hello(self._configuration, wants_answer, self._nonce, self._life, self._holds, {**known})
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
@@ -226,21 +282,32 @@ class BrokerTransport:
             self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
         else:
             self._met.add(sender)
+            if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
+                self._remember(sender, hello.known.get(self._name, 0))
         self._changed.set()
         if hello.wants_answer:
-            self._greet(wants_answer=False)
+            self._greet(wants_answer=False, known={sender: self._known_life(sender)})
+
+    def _remember(self, sender: HostName, life: int) -> None:
+        if life < LIFE_MAX:
+            self._remembered = max(self._remembered, life)
+        else:
+            log.error("host %s: what host %s has met is no incarnation: %d", self._name, sender, life)
 
     def _heard_oneself(self, hello: _Hello) -> None:
         """Another process has this host's name: an earlier life, a later one, or one that was started by mistake."""
         if self._life and hello.life > self._life:
             assert self._on_later is not None
             self._on_later(hello.life)
-        elif not self._life > hello.life > 0:  # else it was replaced, and hears so from the answer
+        elif not self._holds and (hello.holds or hello.life or hello.nonce < self._nonce):
             self._refuse(f"another process uses the name {self._name}; every host runs once")
+        elif self._life and hello.life == self._life:
+            self._on_trouble(f"another process uses the name {self._name}, too; stop one of them, every host runs once")
 
     def _refuse(self, misfit: str) -> None:
         self._misfit = misfit
-        self._on_trouble(misfit)
+        if self._holds:  # else it is raised, and said once
+            self._on_trouble(misfit)
 
     def _trouble(self, problem: str) -> None:
         self._on_trouble(f"host {self._name}: broker {self._url}: {problem}")

@@ -16,6 +16,7 @@ import msgspec
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
 from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
+from volery.live.hosts.presence import HostTold
 from volery.live.hosts.watching import Beat
 from volery.live.node.executor import Confined, Received, TaskReport
 from volery.live.node.reading import OutputAsked, OutputTold
@@ -64,6 +65,7 @@ class Codec:
     def __init__(self, messages: Iterable[type[Message]]) -> None:
         said = (
             TaskReport, Received, Confined, Beat, Explained, PeerTold, PreemptionTold, OutputAsked, OutputTold,
+            HostTold,
         )  # fmt: skip
         known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
         self._names = [kind.__name__ for kind in known]

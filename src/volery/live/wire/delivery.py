@@ -22,6 +22,8 @@ ACKNOWLEDGE_S: Final = 0.02
 RETRY_S: Final = 0.2
 """A host that is slow because it is busy is given twice the time that it last took to acknowledge."""
 RETRY_MAX_S: Final = 2.0
+CORRECT_S: Final = 1.0
+"""Between two answers to a host whose frames are of an earlier incarnation than one that was met."""
 AGAIN_MAX: Final = 256
 """Frames that are sent again at once; the others follow as those are acknowledged."""
 EARLY_MAX: Final = 4096
@@ -33,7 +35,15 @@ log = logging.getLogger(__name__)
 
 
 class LaterLife(ValueError):  # noqa: N818 - it names a claim
-    """A frame is for a later life of this host than its present one, says its sender."""
+    """A frame is for a later incarnation of this host than its present one, by what its sender has met.
+
+    Attributes:
+        life: that later one.
+    """
+
+    def __init__(self, life: int, present: int) -> None:
+        super().__init__(f"it has met incarnation {life} of this host, which runs as incarnation {present}")
+        self.life = life
 
 
 class _Line:
@@ -47,12 +57,14 @@ class _Line:
         early: frames that came before their turn.
         owes: an acknowledgement.
         retry_s, again_at: when what is not acknowledged is sent again, by the loop's clock.
+        corrected_at: when the peer was last answered that a later incarnation of it was met, by the loop's clock.
         again, until: number of the last frame that was sent again, and of the last that may have to be.
     """
 
     __slots__ = (
         "again",
         "again_at",
+        "corrected_at",
         "early",
         "heard",
         "kept_bytes",
@@ -73,6 +85,7 @@ class _Line:
         self.owes = False
         self.retry_s = RETRY_S
         self.again_at = 0.0
+        self.corrected_at = -CORRECT_S
 
     def begin_anew(self, life: int) -> None:
         """The peer has; what is on its way to the life before is void."""
@@ -145,6 +158,11 @@ class Delivery:
         line = self._line(peer)
         return line.number, line.heard
 
+    def known_life(self, peer: HostName) -> int:
+        """The latest incarnation of a peer that was met; 0: none."""
+        line = self._lines.get(peer)
+        return line.life if line is not None else 0
+
     def aside(self, to: HostName, parcels: list[Parcel]) -> None:
         """Say something that is not worth saying twice."""
         line = self._line(to)
@@ -161,9 +179,10 @@ class Delivery:
         frame = self._codec.decode(encoded)
         line = self._line(sender)
         if frame.incarnation < line.life:
+            self._correct(line, sender)
             return
         if frame.to > self._incarnation:
-            raise LaterLife(f"it has heard of life {frame.to} of this host, which is in its {self._incarnation}")
+            raise LaterLife(frame.to, self._incarnation)
         if frame.incarnation > line.life:
             known = line.life > 0
             line.begin_anew(frame.incarnation)
@@ -180,6 +199,13 @@ class Delivery:
                 self._acknowledging = self._loop.call_later(ACKNOWLEDGE_S, self._acknowledge)
         if frame.to in (0, self._incarnation):
             self._in_order(line, frame, sender)
+
+    def _correct(self, line: _Line, peer: HostName) -> None:
+        """Answer an earlier incarnation with the one that was met, so that it can log it."""
+        now = self._loop.time()
+        if now >= line.corrected_at + CORRECT_S:
+            line.corrected_at = now
+            self._send(peer, self._codec.encode(Frame(self._incarnation, 0, [], line.life, line.heard)))
 
     def _in_order(self, line: _Line, frame: Frame, sender: HostName) -> None:
         if frame.oldest > line.heard + 1:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from volery.live.wire.transport import HostName, OnFrame, OnLater
+from volery.live.wire.transport import HostName, KnownLife, OnFrame, OnLater
 
 
 class Memory:
@@ -27,7 +27,13 @@ class MemoryTransport:
         self._medium = medium
         self._name = ""
 
-    async def open(self, name: HostName, on_frame: OnFrame) -> None:
+    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:  # noqa: ARG002 - nobody else is asked
+        """Return the incarnation as given: a name is taken once here."""
+        return life
+
+    async def open(
+        self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None  # noqa: ARG002 - nobody asks
+    ) -> None:  # fmt: skip
         """Take a name in the medium."""
         assert name not in self._medium.doors, f"there are two hosts named {name}"
         self._name = name

@@ -6,7 +6,7 @@ hosts and bytes; what is in a frame is the codec's business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 HostName = str
@@ -17,15 +17,38 @@ OnFrame = Callable[[HostName, bytes], None]
 OnLater = Callable[[int], None]
 """Takes the number of a later life."""
 
+KnownLife = Callable[[HostName], int]
+"""Gives the latest incarnation of another host that this host has met; 0: none."""
+
 
 class Transport(Protocol):
     """The connection of one host to all others; frames from one host arrive in the order in which they were sent."""
 
-    async def open(self, name: HostName, on_frame: OnFrame) -> None:
-        """Connect under a name; frames are handed over from now on.
+    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
+        """Connect under a name that no other process uses, before this host sends or receives any frame.
+
+        Args:
+            name: of this host.
+            life: the incarnation that the host is about to begin, as far as its own disk tells.
+            peers: the hosts that may have met a later one.
+
+        Returns:
+            That incarnation, or the one after the latest that a peer has met.
 
         Raises:
-            InputError: there is nothing to connect to.
+            InputError: there is nothing to connect to, or another process uses the name.
+        """
+
+    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
+        """Receive frames from now on, under a name that is claimed first where it is not yet.
+
+        Args:
+            name: of this host.
+            on_frame: takes frames.
+            known_life: answers other hosts that claim their names.
+
+        Raises:
+            InputError: as `claim`.
         """
 
     async def meet(self, peers: Iterable[HostName]) -> None:
