@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from volery.core.errors import InputError, suggestion
+from volery.core.errors import InputError, shortened, suggestion
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId, Time
 from volery.live.cluster.constraints import Condition, parse_conditions
@@ -19,6 +20,10 @@ from volery.live.cluster.tables import read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 
 TASKS_MAX: Final = 1_000_000
+LISTED_MAX: Final = 100_000
+"""Tasks of one job, or of jobs that are submitted together, that are written out one by one and differ from the one before."""
+KINDS_MAX: Final = 1_000
+"""Different demands, constraints and requests together, of the tasks of one job: schedulers look through all of them."""
 JOBS_MAX: Final = 1_000
 """Jobs that are submitted together."""
 NAME_MAX: Final = 200
@@ -138,8 +143,7 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
         job = msgspec.convert(table, JobDescription)
     except msgspec.ValidationError as error:
         raise _named(error, place) from None
-    _check(job, place)
-    return job
+    return _checked(job, place)
 
 
 def job_from_json(text: bytes | bytearray, place: str) -> JobDescription:
@@ -152,8 +156,7 @@ def job_from_json(text: bytes | bytearray, place: str) -> JobDescription:
         job = _decode_job(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return job_from_table(_json(text), place)
-    _check(job, place)
-    return job
+    return _checked(job, place)
 
 
 def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
@@ -171,10 +174,11 @@ def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
         jobs = [job_from_table(table, f"{place}[{at}]") for at, table in enumerate(tables[:JOBS_MAX])]
     if not 1 <= len(jobs) <= JOBS_MAX:
         raise InputError(place, f"has {len(jobs):,} jobs; send 1 to {JOBS_MAX:,}")
-    for at, job in enumerate(jobs):
-        _check(job, f"{place}[{at}]")
+    jobs = [_checked(job, f"{place}[{at}]") for at, job in enumerate(jobs)]
     if sum(map(task_count, jobs)) > TASKS_MAX:
         raise InputError(place, f"have more than {TASKS_MAX:,} tasks together; submit fewer at once")
+    if sum(len(job.tasks) for job in jobs if isinstance(job.tasks, tuple)) > LISTED_MAX:
+        raise InputError(place, f"list more than {LISTED_MAX:,} different tasks together; submit fewer at once")
     return jobs
 
 
@@ -191,10 +195,28 @@ def _named(error: msgspec.ValidationError, place: str) -> InputError:
     place += path.strip("`").removeprefix("$") or ""
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
     if unknown:
-        of_task = "tasks[" in place
+        of_task, name = "tasks[" in place, unknown.group(1)
         fields = (TaskDescription if of_task else JobDescription).__struct_fields__
-        return InputError(f"{place}.{unknown.group(1)}", f"unknown key{suggestion(unknown.group(1), fields)}")
+        return InputError(f"{place}.{shortened(name)}", f"unknown key{suggestion(name, fields)}")
     return InputError(place, problem[:1].lower() + problem[1:].replace("`", ""))
+
+
+def _checked(job: JobDescription, place: str) -> JobDescription:
+    """A job that can be planned; of equal tasks that follow each other one stands for all of them.
+
+    Raises:
+        InputError: naming the key.
+    """
+    if isinstance(job.tasks, tuple):
+        runs = [(task, sum(1 for _ in run)) for task, run in groupby(job.tasks)]
+        if len(runs) > LISTED_MAX:
+            problem = f"lists more than {LISTED_MAX:,} different tasks"
+            raise InputError(f"{place}.tasks", f"{problem}; write count, or submit several jobs")
+        if len(runs) < len(job.tasks):
+            tasks = tuple([msgspec.structs.replace(task, count=task.count * times) for task, times in runs])
+            job = msgspec.structs.replace(job, tasks=tasks)
+    _check(job, place)
+    return job
 
 
 def _check(job: JobDescription, place: str) -> None:
@@ -203,6 +225,9 @@ def _check(job: JobDescription, place: str) -> None:
             raise InputError(f"{place}.tasks", "a job needs at least one task; write tasks = 1 or a [[tasks]] table")
         if sum(task.count for task in job.tasks) > TASKS_MAX:
             raise InputError(f"{place}.tasks", f"more than {TASKS_MAX:,} tasks; submit several jobs")
+        if len({_wants(task) for task in job.tasks}) > KINDS_MAX:
+            problem = f"have more than {KINDS_MAX:,} different combinations of constraints and request"
+            raise InputError(f"{place}.tasks", f"{problem}; submit several jobs")
     for name in ("name", "user", "key"):
         if _UNSHOWABLE.search(getattr(job, name)):
             raise InputError(f"{place}.{name}", "holds a control character; text that is shown has none")
@@ -210,23 +235,30 @@ def _check(job: JobDescription, place: str) -> None:
     if (size := sum(_size(work) * task_count(work) for work, _ in _works(job, place))) > JOB_BYTES_MAX:
         raise InputError(place, f"its tasks carry {size:,} bytes, more than {JOB_BYTES_MAX:,}; submit several jobs")
     for work, where in _works(job, place):
-        if bool(work.command) == bool(work.call):
-            problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
-            raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
-        if work.call and (work.env or work.stdin or work.cwd or work.outputs):
-            raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
-        for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
-            if any("\0" in text for text in texts):
-                raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
-        for output in work.outputs:
-            if not output or output.startswith("/") or ".." in output.split("/"):
-                raise InputError(
-                    f"{where}.outputs", f"{output[:80]!r} leads out of where the task runs; name a file there"
-                )
-        for name in work.env:
-            if not name or "=" in name:
-                raise InputError(f"{where}.env", f"{name[:80]!r} is no name of a variable: it is empty or holds '='")
-        parse_conditions(work.constraints, f"{where}.constraints")
+        _check_work(work, where)
+
+
+def _wants(work: Work) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
+    """Constraints and request, as written."""
+    return work.constraints, tuple(sorted(work.request.items()))
+
+
+def _check_work(work: Work, where: str) -> None:
+    if bool(work.command) == bool(work.call):
+        problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
+        raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
+    if work.call and (work.env or work.stdin or work.cwd or work.outputs):
+        raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
+    for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
+        if any("\0" in text for text in texts):
+            raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
+    for output in work.outputs:
+        if not output or output.startswith("/") or ".." in output.split("/"):
+            raise InputError(f"{where}.outputs", f"{output[:80]!r} leads out of where the task runs; name a file there")
+    for name in work.env:
+        if not name or "=" in name:
+            raise InputError(f"{where}.env", f"{name[:80]!r} is no name of a variable: it is empty or holds '='")
+    parse_conditions(work.constraints, f"{where}.constraints")
 
 
 def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
@@ -285,21 +317,37 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
     """
-    shared = parse_conditions(job.constraints, f"{place}.constraints")
-    estimated_us = estimate_us(job)
+    compiled, estimated_us = _Compiled(job, fleet, place), estimate_us(job)
     index = 0
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
-            raise InputError(f"{where}.cwd", f"{work.cwd!r} is not an absolute path; nodes know no other")
-        own: tuple[Condition, ...] = ()
-        if isinstance(work, TaskDescription):
-            own = parse_conditions(work.constraints, f"{where}.constraints")
-        request = fleet.request(work.request, f"{where}.request")
-        mask, obstacle = fleet.needed(shared + own, request)
+            raise InputError(f"{where}.cwd", f"{work.cwd[:80]!r} is not an absolute path; nodes know no other")
+        mask, request, obstacle = compiled.of(work, where)
         for _ in range(task_count(work)):
             payload = encode_payload(_payload(work, index, job.user, fleet))
             yield PlannedTask(Task(first + index, number, mask, estimated_us, payload, request), obstacle)
             index += 1
+
+
+class _Compiled:
+    """Constraints and requests of a job's tasks, each combination compiled once."""
+
+    def __init__(self, job: JobDescription, fleet: Fleet, place: str) -> None:
+        self._shared = parse_conditions(job.constraints, f"{place}.constraints")
+        self._fleet = fleet
+        self._known: dict[Any, tuple[int, Amounts, str]] = {}
+
+    def of(self, work: Work, where: str) -> tuple[int, Amounts, str]:
+        """Constraint set, amounts, and why no machine has them (empty where one has)."""
+        key = _wants(work)
+        if key not in self._known:
+            own = (
+                parse_conditions(work.constraints, f"{where}.constraints") if isinstance(work, TaskDescription) else ()
+            )
+            request = self._fleet.request(work.request, f"{where}.request")
+            mask, obstacle = self._fleet.needed(self._shared + own, request)
+            self._known[key] = mask, request, obstacle
+        return self._known[key]
 
 
 class Demand(NamedTuple):
@@ -322,14 +370,29 @@ def demands(job: JobDescription, fleet: Fleet) -> Iterator[Demand]:
     Raises:
         InputError: constraints that the fleet's machines give no meaning to.
     """
-    shared, first = parse_conditions(job.constraints, "job.constraints"), 0
+    compiled, first = _Compiled(job, fleet, "job"), 0
     for work, where in _works(job, "job"):
-        own = parse_conditions(work.constraints, where) if isinstance(work, TaskDescription) else ()
-        request = fleet.request(work.request, f"{where}.request")
-        mask, obstacle = fleet.needed(shared + own, request)
-        estimate = round((work.estimate_s or 0.0) * SECOND)
-        yield Demand(first, task_count(work), mask, request, obstacle, estimate)
+        mask, request, obstacle = compiled.of(work, where)
+        yield Demand(first, task_count(work), mask, request, obstacle, round((work.estimate_s or 0.0) * SECOND))
         first += task_count(work)
+
+
+def demand_at(job: JobDescription, place: int, fleet: Fleet) -> Demand:
+    """The demand of the task at a place of a job.
+
+    Raises:
+        InputError: as `demands`.
+        IndexError: the job has fewer tasks.
+    """
+    first = 0
+    for task in job.tasks if isinstance(job.tasks, tuple) else ():
+        if place < first + task.count:
+            (demand,) = demands(msgspec.structs.replace(job, tasks=(task,)), fleet)
+            return demand._replace(first=first)
+        first += task.count
+    if isinstance(job.tasks, tuple) or place >= job.tasks:
+        raise IndexError(place)
+    return next(demands(job, fleet))
 
 
 def estimate_us(job: JobDescription) -> Time:
@@ -359,15 +422,22 @@ def _payload(work: Work, index: int, user: str, fleet: Fleet) -> Command | Call:
     return Command(argv, index, work.env, work.cwd, stdin, timeout_s, grace_s, work.outputs, user, gpus=gpus, **asked)
 
 
-def submission(number: JobId, tasks: tuple[Task, ...], user: str, chunk_tasks: int = CHUNK_TASKS) -> list[Message]:
+def submission(number: JobId, tasks: Sequence[Task], user: str, chunk_tasks: int = CHUNK_TASKS) -> Iterator[Message]:
     """The messages that submit a job: one Submit, and MoreTasks where it has more tasks or bytes than one may hold."""
     estimated_us = tasks[0].estimate_us if tasks else 0
-    bounds, size = [0], 0
-    for at, task in enumerate(tasks):
-        size += len(task.payload)
-        if at > bounds[-1] and (size > CHUNK_BYTES or at - bounds[-1] == chunk_tasks):
-            bounds.append(at)
-            size = len(task.payload)
-    chunks = [tasks[low:high] for low, high in zip(bounds, [*bounds[1:], len(tasks)], strict=True)]
-    messages: list[Message] = [Submit(Job(number, len(tasks), chunks[0], estimated_us, user))]
-    return messages + [MoreTasks(number, low, chunk) for low, chunk in zip(bounds[1:], chunks[1:], strict=True)]
+    low = 0
+    while low == 0 or low < len(tasks):
+        high, size = low, 0
+        while high < len(tasks) and high - low < chunk_tasks:
+            size += len(tasks[high].payload)
+            if high > low and size > CHUNK_BYTES:
+                break
+            high += 1
+        chunk = tuple(tasks[low:high])
+        if low:
+            yield MoreTasks(number, low, chunk)
+        else:
+            yield Submit(Job(number, len(tasks), chunk, estimated_us, user))
+        if high == low:
+            return
+        low = high

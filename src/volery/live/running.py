@@ -280,6 +280,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     from volery.live.service.api import ApiServer
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
     from volery.live.service.foretelling import Foreteller
+    from volery.live.service.listening import Bounds
     from volery.live.service.store import JobStore
     from volery.live.service.tokens import Gate, TokenFile
     from volery.live.wire.tls import server_files
@@ -297,7 +298,13 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             )  # fmt: skip
             self._foreteller = Foreteller(federation, dict(deployment.machines))
             self._server = ApiServer(
-                self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
+                self._desk,
+                folder / "tasks",
+                *federation.api,
+                gate=gate,
+                tls=files,
+                foreteller=self._foreteller,
+                bounds=Bounds(federation.file.api_connections, federation.file.api_connections_per_address),
             )
             super().__init__(self._desk)
             self.url, self.open_to_all = self._server.url, self._server.open_to_all

@@ -87,6 +87,10 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     broker_tls: Annotated[BrokerTls | None, Meta(description="certificates of the hosts on the broker")] = None
     broker_login: Annotated[str, Meta(description="TOML file with user and password, or token, for the broker")] = ""
     api: Annotated[str, Meta(description="where the API listens, HOST:PORT")] = f"127.0.0.1:{DEFAULT_PORT}"
+    api_connections: Annotated[int, Meta(ge=1, description="connections to the API that may be open at a time")] = 2_000
+    api_connections_per_address: Annotated[
+        int, Meta(ge=1, description="of these, from one address; all of them where a proxy stands before the API")
+    ] = 500
     tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
     folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
     journal: Annotated[bool, Meta(description="write every event down, for `volery replay`")] = True

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
-from volery.core.model import JobId, TaskId, Time
+from volery.core.model import JobId, Message, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
-from volery.live.jobs import JobDescription, PlannedTask, plan
+from volery.live.jobs import JobDescription, PlannedTask, plan, submission
 from volery.live.service.errors import ConflictError
+from volery.live.service.feeding import TASKS_PER_TURN
+from volery.live.service.slices import in_slices
 from volery.live.service.store import JobStore
 from volery.live.status import Receipt
 
 WARNINGS_MAX: Final = 5
-PIECE: Final = 1000
-"""Tasks that are planned at a time, in about 5 ms."""
 
 
 class NewJob(NamedTuple):
@@ -26,30 +24,38 @@ class NewJob(NamedTuple):
         number: its own.
         first: of its first task.
         description: as it was submitted.
-        planned: its tasks.
+        tasks: how many.
+        obstacles: place and reason of each task that no machine can run.
+        messages: that submit it.
         place: what errors call it.
     """
 
     number: JobId
     first: TaskId
     description: JobDescription
-    planned: list[PlannedTask]
+    tasks: int
+    obstacles: list[tuple[int, str]]
+    messages: tuple[Message, ...]
     place: str
 
 
-async def planned(tasks: Iterator[PlannedTask]) -> list[PlannedTask]:
-    """A job's tasks, planned piece by piece: small jobs at once, and between pieces of large ones others have a turn.
-
-    Not in a thread, which would hold the interpreter for longer than a piece takes.
+async def planned(tasks: Iterator[PlannedTask]) -> tuple[list[Task], list[tuple[int, str]]]:
+    """A job's tasks, and place and reason of those that no machine can run; others have turns meanwhile.
 
     Raises:
         InputError: as `plan`.
     """
-    found = list(islice(tasks, PIECE))
-    while len(found) % PIECE == 0 and (piece := list(islice(tasks, PIECE))):
-        await asyncio.sleep(0)
-        found += piece
-    return found
+    found, obstacles = list[Task](), list[tuple[int, str]]()
+    async for task, obstacle in in_slices(tasks):
+        if obstacle:
+            obstacles.append((len(found), obstacle))
+        found.append(task)
+    return found, obstacles
+
+
+async def messages_of(number: JobId, tasks: Sequence[Task], user: str) -> tuple[Message, ...]:
+    """The messages that submit a job; others have turns meanwhile."""
+    return tuple([message async for message in in_slices(submission(number, tasks, user, TASKS_PER_TURN))])
 
 
 async def planned_jobs(
@@ -62,8 +68,9 @@ async def planned_jobs(
     """
     jobs: list[NewJob] = []
     for at, (description, place) in enumerate(zip(descriptions, places, strict=True), number):
-        tasks = await planned(plan(description, at, first, fleet, place))
-        jobs.append(NewJob(at, first, description, tasks, place))
+        tasks, obstacles = await planned(plan(description, at, first, fleet, place))
+        messages = await messages_of(at, tasks, description.user)
+        jobs.append(NewJob(at, first, description, len(tasks), obstacles, messages, place))
         first += len(tasks)
     return jobs
 
@@ -93,12 +100,11 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
         problem = f"{key!r} is the key of {which}, which says something else; take another"
         raise ConflictError(f"{job.place}.key", problem)
     before[user, key] = job, number
-    return Receipt(id=number, tasks=len(job.planned), known=True)
+    return Receipt(id=number, tasks=job.tasks, known=True)
 
 
 def _insert(store: JobStore, job: NewJob, now_us: Time) -> Receipt:
-    obstacles = [(place, obstacle) for place, (_, obstacle) in enumerate(job.planned) if obstacle]
-    store.insert(job.number, job.first, job.description, len(job.planned), obstacles, now_us)
-    reasons = {obstacle: place for place, obstacle in reversed(obstacles)}
+    store.insert(job.number, job.first, job.description, job.tasks, job.obstacles, now_us)
+    reasons = {obstacle: place for place, obstacle in reversed(job.obstacles)}
     warnings = tuple([f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items())])
-    return Receipt(id=job.number, tasks=len(job.planned), warnings=warnings[:WARNINGS_MAX])
+    return Receipt(id=job.number, tasks=job.tasks, warnings=warnings[:WARNINGS_MAX])

@@ -14,8 +14,9 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.core.model import JobId
-from volery.live.jobs import JobDescription, job_from_json
+from volery.live.jobs import JobDescription
 from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
+from volery.live.service.intake import Intake
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
@@ -82,7 +83,13 @@ async def described(request: Request) -> JobDescription:
         InputError: it is none.
         NotAllowedError: it is meant to be somebody else's.
     """
-    return owned(job_from_json(await body_of(request), "job"), principal(request))
+    return owned(await intake(request).job(await body_of(request), "job"), principal(request))
+
+
+def intake(request: Request) -> Intake:
+    """Reads jobs from the bodies of requests to this application."""
+    found: Intake = request.app.state.intake
+    return found
 
 
 async def body_of(request: Request) -> bytearray:

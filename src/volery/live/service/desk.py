@@ -21,24 +21,25 @@ import msgspec
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
-from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
-from volery.live.jobs import JobDescription, plan, submission, task_count
+from volery.live.jobs import JobDescription, plan, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
-from volery.live.service.accepting import admit, planned, planned_jobs
+from volery.live.service.accepting import admit, messages_of, planned, planned_jobs
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
-from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
+from volery.live.service.feeding import Feed, Outgoing
 from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
 from volery.live.service.questions import Questions, started_tasks
 from volery.live.service.rows import OpenJob
 from volery.live.service.sharing import Sharing
+from volery.live.service.slices import in_slices
 from volery.live.service.store import JobStore, News
 from volery.live.service.writing import Write
 from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
@@ -292,7 +293,7 @@ class Desk(Questions, Component):
         receipts = await self._written(lambda: admit(self._store, jobs, _now_us()))
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
-                self._send(job.number, job.description.user, [task for task, _ in job.planned])
+                self._send(job.number, job.messages)
         return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
@@ -385,8 +386,7 @@ class Desk(Questions, Component):
         self._wake.set()
         return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
-    def _send(self, number: JobId, user: str, tasks: Sequence[Task]) -> None:
-        messages = tuple(submission(number, tuple(tasks), user, TASKS_PER_TURN))
+    def _send(self, number: JobId, messages: tuple[Message, ...]) -> None:
         if self._held is None:
             self._submit(number, messages)
         else:
@@ -414,7 +414,7 @@ class Desk(Questions, Component):
             self._feed.send(entry, (Cancel(job.id),))
             return
         try:
-            everything = await planned(plan(job.description, job.id, job.first_task, self._fleet))
+            everything, _ = await planned(plan(job.description, job.id, job.first_task, self._fleet))
         except InputError as error:
             reason = f"not submitted again: {error}"
             try:
@@ -423,9 +423,9 @@ class Desk(Questions, Component):
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return
         ended = self._store.ended_places(job.id)
-        tasks = tuple([task for place, (task, _) in enumerate(everything) if place not in ended])
+        tasks = [task async for task in in_slices(task for place, task in enumerate(everything) if place not in ended)]
         if tasks:
-            self._submit(job.id, tuple(submission(job.id, tasks, job.description.user, TASKS_PER_TURN)))
+            self._submit(job.id, await messages_of(job.id, tasks, job.description.user))
         else:
             self.on_news(JobDone(job.id), entry, 0)
 

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
-from volery.live.jobs import Demand, JobDescription, demands, task_count
+from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.sharing import Sharing
+from volery.live.service.slices import in_slices
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
 from volery.live.status import JobStatus, NodeStatus, TaskStatus, UserStatus
@@ -145,18 +146,19 @@ class Questions:
         """What a task of a job asks for."""
         described = self._store.described(number)
         assert described is not None, "there is such a job"
-        return next(one for one in demands(described[1], self._fleet) if place < one.first + one.tasks)
+        return demand_at(described[1], place, self._fleet)
 
-    def plan(self, description: JobDescription) -> JobPlan:
-        """What a job would meet if it were submitted now.
+    async def plan(self, description: JobDescription) -> JobPlan:
+        """The prospects of a job if it were submitted now; others have turns meanwhile.
 
         Raises:
             InputError: constraints that the fleet gives no meaning to.
         """
         slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._nodes.items()}
         taken, groups = self._taken(), []
-        for wanted in demands(description, self._fleet):
-            steps = self._candidates(wanted)
+        drained = self._drained_machines()
+        async for wanted in in_slices(demands(description, self._fleet)):
+            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken)
             left = [] if wanted.request else steps[-1][1]
             free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
             groups.append(
@@ -179,8 +181,11 @@ class Questions:
         return taken
 
     def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
-        drained = {self._nodes[node] for node in self._drained if node in self._nodes}
-        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken())
+        taken, drained = self._taken(), self._drained_machines()
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken)
+
+    def _drained_machines(self) -> set[int]:
+        return {self._nodes[node] for node in self._drained if node in self._nodes}
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""

@@ -161,7 +161,7 @@ async def plan_view(desk: Desk, foreteller: Foreteller | None, request: Request)
     who = principal(request)
     job, parts = asked_job(request), []
     if job is not None:
-        parts += _planned(desk.plan(job))
+        parts += _planned(await desk.plan(job))
         if foreteller is not None:
             forecast = await foreteller.forecast(job, who)
             parts.append(section("When it would start, and end", told_forecast(forecast, MOMENTS)))
