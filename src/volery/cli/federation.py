@@ -25,8 +25,11 @@ CLUSTER_PARAMETERS = ("lms", "groups")
 GM_PARAMETERS = ("gms", "distributors")
 OPEN_API = "  (no tokens: whoever uses this machine may do everything; volery token add)"
 DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
+PLAIN = "%(asctime)s %(levelname)s: %(message)s"
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
+
+log = logging.getLogger(__name__)
 
 
 def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
@@ -101,7 +104,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
     from volery.live.jsonlog import JsonLines
 
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines(name) if log_json else logging.Formatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(JsonLines(name) if log_json else logging.Formatter(PLAIN, "%Y-%m-%dT%H:%M:%S%z"))
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
     def tell(running: Running) -> None:
@@ -121,6 +124,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
         typer.echo(f"host {name} is at work; Ctrl-C ends it")
 
     run_loop(serve(federation, name, tell))
+    log.info("host %s has ended", name)
 
 
 def replay(

@@ -14,16 +14,16 @@ from msgspec import Meta
 from volery.core.errors import InputError, shortened, suggestion
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId, Time
-from volery.live.cluster.constraints import Condition, parse_conditions
+from volery.live.cluster.constraints import parse_conditions
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.tables import read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 
 TASKS_MAX: Final = 1_000_000
 LISTED_MAX: Final = 100_000
-"""Tasks of one job, or of jobs that are submitted together, that are written out one by one and differ from the one before."""
+"""Tasks, of one job or of jobs submitted together, that are written one by one and differ from their neighbour."""
 KINDS_MAX: Final = 1_000
-"""Different demands, constraints and requests together, of the tasks of one job: schedulers look through all of them."""
+"""Different combinations of constraints and request in one job: schedulers look through all of them."""
 JOBS_MAX: Final = 1_000
 """Jobs that are submitted together."""
 NAME_MAX: Final = 200
@@ -341,9 +341,8 @@ class _Compiled:
         """Constraint set, amounts, and why no machine has them (empty where one has)."""
         key = _wants(work)
         if key not in self._known:
-            own = (
-                parse_conditions(work.constraints, f"{where}.constraints") if isinstance(work, TaskDescription) else ()
-            )
+            of_task = work.constraints if isinstance(work, TaskDescription) else ()
+            own = parse_conditions(of_task, f"{where}.constraints")
             request = self._fleet.request(work.request, f"{where}.request")
             mask, obstacle = self._fleet.needed(self._shared + own, request)
             self._known[key] = mask, request, obstacle

@@ -381,5 +381,5 @@ async def _until_stopped(federation: Federation, name: HostName, tell: Callable[
                 tell(at_work)
                 await at_work.host.run()
             return
-        except KeeperLost:
-            log.warning("host %s begins anew", name)
+        except KeeperLost as error:
+            log.warning("host %s begins anew: %s", name, error)

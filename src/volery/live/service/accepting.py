@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from volery.core.errors import InputError
 from volery.core.model import JobId, Message, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.jobs import JobDescription, PlannedTask, plan, submission
@@ -15,6 +16,8 @@ from volery.live.service.store import JobStore
 from volery.live.status import Receipt
 
 WARNINGS_MAX: Final = 5
+IMPOSSIBLE_MAX: Final = 10_000
+"""Tasks of one job that no machine can run: each is a row that is written at once, while others wait."""
 
 
 class NewJob(NamedTuple):
@@ -69,6 +72,11 @@ async def planned_jobs(
     jobs: list[NewJob] = []
     for at, (description, place) in enumerate(zip(descriptions, places, strict=True), number):
         tasks, obstacles = await planned(plan(description, at, first, fleet, place))
+        if len(obstacles) > IMPOSSIBLE_MAX:
+            problem = (
+                f"no machine can run {len(obstacles):,} of its tasks, more than the {IMPOSSIBLE_MAX:,} that are kept"
+            )
+            raise InputError(f"{place}.tasks", f"{problem}; the first: {obstacles[0][1]}")
         messages = await messages_of(at, tasks, description.user)
         jobs.append(NewJob(at, first, description, len(tasks), obstacles, messages, place))
         first += len(tasks)

@@ -49,7 +49,7 @@ from volery.live.service.admission import (
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller, foretelling
 from volery.live.service.intake import Intake
-from volery.live.service.listening import Bounds, Protocol, Server
+from volery.live.service.listening import BACKLOG, Bounds, Protocol, Server
 from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
@@ -369,6 +369,7 @@ class ApiServer:
 
     async def start(self) -> None:
         """Answer from now on."""
+        self._socket.listen(BACKLOG)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve())
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 from asyncio.subprocess import PIPE
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -43,7 +44,7 @@ LIMIT_S: Final = 30.0
 WAITING_MAX: Final = 8
 """So many may wait for the one that is being made."""
 RECORDED_MAX: Final = 1_000
-"""A forecast of a job that lists more different tasks is not compared with what comes: to keep the list takes too long."""
+"""Of a job that lists more different tasks no forecast is kept: to write the list down takes too long."""
 FRESH_S: Final = 10.0
 """A forecast of a job under way serves whoever asks for it within this time."""
 
@@ -151,10 +152,11 @@ async def _sketch(job: JobDescription) -> JobDescription:
     if isinstance(job.tasks, int) or len(job.tasks) <= RECORDED_MAX:
         return job
     first, *others = job.tasks
-    bare = (TaskDescription(estimate_s=one.estimate_s, constraints=one.constraints, request=one.request, count=one.count)
-            for one in others)  # fmt: skip
-    tasks = (replace(first, call=b"", stdin="", env={}), *[one async for one in in_slices(bare)])
-    return replace(job, tasks=tasks, call=b"", stdin="", env={})
+    names = ("estimate_s", "constraints", "request", "count")
+    bare = (TaskDescription(**{name: getattr(one, name) for name in names}) for one in others)
+    runs = ((task, sum(1 for _ in run)) for task, run in groupby(bare))
+    alike = [replace(task, count=task.count * times) async for task, times in in_slices(runs)]
+    return replace(job, tasks=(replace(first, call=b"", stdin="", env={}), *alike), call=b"", stdin="", env={})
 
 
 def _refused(tasks: int, problem: str) -> Forecast:

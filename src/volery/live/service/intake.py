@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -26,7 +28,7 @@ PIECE_TASKS: Final = 250
 PIECE_BYTES: Final = 256 << 10
 REQUESTS_PER_PROCESS: Final = 100
 """After so many large bodies the process is replaced, and its memory given back."""
-NICE: Final = 10
+NICE: Final = 5
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_head: Final = msgspec.msgpack.Decoder(JobDescription).decode
@@ -60,7 +62,13 @@ class Intake:
             return jobs_from_json(body, place)
         return [await _unpacked(packed) for packed in await self._apart(_read_jobs, body, place)]
 
-    async def _apart(self, read: Callable[[bytes, str], T], body: bytearray, place: str) -> T:
+    async def _apart(self, read: Callable[[str, str], T], body: bytearray, place: str) -> T:
+        # Through a file: to write it does not hold the interpreter, as the copies of the pool's queue do.
+        with tempfile.NamedTemporaryFile(buffering=0) as file:
+            await asyncio.to_thread(_write, file.fileno(), body)
+            return await self._asked(read, file.name, place)
+
+    async def _asked(self, read: Callable[[str, str], T], path: str, place: str) -> T:
         if self._pool is None:
             context = get_context("spawn")
             self._pool = ProcessPoolExecutor(
@@ -68,7 +76,7 @@ class Intake:
             )
         pool = self._pool
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, read, bytes(body), place)
+            return await asyncio.get_running_loop().run_in_executor(pool, read, path, place)
         except BrokenProcessPool:
             if self._pool is pool:
                 self._pool = None
@@ -81,12 +89,18 @@ class Intake:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _read_job(body: bytes, place: str) -> Packed:
-    return _packed(job_from_json(body, place))
+def _write(file: int, body: bytearray) -> None:
+    rest = memoryview(body)
+    while rest:
+        rest = rest[os.write(file, rest) :]
 
 
-def _read_jobs(body: bytes, place: str) -> list[Packed]:
-    return [_packed(job) for job in jobs_from_json(body, place)]
+def _read_job(path: str, place: str) -> Packed:
+    return _packed(job_from_json(Path(path).read_bytes(), place))
+
+
+def _read_jobs(path: str, place: str) -> list[Packed]:
+    return [_packed(job) for job in jobs_from_json(Path(path).read_bytes(), place)]
 
 
 def _packed(job: JobDescription) -> Packed:

@@ -15,6 +15,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -204,7 +205,6 @@ class Listener:
     def open(self, make: Callable[[], Protocol]) -> None:
         """Accept from now on."""
         self._socket.setblocking(False)
-        self._socket.listen(BACKLOG)
         self._begin(self._accept(make))
         self._begin(self._sweep())
 
@@ -239,10 +239,13 @@ class Listener:
                 await asyncio.sleep(AGAIN_S)
                 continue
             connection = Connection(str(peer[0]), accepted.close)
-            if self._known.admit(connection):
-                connection.abort = self._begin(self._serve(accepted, connection, make)).cancel
-            else:
+            if not self._known.admit(connection):
                 accepted.close()
+                continue
+            serving = self._begin(self._serve(accepted, connection, make))
+            # one that is cancelled before its first step runs none
+            serving.add_done_callback(partial(_close_unserved, accepted))
+            connection.abort = serving.cancel
 
     async def _serve(self, accepted: socket.socket, connection: Connection, make: Callable[[], Protocol]) -> None:
         """Shake hands, and leave the rest to the protocol."""
@@ -261,6 +264,11 @@ class Listener:
                 raise
             return
         connection.abort = transport.abort
+
+
+def _close_unserved(accepted: socket.socket, serving: asyncio.Task[None]) -> None:
+    if serving.cancelled():
+        accepted.close()
 
 
 class Server(uvicorn.Server):
