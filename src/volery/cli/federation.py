@@ -135,11 +135,10 @@ def replay(
 ) -> None:
     """Feed journals to fresh components and demand equal effects; status 1 where one differs."""
     from volery.architectures import lookup
-    from volery.live.trials.replay import journals
-    from volery.live.trials.replay import replay as replay_journal
+    from volery.live.trials.replay import journals, replay_all
 
     found = place / "journal" if (place / "journal").is_dir() else place
-    results = [replay_journal(path, lookup) for path in journals(found)]
+    results = list(replay_all(journals(found), lookup))
     if as_json:
         print_json(results)
     else:
@@ -168,5 +167,11 @@ def _print_replays(results: list[Replayed]) -> None:
             typer.echo(f"  {difference.address} was handed {difference.event} by {difference.source}")
             for effect in difference.effects:
                 typer.echo(f"  and asks now for {effect}")
+    first: dict[tuple[str, int], int] = {}
+    for result in results:
+        first.setdefault((result.host, result.incarnation), result.segment)
+    for (host, incarnation), segment in first.items():
+        if segment:
+            typer.echo(f"{host}-{incarnation}: {segment} earlier files are not here; it is replayed from a snapshot.")
     wrong = sum(result.difference is not None for result in results)
     typer.echo(f"{wrong} of {len(results)} journals differ." if wrong else f"All {len(results)} journals replay.")

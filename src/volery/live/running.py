@@ -9,7 +9,6 @@ import signal
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +23,7 @@ from volery.live.cluster.federation import ALL, DISCOVERED, Federation
 from volery.live.hosts.host import Host, clock_from_now, located
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.hosts.lives import begin_life, coming_life
+from volery.live.hosts.segments import JournalSize, SegmentedJournal
 from volery.live.hosts.watching import Watches, watched_by
 from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
@@ -136,7 +136,7 @@ async def running(
         hosted[SUBMITTER] = made.component
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
-    journal = _journal(federation, name, incarnation, scheduling, path) if file.journal and scheduling else None
+    journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
     host = make_host(
         name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
         transport=_transport(federation) if name != ALL else None, where=where, journal=journal,
@@ -258,7 +258,8 @@ def _watches(
 
 
 def _journal(
-    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...], path: Path
+    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...],
+    hosted: Mapping[Address, Component],
 ) -> JournalWriter:  # fmt: skip
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
@@ -266,7 +267,9 @@ def _journal(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
         plan.configuration, unix_us(),
     )  # fmt: skip
-    return JournalWriter(path, header, federation.file.durability)
+    size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
+    components = {address: hosted[address] for address in addresses}
+    return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
 
 
 def _transport(federation: Federation) -> Transport:

@@ -39,6 +39,7 @@ from volery.live.cluster.isolation import Isolation, Output
 from volery.live.cluster.machine import amounts, discover, machine_from_table
 from volery.live.cluster.tables import read_table
 from volery.live.hosts.journal import Durability
+from volery.live.hosts.segments import JournalSize
 from volery.live.status import DEFAULT_PORT
 from volery.live.wire.tls import BrokerAccess, BrokerTls, ServerTls
 from volery.live.wire.transport import HostName
@@ -93,7 +94,10 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     ] = 500
     tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
     folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
-    journal: Annotated[bool, Meta(description="write every event down, for `volery replay`")] = True
+    journal: Annotated[
+        bool | JournalSize,
+        Meta(description="write every event down, for `volery replay`; as a table: how much is kept"),
+    ] = True
     durability: Annotated[Durability, Meta(description="what a turn waits for before its effects leave")] = "flush"
     executor: Annotated[ExecutorName, Meta(description="agent: real work; sleep, instant: load tests")] = "agent"
     run_as: Annotated[
