@@ -49,11 +49,11 @@ async def worst_gap_s(meanwhile: Awaitable[object]) -> float:
 
 
 async def sent(url: str, file: Path) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
+    client = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SEND, url, str(file), stdout=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(LIMIT_S):
-        out, _ = await process.communicate()
+        out, _ = await client.communicate()
     status, _, body = out.decode().partition("\n")
     return int(status), body
 

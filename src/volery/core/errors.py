@@ -10,7 +10,7 @@ WORD_MAX: Final = 200
 """Characters of a user's word that are compared or repeated; to compare takes time that grows with their square."""
 PLACE_MAX: Final = 1_000
 PROBLEM_MAX: Final = 10_000
-NEAR: Final = 0.7
+NEAR: Final = 0.65
 """Names that have less in common mislead: `retries` is no `request`."""
 BEGINNING_MIN: Final = 3
 """So many characters of a name's beginning stand for the name, as `mem` for `memory_mb`."""

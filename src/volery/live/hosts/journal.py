@@ -121,8 +121,6 @@ class JournalWriter:
         path: of the file that is written now.
     """
 
-    is_full = False
-
     def __init__(self, path: Path, header: Header, durability: Durability) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
         self._durability = durability
@@ -154,8 +152,13 @@ class JournalWriter:
             if self._durability == "fsync":
                 os.fdatasync(file.fileno())
 
+    @property
+    def is_full(self) -> bool:
+        """Whether another file is due; to a journal of one file it never is."""
+        return False
+
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
-        """Go on in another file, once `is_full`; called between two turns. A journal of one file never is."""
+        """Go on in another file, once `is_full`; called between two turns."""
 
     def close(self) -> None:
         """Write what is left."""

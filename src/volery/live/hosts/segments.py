@@ -76,7 +76,7 @@ class SegmentedJournal(JournalWriter):
         prune(folder, header.host, self._keep, self.path)
 
     @property
-    def is_full(self) -> bool:  # type: ignore[override] # a journal of one file never is
+    def is_full(self) -> bool:
         """Whether another file is due."""
         if self._child:
             self._reap()
