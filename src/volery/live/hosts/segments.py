@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,6 +34,8 @@ from volery.live.hosts.snapshots import obstacle, snapshot_apart, told_failure
 MB: Final = 1_000_000
 CLOSE_S: Final = 10.0
 """A host that ends waits so long for a snapshot that is being written."""
+SNAPSHOT_S: Final = 300.0
+"""A process that has not written a snapshot by then is ended, and the earlier files are kept."""
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +72,7 @@ class SegmentedJournal(JournalWriter):
         super().__init__(journal_path(folder, header.host, header.incarnation), header, durability)
         self._folder, self._header = folder, header
         self._limit, self._keep = size.segment_mb * MB, size.keep_mb * MB
-        self._child = 0
+        self._child, self._since_s = 0, 0.0
         if problem := obstacle(components):
             self._limit = 0
             log.warning("the journal of host %s grows without end, no snapshot can be made: %s", header.host, problem)
@@ -97,7 +100,7 @@ class SegmentedJournal(JournalWriter):
             return
         self._header = header
         try:
-            self._child = snapshot_apart(snapshot_path(path), components, problems)
+            self._child, self._since_s = snapshot_apart(snapshot_path(path), components, problems), time.monotonic()
         except OSError as error:
             log.error("no snapshot of host %s could be written, earlier files are kept: %s", header.host, error)
 
@@ -116,6 +119,8 @@ class SegmentedJournal(JournalWriter):
         except ChildProcessError:  # somebody else has waited for it
             ended, status = self._child, 0
         if not ended:
+            if time.monotonic() - self._since_s > SNAPSHOT_S:
+                os.kill(self._child, signal.SIGKILL)
             return
         self._child = 0
         snapshot = snapshot_path(self.path)
