@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -10,15 +11,27 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from volery.cli.federation import choose
 from volery.core.errors import PLACE_MAX, InputError, suggestion
 from volery.live.cluster.federation import FederationFile, resolve
-from volery.live.jobs import KINDS_MAX, LISTED_MAX, JobDescription, TaskDescription, demand_at, demands, job_from_json
+from volery.live.jobs import (
+    KINDS_MAX,
+    LISTED_MAX,
+    JobDescription,
+    TaskDescription,
+    demand_at,
+    demands,
+    job_from_json,
+    merged,
+)
 from volery.live.running import running
+from volery.live.service import intake
 from volery.live.service.accepting import IMPOSSIBLE_MAX
 from volery.live.service.intake import HERE_BYTES_MAX, Intake
+from volery.live.service.store import JobStore
 
 LIMIT_S = 120
 ONE = {"gms": 1, "lms": 1}
@@ -116,6 +129,10 @@ def test_equal_tasks_that_follow_each_other_are_kept_once() -> None:
     job = job_from_json(tasks_of(1000, lambda at: {"stdin": "a" if at < 600 else "b"}), "job")
     assert isinstance(job.tasks, tuple)
     assert [(task.stdin, task.count) for task in job.tasks] == [("a", 600), ("b", 400)]
+    twice = job_from_json(b'{"command":"true","tasks":[{},{},{"count":2}]}', "job")
+    assert twice.tasks == (TaskDescription(count=4),)
+    with pytest.raises(InputError, match=r"job.tasks\[3\].env"):
+        job_from_json(b'{"command":"true","tasks":[{},{},{},{"env":{"=":""}}]}', "job")
 
 
 def test_too_many_different_tasks_or_demands_are_refused_with_place_and_fix() -> None:
@@ -145,6 +162,34 @@ def test_a_large_body_is_read_elsewhere_as_it_is_here() -> None:
             intake.close()
 
     asyncio.run(play())
+
+
+def test_large_bodies_that_come_together_are_read_when_their_process_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "REQUESTS_PER_PROCESS", 2)
+    monkeypatch.setattr(intake, "HERE_BYTES_MAX", 0)
+    body = bytearray(b'{"command":"true"}')
+
+    async def play() -> None:
+        reading = Intake()
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                jobs = await asyncio.gather(*(reading.job(body, "job") for _ in range(7)))
+        finally:
+            reading.close()
+        assert jobs == [job_from_json(body, "job")] * 7
+
+    asyncio.run(play())
+
+
+def test_a_job_of_before_equal_tasks_were_kept_once_is_known_by_its_key(tmp_path: Path) -> None:
+    keyed = JobDescription(command=("true",), user="u", key="k", tasks=(TaskDescription(),) * 3)
+    with contextlib.closing(JobStore(tmp_path / "jobs.sqlite")) as store:
+        store.insert(1, 1, keyed, 3, [], 0)
+        store.commit()
+        assert store.describes(1, merged(keyed))
+        assert not store.describes(1, merged(msgspec.structs.replace(keyed, tasks=(TaskDescription(),) * 4)))
 
 
 def test_the_demand_of_one_task_is_found_as_among_all(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import pickle
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,10 @@ from volery.architectures import lookup
 from volery.cli.filming import Part, of_journals
 from volery.core.component import Component
 from volery.core.errors import InputError
-from volery.live.hosts import segments
+from volery.live.hosts import segments, snapshots
 from volery.live.hosts.journal import journal_order, snapshot_path
 from volery.live.hosts.segments import JournalSize
-from volery.live.hosts.snapshots import first_difference, read_snapshot, write_snapshot
+from volery.live.hosts.snapshots import first_difference, read_snapshot, snapshot_apart, write_snapshot
 from volery.live.trials.period import read_period
 from volery.live.trials.replay import journals, replay, replay_all
 
@@ -108,6 +110,50 @@ def test_a_file_that_continues_without_a_snapshot_keeps_the_one_before_it(tmp_pa
         (tmp_path / name).write_bytes(bytes(100_000))
     segments.prune(tmp_path, "all", 1, tmp_path / "all-1.000002.journal")
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_snapshot_that_failed_once_does_not_keep_files_for_ever(tmp_path: Path) -> None:
+    names = [f"all-1{at}.journal" for at in ("", ".000001", ".000002", ".000003")]
+    for name in (*names, "all-1.000001.snapshot", "all-1.000003.snapshot", "all-2.000001.journal", "all-2.journal"):
+        (tmp_path / name).write_bytes(bytes(100_000))
+    (tmp_path / "all-1.000002.new").write_bytes(b"left by a process that was killed")
+    segments.prune(tmp_path, "all", 450_000, tmp_path / "all-2.000001.journal")
+    kept = ["all-1.000003.journal", "all-1.000003.snapshot", "all-2.000001.journal", "all-2.journal"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+    segments.prune(tmp_path, "all", 1, tmp_path / "all-2.000001.journal")
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept[2:]
+
+
+class Slow:
+    """Pickled only once a pipe has been opened for writing elsewhere."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = gate
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.gate.read_bytes()
+        return Slow, (self.gate,)
+
+
+def test_a_process_that_writes_a_snapshot_holds_nothing_of_its_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that is killed meanwhile can be started again at once: its lock and its port are free."""
+    gate, full, path = tmp_path / "gate", tmp_path / "x.journal", tmp_path / "x.000001.snapshot"
+    os.mkfifo(gate)
+    full.touch()
+    lock, again = (os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR) for _ in range(2))
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    child = snapshot_apart(path, full, {"gm/0": Slow(gate)}, {})  # type: ignore[dict-item] # that is the point
+    with gate.open("wb"):  # it reads, so it has given up the rest
+        os.close(lock)
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(again)
+    assert os.waitpid(child, 0)[1] == 0
+    assert path.exists()
+    monkeypatch.setattr(snapshots, "LIMIT_S", 0.01)
+    child = snapshot_apart(path, full, {"gm/0": Slow(gate)}, {})  # type: ignore[dict-item] # that is the point
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGALRM, "one that hangs is ended"
 
 
 def test_a_snapshot_that_is_not_what_came_before_it_is_found(tmp_path: Path) -> None:

@@ -207,16 +207,31 @@ def _checked(job: JobDescription, place: str) -> JobDescription:
     Raises:
         InputError: naming the key.
     """
-    if isinstance(job.tasks, tuple):
-        runs = [(task, sum(1 for _ in run)) for task, run in groupby(job.tasks)]
-        if len(runs) > LISTED_MAX:
-            problem = f"lists more than {LISTED_MAX:,} different tasks"
-            raise InputError(f"{place}.tasks", f"{problem}; write count, or submit several jobs")
-        if len(runs) < len(job.tasks):
-            tasks = tuple([msgspec.structs.replace(task, count=task.count * times) for task, times in runs])
-            job = msgspec.structs.replace(job, tasks=tasks)
-    _check(job, place)
-    return job
+    alike = merged(job)
+    if isinstance(alike.tasks, tuple) and len(alike.tasks) > LISTED_MAX:
+        problem = f"lists more than {LISTED_MAX:,} different tasks"
+        raise InputError(f"{place}.tasks", f"{problem}; write count, or submit several jobs")
+    try:
+        _check(alike, place)
+    except InputError:
+        _check(job, place)  # which names the task by its place in the list that was given
+        raise
+    return alike
+
+
+def merged(job: JobDescription) -> JobDescription:
+    """A job in which one task stands for equal tasks that follow each other; merging it again changes nothing."""
+    if not isinstance(job.tasks, tuple):
+        return job
+    runs = [list(run) for _, run in groupby(job.tasks, _one_of)]
+    if len(runs) == len(job.tasks):
+        return job
+    tasks = [msgspec.structs.replace(run[0], count=sum(task.count for task in run)) for run in runs]
+    return msgspec.structs.replace(job, tasks=tuple(tasks))
+
+
+def _one_of(task: TaskDescription) -> TaskDescription:
+    return task if task.count == 1 else msgspec.structs.replace(task, count=1)
 
 
 def _check(job: JobDescription, place: str) -> None:

@@ -475,7 +475,8 @@ class Host:
     def _compute(self, door: Door, key: Key, problem: Any) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-        self._problems[door.address, key] = problem
+        if self._journal is not None:
+            self._problems[door.address, key] = problem
         future = self._pool.submit(problem.solve, problem.argument)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, door, key, done))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,13 +28,11 @@ from volery.live.hosts.journal import (
     journal_path,
     snapshot_path,
 )
-from volery.live.hosts.snapshots import obstacle, snapshot_apart, told_failure
+from volery.live.hosts.snapshots import UNFINISHED, obstacle, snapshot_apart, told_failure
 
 MB: Final = 1_000_000
 CLOSE_S: Final = 10.0
 """A host that ends waits so long for a snapshot that is being written."""
-SNAPSHOT_S: Final = 300.0
-"""A process that has not written a snapshot by then is ended, and the earlier files are kept."""
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +69,7 @@ class SegmentedJournal(JournalWriter):
         super().__init__(journal_path(folder, header.host, header.incarnation), header, durability)
         self._folder, self._header = folder, header
         self._limit, self._keep = size.segment_mb * MB, size.keep_mb * MB
-        self._child, self._since_s = 0, 0.0
+        self._child = 0
         if problem := obstacle(components):
             self._limit = 0
             log.warning("the journal of host %s grows without end, no snapshot can be made: %s", header.host, problem)
@@ -88,19 +85,20 @@ class SegmentedJournal(JournalWriter):
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
         """Go on in another file, and have the state of components written as it is now."""
         header = msgspec.structs.replace(self._header, segment=self._header.segment + 1)
-        path, before = journal_path(self._folder, header.host, header.incarnation, header.segment), self._file
+        path = journal_path(self._folder, header.host, header.incarnation, header.segment)
+        before, full = self._file, self.path
         try:
             before.flush()
-            os.fsync(before.fileno())
             self._begin(path, header)
+            self._header = header
+            self._file.flush()
             before.close()
         except (OSError, InputError) as error:
             self._limit *= 2
             log.error("the journal of host %s stays in one file for now: %s", header.host, error)
             return
-        self._header = header
         try:
-            self._child, self._since_s = snapshot_apart(snapshot_path(path), components, problems), time.monotonic()
+            self._child = snapshot_apart(snapshot_path(path), full, components, problems)
         except OSError as error:
             log.error("no snapshot of host %s could be written, earlier files are kept: %s", header.host, error)
 
@@ -119,8 +117,6 @@ class SegmentedJournal(JournalWriter):
         except ChildProcessError:  # somebody else has waited for it
             ended, status = self._child, 0
         if not ended:
-            if time.monotonic() - self._since_s > SNAPSHOT_S:
-                os.kill(self._child, signal.SIGKILL)
             return
         self._child = 0
         snapshot = snapshot_path(self.path)
@@ -134,25 +130,31 @@ class SegmentedJournal(JournalWriter):
 def prune(folder: Path, host: str, keep_bytes: int, current: Path) -> None:
     """Delete the oldest files of a host's journals, of all its incarnations, beyond so many bytes.
 
-    A file that continues another goes with it unless it has a snapshot; the one that is written now stays.
+    A file that continues another and has no snapshot is deleted together with the other one. The file that is written
+    now stays, and so do those before it that its replay needs.
     """
     paths = sorted(
         (path for path in folder.glob(f"{host}-*{SUFFIX}") if journal_order(path)[0] == host), key=journal_order
     )
-    sizes = {path: _size(path) + _size(snapshot_path(path)) for path in paths}
-    for left in folder.glob(f"{host}-*.snapshot"):
-        if journal_order(left.with_suffix(SUFFIX))[0] == host and not left.with_suffix(SUFFIX).exists():
-            left.unlink()
-    total = sum(sizes.values())
-    for at, path in enumerate(paths):
-        following = paths[at + 1] if at + 1 < len(paths) else None
-        if total <= keep_bytes or path == current or following is None:
+    for left in (*folder.glob(f"{host}-*.snapshot"), *folder.glob(f"{host}-*{UNFINISHED}")):
+        journal = left.with_suffix(SUFFIX)
+        if journal_order(journal)[0] == host and (left.suffix == UNFINISHED or not journal.exists()):
+            left.unlink(missing_ok=True)
+    together: list[list[Path]] = []
+    for path in paths:
+        if together and journal_order(path)[2] and not snapshot_path(path).exists():
+            together[-1].append(path)
+        else:
+            together.append([path])
+    sizes = [sum(_size(path) + _size(snapshot_path(path)) for path in files) for files in together]
+    total = sum(sizes)
+    for files, size in zip(together, sizes, strict=True):
+        if total <= keep_bytes or current in files:
             return
-        if journal_order(following)[2] and not snapshot_path(following).exists():
-            return
-        for one in (path, snapshot_path(path)):
-            one.unlink(missing_ok=True)
-        total -= sizes[path]
+        for path in reversed(files):
+            path.unlink(missing_ok=True)
+            snapshot_path(path).unlink(missing_ok=True)
+        total -= size
 
 
 def _size(path: Path) -> int:

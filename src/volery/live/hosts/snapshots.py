@@ -32,7 +32,10 @@ from volery.core.model import Address, Key
 from volery.live.hosts.port import Effect, LivePort
 
 MAGIC: Final = b"volery snapshot 1\n"
+UNFINISHED: Final = ".new"
 NICE: Final = 5
+LIMIT_S: Final = 300
+"""A process that has not written a snapshot by then is ended by the kernel, with its host or without."""
 REASON_BYTES: Final = 500
 _TAKEN: Final = frozenset(
     {"builtins.set", "builtins.frozenset", "builtins.bytearray", "builtins.range", "builtins.slice", "builtins.bytes",
@@ -122,37 +125,59 @@ def obstacle(components: Mapping[Address, Component]) -> str:
     return ""
 
 
-def snapshot_apart(path: Path, components: Mapping[Address, Component], problems: Problems) -> int:
+def snapshot_apart(path: Path, full: Path, components: Mapping[Address, Component], problems: Problems) -> int:
     """Begin to write the state of components as it is now; the number of the process that does.
+
+    Args:
+        path: of the snapshot.
+        full: the journal's file that leads to this state; it is on the disk before the snapshot is.
+        components, problems: the state.
 
     Raises:
         OSError: there can be no further process.
     """
-    fresh = path.with_suffix(".new")
+    fresh = path.with_suffix(UNFINISHED)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the child has none of its own
     try:
         child = os.fork()
         if not child:
-            _write_and_exit(fresh, path, components, problems)
+            _write_and_exit(fresh, path, full, components, problems)
         return child
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _write_and_exit(
-    fresh: Path, path: Path, components: Mapping[Address, Component], problems: Problems
+    fresh: Path, path: Path, full: Path, components: Mapping[Address, Component], problems: Problems
 ) -> NoReturn:  # fmt: skip
     """Run to the end of this process: nothing that the host has begun may go on in its copy."""
     status = 1
     try:
         gc.disable()
-        os.nice(NICE)
+        _leave_host()
+        descriptor = os.open(full, os.O_RDONLY)
+        os.fsync(descriptor)
         _write_durably(fresh, path, components, problems)
         status = 0
     except BaseException as error:
         fresh.write_text(repr(error)[:REASON_BYTES])
     finally:
         os._exit(status)
+
+
+def _leave_host() -> None:
+    """Give up all that a host shares with its copy, and have the kernel end this process where it hangs.
+
+    A copy that outlives a killed host would keep the host's locks and its port from the next one.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.nice(NICE)
 
 
 def _write_durably(
@@ -170,7 +195,7 @@ def _write_durably(
 
 def told_failure(path: Path) -> str:
     """Why the process that was to write a snapshot has failed; what it left is removed."""
-    fresh = path.with_suffix(".new")
+    fresh = path.with_suffix(UNFINISHED)
     try:
         reason = fresh.read_bytes()[:REASON_BYTES].decode("utf-8", "replace")
         fresh.unlink()
@@ -181,14 +206,14 @@ def told_failure(path: Path) -> str:
 
 def first_difference(before: Any, now: Any) -> str:
     """Where two states differ first, as a path of fields; empty where they are equal, in order."""
-    waiting, known = [("", before, now)], set[tuple[int, int]]()
+    waiting, known = [("", before, now)], dict[tuple[int, int], tuple[Any, Any]]()
     while waiting:
         place, first, second = waiting.pop()
         if first is second or (id(first), id(second)) in known:
             continue
         if type(first) is not type(second):
             return place or "."
-        known.add((id(first), id(second)))
+        known[id(first), id(second)] = first, second  # kept, so that nothing else gets their numbers
         parts = _parts(first), _parts(second)
         if parts[0] is None or parts[1] is None:
             if first != second:

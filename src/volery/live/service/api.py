@@ -360,7 +360,7 @@ class ApiServer:
         self._intake: Intake = app.state.intake
         config = uvicorn.Config(
             app, log_config=None, log_level="warning", access_log=False,
-            lifespan="off", http=Protocol, timeout_graceful_shutdown=1,
+            lifespan="off", http=Protocol, ws="none", timeout_graceful_shutdown=1,
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
         self._server = Server(config, self._socket, (bounds or Bounds()).held())

@@ -44,6 +44,7 @@ class Intake:
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
+        self._requests_left = 0
 
     async def job(self, body: bytearray, place: str) -> JobDescription:
         """The job that a body describes.
@@ -69,11 +70,15 @@ class Intake:
             return await self._asked(read, file.name, place)
 
     async def _asked(self, read: Callable[[str, str], T], path: str, place: str) -> T:
+        if not self._requests_left and self._pool is not None:
+            # Not by max_tasks_per_child, with which a pool can stop for good while requests wait for it.
+            self._pool.shutdown(wait=False)
+            self._pool = None
         if self._pool is None:
             context = get_context("spawn")
-            self._pool = ProcessPoolExecutor(
-                1, mp_context=context, initializer=os.nice, initargs=(NICE,), max_tasks_per_child=REQUESTS_PER_PROCESS
-            )
+            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=os.nice, initargs=(NICE,))
+            self._requests_left = REQUESTS_PER_PROCESS
+        self._requests_left -= 1
         pool = self._pool
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, read, path, place)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
-from itertools import islice
 from typing import Final, TypeVar
 
 SLICE_S: Final = 0.005
 """A request needs a few turns of the loop to be answered, each of which waits for a slice of every long request."""
-STEP: Final = 16
-"""Items between two looks at the clock."""
 
 T = TypeVar("T")
 
@@ -21,11 +18,9 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
 
     Not in a thread, which would hold the interpreter for longer than a slice takes.
     """
-    source = iter(items)
     began_s = time.perf_counter()
-    while piece := list(islice(source, STEP)):
-        for item in piece:
-            yield item
+    for item in items:
+        yield item
         if time.perf_counter() - began_s > SLICE_S:
             await asyncio.sleep(0)
             began_s = time.perf_counter()

@@ -20,7 +20,7 @@ import msgspec
 
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
-from volery.live.jobs import JobDescription
+from volery.live.jobs import JobDescription, merged
 from volery.live.node.executor import TaskReport
 from volery.live.service import listing, usages
 from volery.live.service.database import Database
@@ -163,7 +163,10 @@ class JobStore:
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
         """Whether a job was submitted with exactly this description."""
-        return bool(self._one("SELECT description = ? FROM jobs WHERE id = ?", encoded(description), number))
+        if self._one("SELECT description = ? FROM jobs WHERE id = ?", encoded(description), number):
+            return True
+        stored = self.described(number)
+        return stored is not None and merged(stored[1]) == description  # it may be older than merging
 
     def insert(
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
