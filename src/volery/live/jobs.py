@@ -81,7 +81,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = {}
 
 
-class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """A task, or several equal ones."""
 
     count: Annotated[int, Meta(ge=1, le=TASKS_MAX, description="how many")] = 1
