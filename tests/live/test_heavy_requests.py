@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import sys
 import time
@@ -61,6 +62,12 @@ async def worst_gap_s(meanwhile: Awaitable[object]) -> float:
     return worst
 
 
+def own_heap_only() -> None:
+    """Keep what earlier tests and their tools have left out of collections, as it is in a server."""
+    gc.collect()
+    gc.freeze()
+
+
 async def sent(url: str, file: Path) -> tuple[int, str]:
     client = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SEND, url, str(file), stdout=asyncio.subprocess.PIPE
@@ -96,11 +103,15 @@ def test_nobody_stops_the_api_with_a_heavy_request(name: str, tmp_path: Path) ->
     async def play() -> tuple[float, int, str]:
         async with running(federation) as it:
             assert it.front is not None
+            own_heap_only()
             asked = asyncio.ensure_future(sent(it.front.url + path, file))
             worst_s = await worst_gap_s(asked)
             return worst_s, *await asked
 
-    worst_s, status, answer = asyncio.run(play())
+    try:
+        worst_s, status, answer = asyncio.run(play())
+    finally:
+        gc.unfreeze()
     assert status == expected, answer[:500]
     assert len(answer) < 1_000_000
     assert worst_s <= GAP_MAX_S
