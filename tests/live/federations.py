@@ -16,7 +16,8 @@ from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, 
 from volery.live.cluster.building import Plan
 from volery.live.cluster.federation import located
 from volery.live.hosts.host import Host
-from volery.live.hosts.journal import Durability, Header, JournalWriter, journal_path, unix_us
+from volery.live.hosts.journal import Durability, Header, unix_us
+from volery.live.hosts.segments import JournalSize, SegmentedJournal
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
 from volery.live.times import clock_from_now
@@ -67,6 +68,7 @@ class Federation:
     def __init__(
         self, plan: Plan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
         durability: Durability = "flush", transport: Callable[[], Transport] | None = None,
+        size: JournalSize | None = None,
     ) -> None:  # fmt: skip
         split = split or transport is not None
         self.plan = plan
@@ -83,11 +85,14 @@ class Federation:
         self.hosts: dict[HostName, Host] = {}
         clock, origin_unix_us = clock_from_now(), unix_us()
         for name, addresses in layout.items():
+            if split:  # each process builds its own: what components of one build share grows with all of them
+                components |= plan.components(plan.build(), [a for a in addresses if a != SUBMITTER], 1)
             hosted = {address: components[address] for address in addresses}
             writer = None
             if journal is not None and list(hosted) != [SUBMITTER]:
                 header = header_of(plan, name, tuple(a for a in addresses if a != SUBMITTER), origin_unix_us)
-                writer = JournalWriter(journal_path(journal, name, 1), header, durability)
+                scheduling = {address: hosted[address] for address in header.addresses}
+                writer = SegmentedJournal(journal, header, durability, size or JournalSize(), scheduling)
             self.hosts[name] = Host(
                 name, hosted, executor=executor or InstantExecutor(), codec=codec,
                 transport=(transport or medium.transport)() if split else None, where=located(layout), journal=writer,

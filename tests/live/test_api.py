@@ -178,6 +178,19 @@ def test_pages_of_other_sites_cannot_give_orders(http: httpx2.Client) -> None:
     assert http.get("/jobs").json() == []
 
 
+@pytest.mark.parametrize(
+    "headers", [{"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}]
+)
+def test_without_tokens_too_an_order_that_another_site_has_caused_is_refused(
+    http: httpx2.Client, headers: dict[str, str]
+) -> None:
+    refused = http.post("/jobs", json={"command": "true"}, headers=headers)
+    assert (refused.status_code, refused.json()["error"]["place"]) == (403, "origin")
+    assert http.get("/jobs").json() == []
+    own = {"origin": str(http.base_url).rstrip("/"), "sec-fetch-site": "same-origin"}
+    assert http.post("/jobs", json={"command": "true"}, headers=own).status_code == 201
+
+
 def test_nodes_and_health_are_told(http: httpx2.Client) -> None:
     first, second = http.get("/nodes").json()
     assert (first["address"], first["cores"], first["labels"], first["running"]) == ("node/0", 4, {"zone": "a"}, 0)

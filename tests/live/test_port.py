@@ -233,6 +233,8 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
             pass
 
     class Journal:
+        is_full = False
+
         append = staticmethod(spies.append)
 
         def close(self) -> None:

@@ -30,6 +30,8 @@ USUAL_GMS = 2
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
 
+log = logging.getLogger(__name__)
+
 
 def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.Struct]:
     """The architecture of that name and its configuration.
@@ -149,6 +151,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
         typer.echo(f"host {name} is at work; Ctrl-C ends it")
 
     run_loop(serve(federation, name, tell))
+    log.info("host %s has ended", name)
 
 
 def replay(
@@ -159,11 +162,10 @@ def replay(
 ) -> None:
     """Feed journals to fresh components and demand equal effects; status 1 where one differs."""
     from volery.architectures import lookup
-    from volery.live.trials.replay import journals
-    from volery.live.trials.replay import replay as replay_journal
+    from volery.live.trials.replay import journals, replay_all
 
     found = place / "journal" if (place / "journal").is_dir() else place
-    results = [replay_journal(path, lookup) for path in journals(found)]
+    results = list(replay_all(journals(found), lookup))
     if as_json:
         print_json(results)
     else:
@@ -192,5 +194,11 @@ def _print_replays(results: list[Replayed]) -> None:
             typer.echo(f"  {difference.address} was handed {difference.event} by {difference.source}")
             for effect in difference.effects:
                 typer.echo(f"  and asks now for {effect}")
+    first: dict[tuple[str, int], int] = {}
+    for result in results:
+        first.setdefault((result.host, result.incarnation), result.segment)
+    for (host, incarnation), segment in first.items():
+        if segment:
+            typer.echo(f"{host}-{incarnation}: {segment} earlier files are not here; it is replayed from a snapshot.")
     wrong = sum(result.difference is not None for result in results)
     typer.echo(f"{wrong} of {len(results)} journals differ." if wrong else f"All {len(results)} journals replay.")

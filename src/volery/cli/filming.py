@@ -276,7 +276,11 @@ def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
     hosts = len(span.hosts)
     title = f"{span.federation}, {span.architecture}"
     subtitle = f"{len(span.cluster.slots):,} machines, journals of {hosts} host{'s' if hosts > 1 else ''}"
-    told: dict[str, object] = {"federation": span.federation, "hosts": list(span.hosts), "events": events}
+    if span.cut:
+        subtitle += f"; the first files of {', '.join(span.cut)} are no longer kept"
+    told: dict[str, object] = {
+        "federation": span.federation, "hosts": list(span.hosts), "events": events, "cut": list(span.cut)
+    }  # fmt: skip
     return Reel(
         title, subtitle, camera.filmed(), span.cluster, span.deployment, architecture, told, span.origin_us
     )  # fmt: skip

@@ -63,6 +63,8 @@ def _print_period(period: Period, output: Path) -> None:
     console.print(decisions)
     trace = period.trace
     typer.echo(f"{output}: {trace.job_count:,} jobs, {trace.task_count:,} tasks, digest {trace.digest()[:16]}")
+    if period.cut:
+        typer.echo(f"the first files of {', '.join(period.cut)} are no longer kept; jobs of that time are left out")
     for count, what in (
         (period.unfinished_tasks, "tasks that never finished are left out"),
         (period.constrained_tasks, "tasks had placement constraints, which a .tr file does not hold"),

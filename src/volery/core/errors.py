@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
+
+WORD_MAX: Final = 200
+"""Characters of a user's word that are compared or repeated; to compare takes time that grows with their square."""
+PLACE_MAX: Final = 1_000
+PROBLEM_MAX: Final = 10_000
+NEAR: Final = 0.65
+"""Names that have less in common mislead: `retries` is no `request`."""
+BEGINNING_MIN: Final = 3
+"""So many characters of a name's beginning stand for the name, as `mem` for `memory_mb`."""
 
 
 class InputError(ValueError):
@@ -11,23 +21,29 @@ class InputError(ValueError):
 
     Args:
         place: where it is, for example `trace.tr.gz:17` or `study.axes.workers[2]`.
-        problem: what is wrong and how to mend it.
+        problem: what is wrong and how to mend it. Of both, what is longer than any reader wants is cut.
     """
 
     def __init__(self, place: str, problem: str) -> None:
-        super().__init__(f"{place}: {problem}")
-        self.place = place
-        self.problem = problem
+        self.place, self.problem = shortened(place, PLACE_MAX), shortened(problem, PROBLEM_MAX)
+        super().__init__(f"{self.place}: {self.problem}")
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str, str]]:
         """Survive the way back from a worker process."""
         return (InputError, (self.place, self.problem))
 
 
+def shortened(text: str, length: int = WORD_MAX) -> str:
+    """A text, cut after so many characters."""
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What the user may have meant: "; did you mean 'megha'?", else the whole list of known words."""
-    names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    """A known word close to the user's: "; did you mean 'megha'?", else the whole list of known words."""
+    names, word = sorted(known), word[:WORD_MAX]
+    close = difflib.get_close_matches(word, names, n=3, cutoff=NEAR)
+    if not close and len(word) >= BEGINNING_MIN:
+        close = [name for name in names if name.startswith(word)][:1]
     # of names that are equally close, the one that begins alike: people seldom mistake the first letter
     alike = [name for name in close if name[:1] == word[:1] and _likeness(name, word) == _likeness(close[0], word)]
     return f"; did you mean {(alike or close)[0]!r}?" if close else f"; known are {', '.join(names)}"

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from volery.core.errors import InputError, suggestion
+from volery.core.errors import InputError, shortened, suggestion
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId, Time
-from volery.live.cluster.constraints import Condition, parse_conditions
+from volery.live.cluster.constraints import parse_conditions
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.tables import read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 
 TASKS_MAX: Final = 1_000_000
+LISTED_MAX: Final = 100_000
+"""Tasks, of one job or of jobs submitted together, that are written one by one and differ from their neighbour."""
+KINDS_MAX: Final = 1_000
+"""Different combinations of constraints and request in one job: schedulers look through all of them."""
 JOBS_MAX: Final = 1_000
 """Jobs that are submitted together."""
 NAME_MAX: Final = 200
@@ -76,7 +81,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = {}
 
 
-class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A task, or several equal ones."""
 
     count: Annotated[int, Meta(ge=1, le=TASKS_MAX, description="how many")] = 1
@@ -138,8 +143,7 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
         job = msgspec.convert(table, JobDescription)
     except msgspec.ValidationError as error:
         raise _named(error, place) from None
-    _check(job, place)
-    return job
+    return _checked(job, place)
 
 
 def job_from_json(text: bytes | bytearray, place: str) -> JobDescription:
@@ -152,8 +156,7 @@ def job_from_json(text: bytes | bytearray, place: str) -> JobDescription:
         job = _decode_job(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return job_from_table(_json(text), place)
-    _check(job, place)
-    return job
+    return _checked(job, place)
 
 
 def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
@@ -171,10 +174,11 @@ def jobs_from_json(text: bytes | bytearray, place: str) -> list[JobDescription]:
         jobs = [job_from_table(table, f"{place}[{at}]") for at, table in enumerate(tables[:JOBS_MAX])]
     if not 1 <= len(jobs) <= JOBS_MAX:
         raise InputError(place, f"has {len(jobs):,} jobs; send 1 to {JOBS_MAX:,}")
-    for at, job in enumerate(jobs):
-        _check(job, f"{place}[{at}]")
+    jobs = [_checked(job, f"{place}[{at}]") for at, job in enumerate(jobs)]
     if sum(map(task_count, jobs)) > TASKS_MAX:
         raise InputError(place, f"have more than {TASKS_MAX:,} tasks together; submit fewer at once")
+    if sum(len(job.tasks) for job in jobs if isinstance(job.tasks, tuple)) > LISTED_MAX:
+        raise InputError(place, f"list more than {LISTED_MAX:,} different tasks together; submit fewer at once")
     return jobs
 
 
@@ -191,10 +195,43 @@ def _named(error: msgspec.ValidationError, place: str) -> InputError:
     place += path.strip("`").removeprefix("$") or ""
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
     if unknown:
-        of_task = "tasks[" in place
+        of_task, name = "tasks[" in place, unknown.group(1)
         fields = (TaskDescription if of_task else JobDescription).__struct_fields__
-        return InputError(f"{place}.{unknown.group(1)}", f"unknown key{suggestion(unknown.group(1), fields)}")
+        return InputError(f"{place}.{shortened(name)}", f"unknown key{suggestion(name, fields)}")
     return InputError(place, problem[:1].lower() + problem[1:].replace("`", ""))
+
+
+def _checked(job: JobDescription, place: str) -> JobDescription:
+    """A job that can be planned; of equal tasks that follow each other one stands for all of them.
+
+    Raises:
+        InputError: naming the key.
+    """
+    alike = merged(job)
+    if isinstance(alike.tasks, tuple) and len(alike.tasks) > LISTED_MAX:
+        problem = f"lists more than {LISTED_MAX:,} different tasks"
+        raise InputError(f"{place}.tasks", f"{problem}; write count, or submit several jobs")
+    try:
+        _check(alike, place)
+    except InputError:
+        _check(job, place)  # which names the task by its place in the list that was given
+        raise
+    return alike
+
+
+def merged(job: JobDescription) -> JobDescription:
+    """A job in which one task stands for equal tasks that follow each other; merging it again changes nothing."""
+    if not isinstance(job.tasks, tuple):
+        return job
+    runs = [list(run) for _, run in groupby(job.tasks, _one_of)]
+    if len(runs) == len(job.tasks):
+        return job
+    tasks = [msgspec.structs.replace(run[0], count=sum(task.count for task in run)) for run in runs]
+    return msgspec.structs.replace(job, tasks=tuple(tasks))
+
+
+def _one_of(task: TaskDescription) -> TaskDescription:
+    return task if task.count == 1 else msgspec.structs.replace(task, count=1)
 
 
 def _check(job: JobDescription, place: str) -> None:
@@ -203,6 +240,9 @@ def _check(job: JobDescription, place: str) -> None:
             raise InputError(f"{place}.tasks", "a job needs at least one task; write tasks = 1 or a [[tasks]] table")
         if sum(task.count for task in job.tasks) > TASKS_MAX:
             raise InputError(f"{place}.tasks", f"more than {TASKS_MAX:,} tasks; submit several jobs")
+        if len({_wants(task) for task in job.tasks}) > KINDS_MAX:
+            problem = f"have more than {KINDS_MAX:,} different combinations of constraints and request"
+            raise InputError(f"{place}.tasks", f"{problem}; submit several jobs")
     for name in ("name", "user", "key"):
         if _UNSHOWABLE.search(getattr(job, name)):
             raise InputError(f"{place}.{name}", "holds a control character; text that is shown has none")
@@ -210,23 +250,30 @@ def _check(job: JobDescription, place: str) -> None:
     if (size := sum(_size(work) * task_count(work) for work, _ in _works(job, place))) > JOB_BYTES_MAX:
         raise InputError(place, f"its tasks carry {size:,} bytes, more than {JOB_BYTES_MAX:,}; submit several jobs")
     for work, where in _works(job, place):
-        if bool(work.command) == bool(work.call):
-            problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
-            raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
-        if work.call and (work.env or work.stdin or work.cwd or work.outputs):
-            raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
-        for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
-            if any("\0" in text for text in texts):
-                raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
-        for output in work.outputs:
-            if not output or output.startswith("/") or ".." in output.split("/"):
-                raise InputError(
-                    f"{where}.outputs", f"{output[:80]!r} leads out of where the task runs; name a file there"
-                )
-        for name in work.env:
-            if not name or "=" in name:
-                raise InputError(f"{where}.env", f"{name[:80]!r} is no name of a variable: it is empty or holds '='")
-        parse_conditions(work.constraints, f"{where}.constraints")
+        _check_work(work, where)
+
+
+def _wants(work: Work) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
+    """Constraints and request, as written."""
+    return work.constraints, tuple(sorted(work.request.items()))
+
+
+def _check_work(work: Work, where: str) -> None:
+    if bool(work.command) == bool(work.call):
+        problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
+        raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
+    if work.call and (work.env or work.stdin or work.cwd or work.outputs):
+        raise InputError(f"{where}.call", "a callable takes no env, stdin, cwd or outputs; leave them out")
+    for name, texts in (("command", _argv(work)), ("env", (*work.env, *work.env.values())), ("cwd", (work.cwd,))):
+        if any("\0" in text for text in texts):
+            raise InputError(f"{where}.{name}", "holds a NUL character, which no process can be given")
+    for output in work.outputs:
+        if not output or output.startswith("/") or ".." in output.split("/"):
+            raise InputError(f"{where}.outputs", f"{output[:80]!r} leads out of where the task runs; name a file there")
+    for name in work.env:
+        if not name or "=" in name:
+            raise InputError(f"{where}.env", f"{name[:80]!r} is no name of a variable: it is empty or holds '='")
+    parse_conditions(work.constraints, f"{where}.constraints")
 
 
 def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
@@ -234,25 +281,8 @@ def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
     if isinstance(job.tasks, int):
         yield job, place
         return
-    for at, task in _runs(job.tasks):
+    for at, task in enumerate(job.tasks):
         yield _completed(task, job), f"{place}.tasks[{at}]"
-
-
-def _runs(tasks: Sequence[TaskDescription]) -> Iterator[tuple[int, TaskDescription]]:
-    """Runs of equal neighbours: the place of the first one, and one description that counts them all."""
-    begin = 0
-    for at in range(1, len(tasks) + 1):
-        if at == len(tasks) or tasks[at] != tasks[begin]:
-            task = tasks[begin]
-            yield begin, task if at == begin + 1 else msgspec.structs.replace(task, count=task.count * (at - begin))
-            begin = at
-
-
-def compacted(job: JobDescription) -> JobDescription:
-    """The same job in its shortest words: equal neighbours among its tasks are one description with a count."""
-    if isinstance(job.tasks, int):
-        return job
-    return msgspec.structs.replace(job, tasks=tuple([task for _, task in _runs(job.tasks)]))
 
 
 def _completed(task: TaskDescription, job: JobDescription) -> TaskDescription:
@@ -312,6 +342,26 @@ def plan(job: JobDescription, number: JobId, first: TaskId, fleet: Fleet, place:
             yield PlannedTask(task, wanted.obstacle)
 
 
+class _Compiled:
+    """Constraints and requests of a job's tasks, each combination compiled once."""
+
+    def __init__(self, job: JobDescription, fleet: Fleet, place: str) -> None:
+        self._shared = parse_conditions(job.constraints, f"{place}.constraints")
+        self._fleet = fleet
+        self._known: dict[Any, tuple[int, Amounts, str]] = {}
+
+    def of(self, work: Work, where: str) -> tuple[int, Amounts, str]:
+        """Constraint set, amounts, and why no machine has them (empty where one has)."""
+        key = _wants(work)
+        if key not in self._known:
+            of_task = work.constraints if isinstance(work, TaskDescription) else ()
+            own = parse_conditions(of_task, f"{where}.constraints")
+            request = self._fleet.request(work.request, f"{where}.request")
+            mask, obstacle = self._fleet.needed(self._shared + own, request)
+            self._known[key] = mask, request, obstacle
+        return self._known[key]
+
+
 class Demand(NamedTuple):
     """What equal tasks of a job need: so many `tasks` from place `first` on; `obstacle`: why no machine has it.
 
@@ -336,18 +386,32 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[D
 
 
 def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, Demand]]:
-    shared, first = parse_conditions(job.constraints, f"{place}.constraints"), 0
+    compiled, first = _Compiled(job, fleet, place), 0
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
-            raise InputError(f"{where}.cwd", f"{work.cwd!r} is not an absolute path; nodes know no other")
-        own: tuple[Condition, ...] = ()
-        if isinstance(work, TaskDescription):
-            own = parse_conditions(work.constraints, f"{where}.constraints")
-        request = fleet.request(work.request, f"{where}.request")
-        mask, obstacle = fleet.needed(shared + own, request)
+            raise InputError(f"{where}.cwd", f"{work.cwd[:80]!r} is not an absolute path; nodes know no other")
+        mask, request, obstacle = compiled.of(work, where)
         estimate = round((work.estimate_s or 0.0) * SECOND)
         yield work, Demand(first, task_count(work), mask, request, obstacle, estimate)
         first += task_count(work)
+
+
+def demand_at(job: JobDescription, place: int, fleet: Fleet) -> Demand:
+    """The demand of the task at a place of a job.
+
+    Raises:
+        InputError: as `demands`.
+        IndexError: the job has fewer tasks.
+    """
+    first = 0
+    for task in job.tasks if isinstance(job.tasks, tuple) else ():
+        if place < first + task.count:
+            (demand,) = demands(msgspec.structs.replace(job, tasks=(task,)), fleet)
+            return demand._replace(first=first)
+        first += task.count
+    if isinstance(job.tasks, tuple) or place >= job.tasks:
+        raise IndexError(place)
+    return next(demands(job, fleet))
 
 
 def estimate_us(job: JobDescription) -> Time:

@@ -9,7 +9,6 @@ import signal
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,6 +24,7 @@ from volery.live.hosts.host import Host
 from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.hosts.lives import begin_life, coming_life, held
 from volery.live.hosts.presence import Presence, Register
+from volery.live.hosts.segments import JournalSize, SegmentedJournal
 from volery.live.hosts.watching import Watches, watched_by
 from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
@@ -179,7 +179,7 @@ async def _started(
     log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
     clock = clock_from_now()
     path = journal_path(folder / "journal", name, incarnation)
-    journal = _journal(federation, name, incarnation, scheduling, path) if file.journal and scheduling else None
+    journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
     host = make_host(
         name, hosted, executor=hands.executor, codec=Codec(federation.plan.architecture.messages),
         transport=transport, where=where, journal=journal,
@@ -302,7 +302,8 @@ def _watches(
 
 
 def _journal(
-    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...], path: Path
+    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...],
+    hosted: Mapping[Address, Component],
 ) -> JournalWriter:  # fmt: skip
     plan = federation.plan
     parameters = msgspec.to_builtins(plan.config)
@@ -310,7 +311,9 @@ def _journal(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
         plan.configuration, unix_us(),
     )  # fmt: skip
-    return JournalWriter(path, header, federation.file.durability)
+    size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
+    components = {address: hosted[address] for address in addresses}
+    return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
 
 
 def _transport(federation: Federation) -> Transport:
@@ -325,6 +328,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     from volery.live.service.archiving import Archive
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
     from volery.live.service.foretelling import Foreteller
+    from volery.live.service.listening import Bounds
     from volery.live.service.store import JobStore
     from volery.live.service.tokens import Gate, TokenFile
     from volery.live.wire.tls import server_files
@@ -345,7 +349,13 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             )
             self._foreteller = Foreteller(federation, dict(deployment.machines), self._desk.lost)
             self._server = ApiServer(
-                self._desk, folder / "tasks", *federation.api, gate=gate, tls=files, foreteller=self._foreteller
+                self._desk,
+                folder / "tasks",
+                *federation.api,
+                gate=gate,
+                tls=files,
+                foreteller=self._foreteller,
+                bounds=Bounds(federation.file.api_connections, federation.file.api_connections_per_address),
             )
             super().__init__(self._desk)
             self.url, self.open_to_all = self._server.url, self._server.open_to_all
@@ -426,5 +436,5 @@ async def _until_stopped(federation: Federation, name: HostName, tell: Callable[
                 tell(at_work)
                 await at_work.host.run()
             return
-        except KeeperLost:
-            log.warning("host %s begins anew", name)
+        except KeeperLost as error:
+            log.warning("host %s begins anew: %s", name, error)

@@ -39,6 +39,7 @@ from volery.live.cluster.isolation import Isolation, Output, Retention
 from volery.live.cluster.machine import amounts, discover, machine_from_table
 from volery.live.cluster.tables import read_table
 from volery.live.hosts.journal import Durability
+from volery.live.hosts.segments import JournalSize
 from volery.live.status import DEFAULT_PORT
 from volery.live.wire.tls import BrokerAccess, BrokerTls, ServerTls
 from volery.live.wire.transport import HostName
@@ -87,9 +88,16 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     broker_tls: Annotated[BrokerTls | None, Meta(description="certificates of the hosts on the broker")] = None
     broker_login: Annotated[str, Meta(description="TOML file with user and password, or token, for the broker")] = ""
     api: Annotated[str, Meta(description="where the API listens, HOST:PORT")] = f"127.0.0.1:{DEFAULT_PORT}"
+    api_connections: Annotated[int, Meta(ge=1, description="connections to the API that may be open at a time")] = 2_000
+    api_connections_per_address: Annotated[
+        int, Meta(ge=1, description="of these, from one address; all of them where a proxy stands before the API")
+    ] = 500
     tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
     folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
-    journal: Annotated[bool, Meta(description="write every event down, for `volery replay`")] = True
+    journal: Annotated[
+        bool | JournalSize,
+        Meta(description="write every event down, for `volery replay`; as a table: how much is kept"),
+    ] = True
     durability: Annotated[Durability, Meta(description="what a turn waits for before its effects leave")] = "flush"
     executor: Annotated[ExecutorName, Meta(description="agent: real work; sleep, instant: load tests")] = "agent"
     run_as: Annotated[

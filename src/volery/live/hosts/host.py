@@ -121,6 +121,7 @@ class Host:
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_life: list[Callable[[HostName, bool], None]] = []
         self._pool: Pool | None = None
+        self._problems: dict[tuple[Address, Key], Any] = {}
         self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
         self._doors: dict[Address, Door] = {}
@@ -346,6 +347,8 @@ class Host:
                     return
                 self._doorkeeper.refuse(self._where[source], error)
             if journalling and door.journalled:
+                if type(event) is Computed:
+                    self._problems.pop((door.address, event.key), None)
                 entries.append((door.address, source, journalled(event), checksum(effects)))
             if effects:
                 self._apply(door, now)
@@ -430,6 +433,9 @@ class Host:
             self.inbox.extend(self._held)
             self._held.clear()
         self._outbox.release()
+        if self._journal is not None and self._journal.is_full:
+            hosted = {address: self._components[address] for address, door in self._doors.items() if door.journalled}
+            self._journal.rotate(hosted, self._problems)
         if self.inbox:
             self.wake()
 
@@ -463,6 +469,8 @@ class Host:
     def _compute(self, door: Door, key: Key, problem: Any) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        if self._journal is not None:
+            self._problems[door.address, key] = problem
         future = self._pool.submit(problem.solve, problem.argument)
         future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, door, key, done))
 

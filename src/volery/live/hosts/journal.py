@@ -11,15 +11,16 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple
 
 import msgspec
 
+from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed
-from volery.core.model import Address, Cluster, Message, Time
+from volery.core.model import Address, Cluster, Key, Message, Time
 from volery.live.wire.codec import union
 
 Durability = Literal["none", "flush", "fsync"]
@@ -52,6 +53,7 @@ class Header(msgspec.Struct, frozen=True):
         addresses: of the components on this host, in the order in which they were started.
         configuration: SHA-256 of architecture, parameters and cluster, equal on all hosts of a federation.
         origin_unix_us: the wall clock at time 0 of this journal.
+        segment: the place of this file among those of the incarnation, from 0; the others begin with a snapshot.
     """
 
     federation: str
@@ -64,6 +66,7 @@ class Header(msgspec.Struct, frozen=True):
     addresses: tuple[Address, ...]
     configuration: str
     origin_unix_us: int
+    segment: int = 0
 
 
 Entry = tuple[Address, Address, Any, int]
@@ -77,15 +80,30 @@ class Turn(NamedTuple):
     entries: Sequence[Entry]
 
 
-def journal_path(folder: Path, host: str, incarnation: int) -> Path:
-    """The file of one incarnation of a host."""
-    return folder / f"{host}-{incarnation}{SUFFIX}"
+def journal_path(folder: Path, host: str, incarnation: int, segment: int = 0) -> Path:
+    """A file of one incarnation of a host: HOST-3.journal, then HOST-3.000001.journal."""
+    place = f".{segment:06}" if segment else ""
+    return folder / f"{host}-{incarnation}{place}{SUFFIX}"
+
+
+def journal_order(path: Path) -> tuple[str, int, int]:
+    """Host, incarnation and segment that a file's name tells; what has another name comes first."""
+    host, _, numbers = path.name.removesuffix(SUFFIX).rpartition("-")
+    incarnation, _, segment = numbers.partition(".")
+    if not (incarnation.isdecimal() and (segment or "0").isdecimal()):
+        return path.name, -1, 0
+    return host, int(incarnation), int(segment or 0)
+
+
+def snapshot_path(path: Path) -> Path:
+    """The snapshot with which a journal's file begins, unless it is the first of its incarnation."""
+    return path.with_suffix(".snapshot")
 
 
 def next_incarnation(folder: Path, host: str) -> int:
     """One more than the last incarnation that has a journal in the folder; 1 where there is none."""
-    numbers = [path.stem.rpartition("-")[2] for path in folder.glob(f"{host}-*{SUFFIX}")]
-    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+    numbers = [journal_order(path) for path in folder.glob(f"{host}-*{SUFFIX}")]
+    return 1 + max((number for name, number, _ in numbers if name == host), default=0)
 
 
 class JournalWriter:
@@ -98,18 +116,25 @@ class JournalWriter:
 
     Raises:
         InputError: the file exists or cannot be written.
+
+    Attributes:
+        path: of the file that is written now.
     """
 
     def __init__(self, path: Path, header: Header, durability: Durability) -> None:
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._durability = durability
+        self._begin(path, header)
+
+    def _begin(self, path: Path, header: Header) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # commands and their environment stand in it: nobody else may read them
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
+        self.path, self.size = path, 0
         self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._durability = durability
         self._file.write(MAGIC)
         self._write(self._encode(header))
 
@@ -121,10 +146,19 @@ class JournalWriter:
         file = self._file
         file.write(_FRAME.pack(len(record), zlib.crc32(record)))
         file.write(record)
+        self.size += len(record)
         if self._durability != "none":
             file.flush()
             if self._durability == "fsync":
                 os.fdatasync(file.fileno())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another file is due; to a journal of one file it never is."""
+        return False
+
+    def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
+        """Go on in another file, once `is_full`; called between two turns."""
 
     def close(self) -> None:
         """Write what is left."""

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
+from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.command import decode_payload, encode_payload
-from volery.live.jobs import Demand, JobDescription, compacted, demands, plan, submission
+from volery.live.jobs import Demand, JobDescription, demands, merged, plan, submission
 from volery.live.service.errors import ConflictError
 from volery.live.service.feeding import TASKS_PER_TURN
+from volery.live.service.slices import in_slices
 from volery.live.service.store import JobStore
 from volery.live.status import Receipt
 
 WARNINGS_MAX: Final = 5
-PIECE: Final = 1000
-"""Kinds of tasks that are planned at a time, in about 10 ms."""
+IMPOSSIBLE_MAX: Final = 10_000
+"""Tasks of one job that no machine can run: each is a row that is written at once, while others wait."""
 
 
 class NewJob(NamedTuple):
@@ -76,18 +76,12 @@ class Sent(NamedTuple):
 
 
 async def wanted(demands: Iterator[Demand]) -> list[Demand]:
-    """What the tasks of a job need, found piece by piece: small jobs at once, others have a turn in larger ones.
-
-    Not in a thread, which would hold the interpreter for longer than a piece takes.
+    """The needs of a job's tasks; others have turns meanwhile.
 
     Raises:
         InputError: as `demands`.
     """
-    found = list(islice(demands, PIECE))
-    while len(found) % PIECE == 0 and (piece := list(islice(demands, PIECE))):
-        await asyncio.sleep(0)
-        found += piece
-    return found
+    return [one async for one in in_slices(demands)]
 
 
 async def planned_jobs(
@@ -101,7 +95,11 @@ async def planned_jobs(
     jobs: list[NewJob] = []
     for at, (description, place) in enumerate(zip(descriptions, places, strict=True), number):
         needs = await wanted(demands(description, fleet, place))
-        jobs.append(NewJob(at, first, compacted(description), needs, place))
+        impossible = [one for one in needs if one.obstacle]
+        if (count := sum(one.tasks for one in impossible)) > IMPOSSIBLE_MAX:
+            problem = f"no machine can run {count:,} of its tasks, more than the {IMPOSSIBLE_MAX:,} that are kept"
+            raise InputError(f"{place}.tasks", f"{problem}; the first: {impossible[0].obstacle}")
+        jobs.append(NewJob(at, first, merged(description), needs, place))
         first += jobs[-1].tasks
     return jobs
 

@@ -14,8 +14,9 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.core.model import JobId
-from volery.live.jobs import JobDescription, job_from_json
+from volery.live.jobs import JobDescription
 from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
+from volery.live.service.intake import Intake
 from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.retired import Archived
 from volery.live.service.tokens import Principal
@@ -83,7 +84,13 @@ async def described(request: Request) -> JobDescription:
         InputError: it is none.
         NotAllowedError: it is meant to be somebody else's.
     """
-    return owned(job_from_json(await body_of(request), "job"), principal(request))
+    return owned(await intake(request).job(await body_of(request), "job"), principal(request))
+
+
+def intake(request: Request) -> Intake:
+    """Reads jobs from the bodies of requests to this application."""
+    found: Intake = request.app.state.intake
+    return found
 
 
 async def body_of(request: Request) -> bytearray:
@@ -118,7 +125,8 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
             # A page of another site can make a browser send other types unasked, but not this one.
             return refusal("content-type", "orders are application/json", 415)
         if operation.role is not None:
-            if operation.method != "GET" and sessions.by_cookie(request) and is_foreign(request):
+            # Where no token speaks for a request, nothing else tells it from one that another site's page has caused.
+            if operation.method != "GET" and "authorization" not in request.headers and is_foreign(request):
                 return refusal("origin", FOREIGN, 403)
             who = sessions.who(request)
             if who is None:

@@ -9,10 +9,9 @@ them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
@@ -22,18 +21,16 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import volery
 from volery.core.errors import InputError
 from volery.live.hosts.explaining import JobPlan, Why
-from volery.live.jobs import JobDescription, jobs_from_json
+from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.admission import (
-    HEAD_BYTES_MAX,
     NotAllowedError,
     NotThereError,
     Traffic,
@@ -42,6 +39,7 @@ from volery.live.service.admission import (
     choice,
     described,
     guarded,
+    intake,
     number,
     owned,
     principal,
@@ -50,6 +48,8 @@ from volery.live.service.admission import (
 )
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller, foretelling
+from volery.live.service.intake import Intake
+from volery.live.service.listening import BACKLOG, Bounds, Protocol, Server
 from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
@@ -65,7 +65,6 @@ KEEP_ALIVE_S: Final = 15.0
 CHANGES_MAX: Final = 500
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-CONNECTIONS_MAX: Final = 2_000
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -144,11 +143,20 @@ def make_app(
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
     routes.append(Route("/openapi.json", openapi))
     routes += window_routes(desk, found, sessions, traffic, foreteller)
-    return Starlette(
+    app = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _refuse_http},
+        exception_handlers={HTTPException: _refuse_http, ClientDisconnect: _note_broken_off},
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(names), www_redirect=False)],
     )
+    app.state.intake = Intake()
+    return app
+
+
+async def _note_broken_off(request: Request, error: Exception) -> Response:  # noqa: ARG001 - it says nothing more
+    """Log a request whose sender has gone before its end; nobody reads the answer."""
+    sender = request.client.host if request.client is not None else "-"
+    log.warning("%s %s of %s was broken off", request.method, request.url.path[:80], sender)
+    return Response(status_code=400)
 
 
 async def _refuse_http(request: Request, error: Exception) -> Response:
@@ -169,13 +177,13 @@ class _JobEndpoints:
     async def submit_many(self, request: Request) -> Response:
         """Submit several jobs, all of them or none; they are stored when this is answered, in their order."""
         who = principal(request)
-        jobs = [owned(job, who) for job in jobs_from_json(await body_of(request), "jobs")]
+        jobs = [owned(job, who) for job in await intake(request).jobs(await body_of(request), "jobs")]
         receipts = await self._desk.submit_many(jobs)
         return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
 
     async def plan(self, request: Request) -> Response:
         """What a job would meet if it were submitted now; nothing is submitted."""
-        return as_json(self._desk.plan(await described(request)))
+        return as_json(await self._desk.plan(await described(request)))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
@@ -298,40 +306,6 @@ def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
     return seen_job(desk, number, who)
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP with a limit on what comes before a body."""
-
-    _head_bytes = 0
-
-    def on_message_begin(self) -> None:
-        """A new request."""
-        self._head_bytes = 0
-        super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
-        self._count(url)
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._count(name + value)
-        super().on_header(name, value)
-
-    def _count(self, piece: bytes) -> None:
-        self._head_bytes += len(piece)
-        if self._head_bytes > HEAD_BYTES_MAX:
-            raise ValueError("the head of a request is too long")
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to the program that it runs in."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 def demand_safe(host: str, gate: Gate, tls: Mapping[str, str] | None) -> None:
     """Strangers must neither get in nor hear a token.
 
@@ -357,6 +331,7 @@ class ApiServer:
         gate: knows who asks; None: nobody is asked.
         tls: the files of its certificate, see `volery.live.wire.tls.server_files`.
         foreteller: makes forecasts; None: there are none.
+        bounds: of connections.
 
     Raises:
         InputError: it cannot listen there, or must not, because anybody could come in or overhear tokens.
@@ -365,6 +340,7 @@ class ApiServer:
     def __init__(
         self, desk: Desk, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
         gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Foreteller | None = None,
+        bounds: Bounds | None = None,
     ) -> None:  # fmt: skip
         self._desk, gate = desk, gate or Gate(None)
         self.open_to_all = gate.open
@@ -383,19 +359,22 @@ class ApiServer:
         self.url = f"http{'s' if tls else ''}://{shown}:{self.port}"
         # A name proves nothing where a token does.
         names = LOCAL_NAMES if gate.open else ("*",)
+        app = make_app(desk, outputs, gate, names, foreteller)
+        self._intake: Intake = app.state.intake
         config = uvicorn.Config(
-            make_app(desk, outputs, gate, names, foreteller), log_config=None, log_level="warning", access_log=False,
-            lifespan="off", http=_Protocol, timeout_graceful_shutdown=1, limit_concurrency=CONNECTIONS_MAX,
+            app, log_config=None, log_level="warning", access_log=False,
+            lifespan="off", http=Protocol, ws="none", timeout_graceful_shutdown=1,
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
-        self._server = _Server(config)
+        self._server = Server(config, self._socket, (bounds or Bounds()).held())
+        self._intake = app.state.intake
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Answer from now on."""
         self._desk.history.start(self._desk.sample)
-        self._socket.listen(128)
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._socket]))
+        self._socket.listen(BACKLOG)
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve())
 
     async def close(self) -> None:
         """Stop; call it after the desk is closed, which ends the streams of events."""
@@ -404,3 +383,4 @@ class ApiServer:
         if self._serving is not None:
             await self._serving
         self._socket.close()
+        self._intake.close()

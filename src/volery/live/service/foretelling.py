@@ -13,9 +13,11 @@ import sys
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Collection
+from itertools import groupby
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,12 +25,14 @@ from volery.core.model import Address, JobId
 from volery.core.standing import Preempted
 from volery.live.cluster.federation import Federation
 from volery.live.forecasts import Forecast, ForecastRecord
-from volery.live.jobs import JobDescription, demands, task_count
+from volery.live.jobs import JobDescription, TaskDescription, demands, task_count
 from volery.live.service.admission import as_json, described, principal, seen_job
 from volery.live.service.desk import Desk
 from volery.live.service.foretold import ForecastBook, meters
 from volery.live.service.meters import Meter
 from volery.live.service.openapi import Operation
+from volery.live.service.slices import in_slices
+from volery.live.service.standing import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.standing import Answer, Question
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
@@ -40,6 +44,8 @@ LIMIT_S: Final = 30.0
 """Wall time after which the process is ended: on a busy machine it gets what others leave."""
 WAITING_MAX: Final = 8
 """So many may wait for the one that is being made."""
+RECORDED_MAX: Final = 1_000
+"""Of a job that lists more different tasks no forecast is kept: to write the list down takes too long."""
 FRESH_S: Final = 10.0
 """A forecast of a job under way serves whoever asks for it within this time."""
 
@@ -95,12 +101,20 @@ class Foreteller:
         Raises:
             InputError: constraints that the fleet gives no meaning to.
         """
-        if all(one.obstacle for one in demands(job, self._fleet)):
+        if task_count(job) > TASKS_PLAYED_MAX:
+            return _refused(task_count(job), f"it has more than {TASKS_PLAYED_MAX:,} tasks, more than the lab plays")
+        if not await self._can_run(job):
             return _refused(task_count(job), "none of its tasks could ever run")
-        answer = await self._in_turn(job)
-        if answer.outlook is not None:
+        answer = await self._in_turn(await _sketch(job))
+        if answer.outlook is not None and (isinstance(job.tasks, int) or len(job.tasks) <= RECORDED_MAX):
             await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, answer.outlook.moments)
         return _told(answer, task_count(job), who)
+
+    async def _can_run(self, job: JobDescription) -> bool:
+        async for one in in_slices(demands(job, self._fleet)):
+            if not one.obstacle:
+                return True
+        return False
 
     async def of_job(self, job: JobStatus, who: Principal) -> Forecast:
         """When what is left of a job that is under way starts and ends; asked again soon, the answer is the same."""
@@ -137,6 +151,18 @@ class Foreteller:
             tuple(sorted(self._lost())),
         )  # fmt: skip
         return await ask_lab(question)
+
+
+async def _sketch(job: JobDescription) -> JobDescription:
+    """A job without what its tasks carry: the lab asks only what they need, and what they are called."""
+    if isinstance(job.tasks, int) or len(job.tasks) <= RECORDED_MAX:
+        return job
+    first, *others = job.tasks
+    names = ("estimate_s", "constraints", "request", "count")
+    bare = (TaskDescription(**{name: getattr(one, name) for name in names}) for one in others)
+    runs = ((task, sum(1 for _ in run)) for task, run in groupby(bare))
+    alike = [replace(task, count=task.count * times) async for task, times in in_slices(runs)]
+    return replace(job, tasks=(replace(first, call=b"", stdin="", env={}), *alike), call=b"", stdin="", env={})
 
 
 def _refused(tasks: int, problem: str) -> Forecast:

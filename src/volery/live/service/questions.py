@@ -23,12 +23,13 @@ from volery.live.hosts.explaining import (
     counted,
 )
 from volery.live.hosts.presence import Register
-from volery.live.jobs import Demand, JobDescription, demands, task_count
+from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
 from volery.live.service.history import History, Sample
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.looking import Sight
 from volery.live.service.retired import Archived
 from volery.live.service.sharing import Sharing
+from volery.live.service.slices import in_slices
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
 from volery.live.status import HostStatus, JobStatus, NodeStatus, TaskStatus, UserStatus
@@ -226,18 +227,19 @@ class Questions:
         """What a task of a job asks for."""
         described = self._store.described(number)
         assert described is not None, "there is such a job"
-        return next(one for one in demands(described[1], self._fleet) if place < one.first + one.tasks)
+        return demand_at(described[1], place, self._fleet)
 
-    def plan(self, description: JobDescription) -> JobPlan:
-        """What a job would meet if it were submitted now.
+    async def plan(self, description: JobDescription) -> JobPlan:
+        """The prospects of a job if it were submitted now; others have turns meanwhile.
 
         Raises:
             InputError: constraints that the fleet gives no meaning to.
         """
         slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._nodes.items()}
         taken, groups = self._taken(), []
-        for wanted in demands(description, self._fleet):
-            steps = self._candidates(wanted)
+        drained = self._drained_machines()
+        async for wanted in in_slices(demands(description, self._fleet)):
+            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken)
             left = [] if wanted.request else steps[-1][1]
             free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
             groups.append(
@@ -263,9 +265,16 @@ class Questions:
         return taken
 
     def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
-        drained = {self._nodes[node] for node in self._drained if node in self._nodes}
-        lost = {self._nodes[node] for node in self.lost()}
-        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken(), lost)
+        lost = self._lost_machines()
+        return candidates(
+            self._fleet.cluster, wanted.mask, wanted.request, self._drained_machines(), self._taken(), lost
+        )
+
+    def _drained_machines(self) -> set[int]:
+        return {self._nodes[node] for node in self._drained if node in self._nodes}
+
+    def _lost_machines(self) -> set[int]:
+        return {self._nodes[node] for node in self.lost()}
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""

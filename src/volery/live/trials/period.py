@@ -19,9 +19,9 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, MoreTasks, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Address, Job, JobId, Message, Task, TaskId, Time
 from volery.core.trace import Trace
-from volery.live.hosts.journal import RAISED, Header, JournalReader, Started
-from volery.live.hosts.port import LAUNCH
-from volery.live.trials.replay import Player, plan_of
+from volery.live.hosts.journal import RAISED, Header, Started
+from volery.live.hosts.port import LAUNCH, Effect
+from volery.live.trials.replay import Chain, Player, chains, cut_hosts, hosted, plan_of
 
 Link = tuple[Address, Address]
 NO_JOB: Final = "holds no job with a finished task; give the journals of all hosts of a federation that has run some"
@@ -74,6 +74,7 @@ class Period(msgspec.Struct, frozen=True):
         cancelled_jobs: jobs that somebody gave up; what of them has finished is in the trace.
         hops: between hosts, by link class.
         decisions: by role.
+        cut: hosts of which the first files are no longer kept: jobs of that time are not in the trace.
     """
 
     trace: Trace
@@ -88,6 +89,7 @@ class Period(msgspec.Struct, frozen=True):
     cancelled_jobs: int
     hops: tuple[Hop, ...]
     decisions: tuple[Decision, ...]
+    cut: tuple[str, ...] = ()
 
 
 class _Observed:
@@ -104,18 +106,16 @@ class _Observed:
         self.heard: dict[Link, list[Time]] = {}
         self.spent_ns: dict[str, list[int]] = {}
 
-    def play(self, path: Path, lookup: Callable[[str], Architecture]) -> Header:
+    def play(self, reader: Chain, lookup: Callable[[str], Architecture]) -> Header:
         """Take one journal in.
 
         Raises:
             InputError: it is none, or what it tells cannot be known because it does not replay.
         """
-        reader = JournalReader(path)
-        header = reader.header
-        plan = plan_of(header, lookup, str(path))
-        deployment = plan.build(header.incarnation)
+        header, effects = reader.header, list[Effect]()
+        plan = plan_of(header, lookup, str(reader.path))
         here = set(header.addresses)
-        player = Player(plan.components(deployment, header.addresses, header.incarnation))
+        player = Player(*hosted(reader, plan, effects), effects)
         clock = time.perf_counter_ns
         for now, entries in reader.turns(plan.architecture.messages):
             at = header.origin_unix_us + now
@@ -126,7 +126,7 @@ class _Observed:
                 found = player.feed(address, source, event, now)
                 took = clock() - began
                 if found != expected:
-                    raise InputError(str(path), "does not replay; `volery replay` shows where")
+                    raise InputError(str(reader.path), "does not replay; `volery replay` shows where")
                 if type(event) is not Started:
                     self.spent_ns.setdefault(role_of(address), []).append(took)
                 self._event(address, source, event, at, source in here)
@@ -222,12 +222,11 @@ def read_period(paths: Iterable[Path], name: str, lookup: Callable[[str], Archit
         InputError: a file is no journal, does not replay, is of another federation than the first, or no job has run.
     """
     observed = _Observed()
-    readers = sorted(((path, JournalReader(path).header) for path in paths), key=lambda found: _role_order(found[1]))
-    headers = []
-    for path, header in readers:
-        if header.configuration != readers[0][1].configuration:
-            raise InputError(str(path), f"is of another federation than {readers[0][0]}; give those of one")
-        headers.append(observed.play(path, lookup))
+    found, headers = chains(paths), []
+    for one in found:
+        if one.header.configuration != found[0].header.configuration:
+            raise InputError(str(one.path), f"is of another federation than {found[0].path}; give those of one")
+        headers.append(observed.play(one, lookup))
     trace, listed = observed.trace(name)
     cluster = headers[0].cluster
     return Period(
@@ -237,8 +236,5 @@ def read_period(paths: Iterable[Path], name: str, lookup: Callable[[str], Archit
         constrained_tasks=sum(1 for task in listed if task.constraints),
         payload_tasks=sum(1 for task in listed if task.payload),
         cancelled_jobs=len(observed.cancelled), hops=observed.hops(), decisions=observed.decisions(),
+        cut=cut_hosts(found),
     )  # fmt: skip
-
-
-def _role_order(header: Header) -> tuple[str, int]:
-    return header.host, header.incarnation

@@ -7,7 +7,8 @@ word but what came through their door. A difference means that the code, or some
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,20 @@ import msgspec
 from volery.core.component import Architecture, Component, UnknownMessageError
 from volery.core.errors import InputError
 from volery.core.events import Computed
-from volery.core.model import Address, Key, Time
+from volery.core.model import Address, Key, Message, Time
 from volery.live.cluster.building import Plan
-from volery.live.hosts.journal import RAISED, SUFFIX, Header, JournalReader, Started
+from volery.live.hosts.journal import (
+    RAISED,
+    SUFFIX,
+    Header,
+    JournalReader,
+    Started,
+    Turn,
+    journal_order,
+    snapshot_path,
+)
 from volery.live.hosts.port import COMPUTE, Effect, LivePort, checksum
+from volery.live.hosts.snapshots import Hosted, first_difference, read_snapshot
 
 SHOWN_MAX: Final = 20
 """Effects of a difference that are spelled out."""
@@ -59,6 +70,7 @@ class Replayed(msgspec.Struct, frozen=True):
         span_us: the time of the last event.
         torn_bytes: how much of the end a crash has torn off.
         difference: the first one; None where all effects are equal.
+        segment: the place of the file among those of the incarnation, from 0; the others begin with a snapshot.
     """
 
     path: str
@@ -69,6 +81,7 @@ class Replayed(msgspec.Struct, frozen=True):
     span_us: Time
     torn_bytes: int
     difference: Difference | None = None
+    segment: int = 0
 
 
 Witness = Callable[[Time, Address, Address, Any, "list[Effect]", float], None]
@@ -98,21 +111,27 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
 
 
 class Player:
-    """Fresh components, fed one event at a time.
+    """Components, fed one event at a time.
 
     Args:
-        components: by address; never started.
-
-    Attributes:
+        components: by address; never started, or of a snapshot.
+        problems: those whose answers come later.
         effects: what the last event's component has asked for; whoever feeds clears it before the next.
     """
 
-    def __init__(self, components: dict[Address, Component]) -> None:
-        self.effects: list[Effect] = []
+    def __init__(
+        self, components: dict[Address, Component], problems: Mapping[tuple[Address, Key], Any] = {},
+        effects: list[Effect] | None = None,
+    ) -> None:  # fmt: skip
+        self.effects: list[Effect] = [] if effects is None else effects
         self._components = components
-        self._problems: dict[tuple[Address, Key], Any] = {}
+        self._problems = dict(problems)
         for address, component in components.items():
             component.bind(LivePort(address, self.effects))
+
+    def differs(self, other: Player) -> str:
+        """The first field in which the state of another player differs; empty where there is none."""
+        return first_difference((self._components, self._problems), (other._components, other._problems))
 
     def feed(self, address: Address, source: Address, event: Any, now: Time, *, refused: bool = True) -> int:
         """Handle an event; the checksum of what the component asked for.
@@ -137,8 +156,75 @@ class Player:
         return checksum(self.effects)
 
 
+class Chain:
+    """Files of one incarnation of a host that follow each other.
+
+    Args:
+        readers: in order; the first is the incarnation's first, or has a snapshot.
+
+    Attributes:
+        readers: see there.
+        path, header: of the first file.
+    """
+
+    def __init__(self, readers: Sequence[JournalReader]) -> None:
+        self.readers = readers
+        self.path, self.header = readers[0].path, readers[0].header
+
+    def turns(self, messages: Iterable[type[Message]]) -> Iterator[Turn]:
+        """All turns, in order; see `JournalReader.turns`."""
+        known = tuple(messages)
+        return chain.from_iterable(reader.turns(known) for reader in self.readers)
+
+    def times(self) -> tuple[Time, Time] | None:
+        """Of the first turn and of the last; None where there is none."""
+        found = [times for reader in self.readers if (times := reader.times()) is not None]
+        return (found[0][0], found[-1][1]) if found else None
+
+
+def chains(paths: Iterable[Path]) -> list[Chain]:
+    """Journals with their files put together, by host, incarnation and segment.
+
+    Raises:
+        InputError: a file is no journal, or continues one that is not there and has no snapshot.
+    """
+    found: list[list[JournalReader]] = []
+    for reader in sorted(map(JournalReader, paths), key=lambda one: _order(one.header)):
+        host, incarnation, segment = _order(reader.header)
+        if found and _order(found[-1][-1].header) == (host, incarnation, segment - 1):
+            found[-1].append(reader)
+            continue
+        if segment and not snapshot_path(reader.path).exists():
+            missing = snapshot_path(reader.path).name
+            problem = f"continues an earlier file; give that one, too, or its snapshot, {missing}, beside it"
+            raise InputError(str(reader.path), problem)
+        found.append([reader])
+    return [Chain(readers) for readers in found]
+
+
+def cut_hosts(kept: Iterable[Chain]) -> tuple[str, ...]:
+    """Hosts with a journal whose first files are no longer kept."""
+    return tuple(sorted({one.header.host for one in kept if one.header.segment}))
+
+
+def _order(header: Header) -> tuple[str, int, int]:
+    return header.host, header.incarnation, header.segment
+
+
+def hosted(reader: JournalReader | Chain, plan: Plan, effects: list[Effect]) -> Hosted:
+    """Components, and problems whose answers come later, as they were at the beginning of a journal's file.
+
+    Raises:
+        InputError: the file begins with a snapshot, which cannot be loaded.
+    """
+    header = reader.header
+    if header.segment:
+        return read_snapshot(snapshot_path(reader.path), plan.architecture, effects)
+    return plan.components(plan.build(header.incarnation), header.addresses, header.incarnation), {}
+
+
 def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness | None = None) -> Replayed:
-    """Replay one journal.
+    """Replay one file of a journal, from its snapshot where it has one.
 
     Args:
         path: of the file.
@@ -149,11 +235,38 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
         InputError: it is no journal, or of an architecture that does not exist as it was.
     """
     reader = JournalReader(path)
-    header = reader.header
-    plan = plan_of(header, lookup, str(path))
-    player = Player(plan.components(plan.build(header.incarnation), header.addresses, header.incarnation))
+    plan, effects = plan_of(reader.header, lookup, str(path)), list[Effect]()
+    return _replayed(reader, plan, Player(*hosted(reader, plan, effects), effects), witness)
+
+
+def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
+    """Replay files; what one of them leads to must be the snapshot with which the next one begins.
+
+    Raises:
+        InputError: as `replay` and `chains`.
+    """
+    for one in chains(paths):
+        player: Player | None = None
+        for reader in one.readers:
+            plan, effects = plan_of(reader.header, lookup, str(reader.path)), list[Effect]()
+            before, unequal = player, ""
+            if before is None or snapshot_path(reader.path).exists():
+                player = Player(*hosted(reader, plan, effects), effects)
+                unequal = before.differs(player) if before is not None else ""
+            assert player is not None
+            if unequal:
+                problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
+                difference = Difference(0, 0, "", "", "", (), problem)
+                yield _told(reader, 0, 0, difference)
+                break
+            result = _replayed(reader, plan, player, None)
+            yield result
+            if result.difference is not None:
+                break
+
+
+def _replayed(reader: JournalReader, plan: Plan, player: Player, witness: Witness | None) -> Replayed:
     events = now = 0
-    difference = None
     for now, entries in reader.turns(plan.architecture.messages):
         for address, source, event, expected in entries:
             events += 1
@@ -171,16 +284,21 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
                     problem = f"the effects have checksum {found:#010x}, in the journal {expected:#010x}"
             if problem:
                 effects = tuple(str(effect) for effect in player.effects[:SHOWN_MAX])
-                difference = Difference(events, now, address, source, str(event), effects, problem)
-                break
+                return _told(
+                    reader, events, now, Difference(events, now, address, source, str(event), effects, problem)
+                )
             if witness is not None:
                 witness(now, address, source, event, player.effects, time.perf_counter() - began)
             player.effects.clear()
-        if difference is not None:
-            break
+    return _told(reader, events, now, None)
+
+
+def _told(reader: JournalReader, events: int, now: Time, difference: Difference | None) -> Replayed:
+    header = reader.header
     return Replayed(
-        str(path), header.host, header.incarnation, header.architecture, events, now, reader.torn_bytes, difference
-    )
+        str(reader.path), header.host, header.incarnation, header.architecture, events, now, reader.torn_bytes,
+        difference, header.segment,
+    )  # fmt: skip
 
 
 def journals(place: Path) -> Iterator[Path]:
@@ -192,7 +310,7 @@ def journals(place: Path) -> Iterator[Path]:
     if place.is_file():
         yield place
         return
-    found = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
+    found = sorted(place.glob(f"*{SUFFIX}"), key=journal_order) if place.is_dir() else []
     if not found:
         raise InputError(str(place), f"no journal here; give a *{SUFFIX} file or a folder that holds some")
     yield from found

@@ -14,8 +14,9 @@ import msgspec
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import Address, Cluster, Time
-from volery.live.hosts.journal import RAISED, Header, JournalReader
-from volery.live.trials.replay import Player, plan_of
+from volery.live.hosts.journal import RAISED, Header
+from volery.live.hosts.port import Effect
+from volery.live.trials.replay import Chain, Player, chains, cut_hosts, hosted, plan_of
 
 TELL_S: Final = 0.2
 Watch = Callable[[Header, Mapping[Address, Component], Time], None]
@@ -33,6 +34,7 @@ class Span(msgspec.Struct, frozen=True):
         first_us, end_us: times of the first and the last event, since the first host's time 0.
         deployment: all of its components, as they were built.
         origin_us: the first host's time 0, microseconds since 1970.
+        cut: hosts of which the first files are no longer kept.
     """
 
     federation: str
@@ -44,6 +46,7 @@ class Span(msgspec.Struct, frozen=True):
     end_us: Time
     deployment: Deployment
     origin_us: Time
+    cut: tuple[str, ...] = ()
 
 
 class Together:
@@ -59,7 +62,7 @@ class Together:
 
     def __init__(self, paths: Sequence[Path], lookup: Callable[[str], Architecture]) -> None:
         self._lookup = lookup
-        self._readers = [JournalReader(path) for path in paths]
+        self._readers = chains(paths)
         first = self._readers[0]
         for reader in self._readers:
             if reader.header.configuration != first.header.configuration:
@@ -91,6 +94,7 @@ class Together:
             max(last for _, last in found),
             deployment,
             self._origin_us,
+            cut_hosts(self._readers),
         )
 
     def play(
@@ -118,20 +122,21 @@ class Together:
                 moved(now, events)
         return events
 
-    def _offset_us(self, reader: JournalReader) -> Time:
+    def _offset_us(self, reader: Chain) -> Time:
         return reader.header.origin_unix_us - self._origin_us
 
-    def _turns(self, reader: JournalReader, watch: Watch) -> Iterator[tuple[Time, Callable[[], int]]]:
+    def _turns(self, reader: Chain, watch: Watch) -> Iterator[tuple[Time, Callable[[], int]]]:
         header, offset_us = reader.header, self._offset_us(reader)
         plan = plan_of(header, self._lookup, str(reader.path))
-        components = plan.components(plan.build(header.incarnation), header.addresses, header.incarnation)
+        effects: list[Effect] = []
+        components, problems = hosted(reader, plan, effects)
         player: Player | None = None
 
         def feed(now: Time, entries: Sequence[tuple[Address, Address, Any, int]]) -> int:
             nonlocal player
             if player is None:
                 watch(header, components, offset_us)
-                player = Player(components)
+                player = Player(components, problems, effects)
             for address, source, event, expected in entries:
                 if expected == RAISED:
                     break  # the last entry of a host that failed

@@ -164,7 +164,7 @@ async def plan_view(desk: Desk, foreteller: Foreteller | None, request: Request)
     who = principal(request)
     job, parts = asked_job(request), list[Piece]()
     if job is not None:
-        parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(desk.plan(job))]
+        parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(await desk.plan(job))]
         if foreteller is not None:
             forecast = await foreteller.forecast(job, who)
             parts.append(section("When it would start, and end", told_forecast(forecast, MOMENTS)))

@@ -54,10 +54,6 @@ class Sessions:
             authorization = session.authorization
         return self._gate.who(authorization)
 
-    def by_cookie(self, request: HTTPConnection) -> bool:
-        """Whether nothing but a cookie speaks for a request, which a browser sends without being asked."""
-        return "authorization" not in request.headers and self._session(request) is not None
-
     def ended(self, request: HTTPConnection) -> bool:
         """Whether a request that proves nothing comes from somebody who once had a session here."""
         return _name(request) in request.cookies

@@ -1,0 +1,165 @@
+"""Connections over which no request comes keep nobody out, and what is broken off is one line of the log."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live.certificates import Authority
+from tests.live.serving import at_work
+
+from volery.live.service import listening
+from volery.live.service.listening import HEAD_S, Bounds, Connection, Connections
+from volery.live.wire.tls import ServerTls
+
+LIMIT_S = 30
+HALF = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx-half: "
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """HOST:PORT of a federation in which a head has a second, and 20 connections may be open, 10 from one address."""
+    monkeypatch.setattr(listening, "HEAD_S", 1.0)
+    with at_work(tmp_path, machines=[{"count": 30}], api_connections=20, api_connections_per_address=10) as url:
+        yield url.removeprefix("http://")
+
+
+def opened(api: str, count: int, sender: str = "127.0.0.1", begin: bytes = HALF) -> list[socket.socket]:
+    host, _, port = api.partition(":")
+    found = []
+    for _ in range(count):
+        found.append(socket.create_connection((host, int(port)), LIMIT_S, (sender, 0)))
+        found[-1].sendall(begin)
+    return found
+
+
+def is_healthy(api: str, sender: str = "127.0.0.1") -> bool:
+    (asking,) = opened(api, 1, sender, b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+    with asking:
+        return asking.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Wait until the other end has closed it."""
+    with contextlib.suppress(ConnectionResetError):
+        while connection.recv(1000):
+            pass
+    return True
+
+
+def test_half_open_heads_of_one_address_keep_nobody_out(api: str) -> None:
+    half = opened(api, 60)
+    assert is_healthy(api, "127.0.0.2")
+    assert is_healthy(api), "not even others at the same address"
+    assert all(map(is_closed, half[:50])), "the oldest made room"
+    for one in half:
+        one.close()
+
+
+def test_half_open_heads_of_many_addresses_keep_nobody_out(api: str) -> None:
+    half = [one for at in range(2, 12) for one in opened(api, 9, f"127.0.0.{at}")]
+    assert is_healthy(api, "127.0.1.1")
+    for one in half:
+        one.close()
+
+
+def test_a_head_that_does_not_end_is_given_up(api: str) -> None:
+    """However slowly it goes on, and also after an answer over the same connection."""
+    silent, trickled, second = opened(api, 3, begin=b"GET /healthz HTTP/1.1\r\n")
+    second.sendall(b"host: 127.0.0.1\r\n\r\n")
+    assert second.recv(1000).startswith(b"HTTP/1.1 200")
+    second.sendall(HALF)
+    try:
+        for _ in range(LIMIT_S * 20):
+            trickled.sendall(b"x")
+            trickled.settimeout(0.05)
+            try:
+                assert trickled.recv(10) == b""
+                break
+            except TimeoutError:
+                continue
+    except ConnectionError:
+        pass
+    assert all(map(is_closed, (silent, second)))
+    for one in (silent, trickled, second):
+        one.close()
+
+
+def test_a_body_that_nobody_reads_does_not_hold_its_connection(api: str) -> None:
+    head = b"POST /jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: text/plain\r\ncontent-length: 1000\r\n\r\n"
+    (refused,) = opened(api, 1, begin=head)
+    with refused:
+        assert refused.recv(1000).startswith(b"HTTP/1.1 415")
+        refused.sendall(b"x")
+        while refused.recv(1000):
+            pass
+
+
+def test_a_body_that_is_broken_off_is_one_line_of_the_log(api: str, caplog: pytest.LogCaptureFixture) -> None:
+    head = b"POST /jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"
+    with caplog.at_level(logging.INFO):
+        for one in opened(api, 3, begin=head):
+            one.close()
+        for _ in range(LIMIT_S * 100):
+            told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+            if len(told) >= 3:
+                break
+            assert is_healthy(api)
+    assert [record.getMessage() for record in told] == ["POST /jobs of 127.0.0.1 was broken off"] * 3
+    assert not any(record.exc_info for record in caplog.records)
+
+
+def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now_s, ended = 0.0, list[str]()
+    known = Connections(Bounds(3, 2), lambda: now_s)
+
+    def connection(address: str) -> Connection:
+        return Connection(address, lambda: ended.append(address))
+
+    first, second, other = connection("a"), connection("a"), connection("b")
+    assert all(map(known.admit, (first, second, other)))
+    for one in (first, second, other):
+        known.came(one)
+    assert not known.admit(connection("a"))
+    assert not known.admit(connection("c")), "there are three already"
+    assert not known.admit(connection("a"))
+    assert len(caplog.records) == 2
+    assert "2 connections of a and 3 in all are open" in caplog.records[0].getMessage()
+    known.gone(first)
+    known.gone(first)
+    waiting = connection("c")
+    assert known.admit(waiting)
+    assert known.admit(connection("d")), "in the place of c, which waits for a head"
+    assert ended == ["c"]
+    known.wait(waiting)
+    now_s += HEAD_S
+    known.sweep()
+    assert ended == ["c", "d"], "what is gone is not ended again"
+
+
+def test_a_handshake_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HEAD_S", 1.0)
+    authority = Authority(tmp_path / "tls")
+    authority.sign("api")
+    keys: dict[str, Any] = {"tls": ServerTls(certificate=authority.of("api.crt"), key=authority.of("api.key"))}
+    with at_work(tmp_path / "f", machines=[{"count": 30}], api_connections_per_address=5, **keys) as url:
+        address = url.removeprefix("https://")
+        silent = [*opened(address, 10, begin=b""), *opened(address, 10, begin=b"\x16\x03\x01\x02\x00\x01")]
+        trusting = ssl.create_default_context(cafile=authority.of("ca.crt"))
+        with urllib.request.urlopen(f"{url}/healthz", timeout=LIMIT_S, context=trusting) as answer:
+            assert answer.status == 200
+        assert all(map(is_closed, silent))
+        for one in silent:
+            one.close()
+
+
+def test_connections_leave_files_for_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 4096))
+    assert Bounds(2000, 500).held() == Bounds(128, 128)
