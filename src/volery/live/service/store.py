@@ -39,8 +39,6 @@ _WRITE_TASK: Final = (
     "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
     "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_ENDED: Final = "('finished', 'failed', 'killed')"
-"""States of tasks of an open job that need not run again."""
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
@@ -424,13 +422,17 @@ class JobStore:
         return OpenJob(row[0], row[1], _described(row[2]), bool(row[3])) if row else None
 
     def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
-        """The places of a job's tasks that were started and have not ended: how many attempts each had, and as what the
-        last was launched, which is the scheduler's own number.
+        """The attempts of each task that has begun and not ended: place -> how many, and the number of the last.
+
+        The latter is the scheduler's own number.
         """
-        query = "SELECT place, attempt, launched FROM tasks WHERE job = ? AND node != '' AND state NOT IN " + _ENDED
+        query = (
+            "SELECT place, attempt, launched FROM tasks "
+            "WHERE job = ? AND node != '' AND state NOT IN ('finished', 'failed', 'killed')"
+        )
         return {place: (attempt + 1, launched) for place, attempt, launched in self._read.execute(query, (number,))}
 
     def ended_places(self, number: JobId) -> set[int]:
         """The places of a job's tasks that need not run again."""
-        query = "SELECT place FROM tasks WHERE job = ? AND state IN " + _ENDED
+        query = "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')"
         return {row[0] for row in self._read.execute(query, (number,))}
