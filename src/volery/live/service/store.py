@@ -41,7 +41,6 @@ _WRITE_TASK: Final = (
     "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
     "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-"""States of tasks of an open job that need not run again."""
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
