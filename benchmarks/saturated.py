@@ -230,7 +230,9 @@ def compared(found: Sequence[Window], before: str, after: str) -> dict[str, Any]
     for name in ("tasks_per_cpu_s", "tasks_per_s"):
         falls = [1 - getattr(second, name) / getattr(first, name) for first, second in pairs]
         difference = paired_difference(falls, [0.0] * len(falls))
-        told[name] = [round(value, 4) for value in (difference.mean, difference.low, difference.high)]
+        told[name] = [
+            None if value is None else round(value, 4) for value in (difference.mean, difference.low, difference.high)
+        ]
     return told
 
 

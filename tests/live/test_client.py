@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import cloudpickle
@@ -14,6 +16,7 @@ from tests.live.bench import LIMIT_S
 from tests.live.serving import serving
 
 from volery.core.errors import InputError
+from volery.live import asking
 from volery.live.asking import ApiError, CallFailedError
 from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
@@ -57,6 +60,36 @@ def test_callables_are_futures(api: str) -> None:
         assert client.run(max, 3, 4).result(LIMIT_S) == 4
         assert client.map(halve, []) == []
         assert client.jobs()[-1].name == "halve"
+
+
+def test_results_of_calls_that_ended_together_are_fetched_together(api: str) -> None:
+    with Client(api) as client:
+        asked: list[str] = []
+        client._http.event_hooks["request"].append(lambda request: asked.append(request.url.path))
+        client.run(halve, 0).result(LIMIT_S)
+        with client._following().pause:
+            number = client.send(asking.calls(halve, [(item,) for item in range(40) if item != 13])).id
+            futures: list[Future[float]] = [Future() for _ in range(39)]
+            client._following().calls[number] = dict(enumerate(futures))
+            list(client.events(number))  # to its end
+        assert sum(future.result(LIMIT_S) for future in futures) == (sum(range(40)) - 13) / 2
+        assert asked.count(f"/jobs/{number}/results") < 20
+
+
+def test_results_that_are_too_large_for_one_answer_all_come_back(api: str) -> None:
+    with Client(api) as client:
+        sizes = [400_000 + item for item in range(15)]
+        assert [len(future.result(LIMIT_S)) for future in client.map(bytes, sizes)] == sizes
+
+
+def test_futures_of_calls_fail_when_the_client_is_closed(api: str) -> None:
+    with Client(api) as client:
+        future = client.run(time.sleep, 60)
+        number = client.jobs()[0].id
+    with pytest.raises(InputError, match="the client was closed"):
+        future.result(LIMIT_S)
+    with Client(api) as client:
+        client.cancel(number)
 
 
 def test_a_call_that_never_runs_fails_with_the_reason(api: str) -> None:

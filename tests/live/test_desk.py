@@ -12,7 +12,7 @@ from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Submit
+from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Message
 from volery.live.hosts.explaining import PeerTold
 from volery.live.jobs import JobDescription, job_from_table
@@ -281,12 +281,12 @@ def test_nothing_more_of_a_hundred_thousand_tasks_is_sent_once_their_job_is_canc
             await asyncio.sleep(0)
         before = len(sent)
         await it.desk.cancel(number)
-        await asyncio.sleep(0.05)
+        other = await submit(it, command="true", tasks=3 * TASKS_PER_TURN)
+        while not (isinstance(sent[-1], MoreTasks) and sent[-1].job == other and sent[-1].first == 2 * TASKS_PER_TURN):
+            await asyncio.sleep(0)
         (order,) = [at for at, message in enumerate(sent) if isinstance(message, Cancel)]
         assert order < before + 100, "the order passes what waits"
-        assert sent[order + 1 :] == [], "and nothing comes after it"
-        other = await submit(it, command="true")
-        await asyncio.sleep(0.05)
+        assert [type(message) for message in sent[order + 1 :]] == [Submit, MoreTasks, MoreTasks], "of the other job"
         assert [message.job.id for message in sent if isinstance(message, Submit)] == [number, other]
 
     play(tmp_path, scenario)

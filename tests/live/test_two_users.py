@@ -74,7 +74,7 @@ def test_who_has_no_token_gets_nothing_but_the_description(door: Door) -> None:
 def test_a_job_of_one_user_does_not_exist_for_another(door: Door) -> None:
     mine_is = {"command": "echo mine; sleep 30", "key": "k", "name": "secret"}
     number = submit(door.ada, **mine_is)
-    for path in ("", "/tasks", "/tasks/0", "/tasks/0/logs", "/tasks/0/result"):
+    for path in ("", "/tasks", "/tasks/0", "/tasks/0/logs", "/tasks/0/result", "/results?tasks=0"):
         mine, theirs = door.ada.get(f"/jobs/{number}{path}"), door.bob.get(f"/jobs/{number}{path}")
         missing = door.bob.get(f"/jobs/{number + 7}{path}")
         assert mine.is_success
@@ -104,6 +104,14 @@ def test_events_tell_each_user_of_their_own_jobs_alone(door: Door) -> None:
     assert seen == {"ada": ["ada", "ada"], "bob": ["bob"], "olga": ["ada", "bob", "ada"]}
 
 
+def test_results_are_asked_for_by_places_that_the_job_has(door: Door) -> None:
+    number = submit(door.ada, command="true", tasks=3)
+    assert door.ada.get(f"/jobs/{number}/results?tasks=2,0").json() == ["", ""]
+    for wrong in ("", "?tasks=", "?tasks=x", "?tasks=-1", "?tasks=3", "?tasks=" + ",".join("0" * 201)):
+        refused = door.ada.get(f"/jobs/{number}/results{wrong}")
+        assert (refused.status_code, refused.json()["error"]["place"]) == (422, "tasks")
+
+
 def test_the_token_says_whose_a_job_is(door: Door) -> None:
     refused = door.ada.post("/jobs", json={"command": "true", "user": "bob"})
     assert (refused.status_code, refused.json()["error"]["place"]) == (403, "job.user")
@@ -118,6 +126,7 @@ def test_operators_see_and_cancel_but_do_not_unpickle(door: Door) -> None:
     assert door.operator.get(f"/jobs/{number}").is_success
     assert [job["id"] for job in door.operator.get("/jobs?user=ada").json()] == [number]
     assert door.operator.get(f"/jobs/{number}/tasks/0/result").status_code == 403
+    assert door.operator.get(f"/jobs/{number}/results?tasks=0").status_code == 403
     assert door.operator.post(f"/jobs/{number}/cancel", json={}).status_code == 202
     assert {one["user"] for one in door.operator.get("/users").json()} <= {"ada"}
 

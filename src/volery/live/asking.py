@@ -6,7 +6,7 @@ import getpass
 import os
 import pickle
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -121,6 +121,7 @@ _receipts: Callable[[httpx2.Response], list[Receipt]] = reader(list[Receipt])
 _receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
 _jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
 _tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
+_results: Callable[[httpx2.Response], list[bytes]] = reader(list[bytes])
 _node, _why, _plan = reader(NodeStatus), reader(Why), reader(JobPlan)
 _forecast, _forecasts = reader(Forecast), reader(ForecastRecord)
 _users: Callable[[httpx2.Response], list[UserStatus]] = reader(list[UserStatus])
@@ -216,6 +217,11 @@ def logs(number: int, index: int, stream: str, offset: int) -> Asked[LogPiece]:
 def result(number: int, index: int) -> Asked[bytes]:
     """What a callable returned or raised, pickled."""
     return Asked("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
+
+
+def results(number: int, places: Sequence[int]) -> Asked[list[bytes]]:
+    """Results of up to `RESULTS_MAX` tasks, in this order; at least the first one, and fewer than asked if large."""
+    return Asked("GET", f"/jobs/{number}/results", _results, {"tasks": ",".join(map(str, places))})
 
 
 def submit_many(jobs: Iterable[JobLike], named: bool = False) -> Asked[list[Receipt]]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -27,7 +28,11 @@ from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     ENDED_TASKS,
+<<<<<<< HEAD
     HostStatus,
+=======
+    RESULTS_MAX,
+>>>>>>> w-store
     JobStatus,
     NodeStatus,
     PreemptionStatus,
@@ -315,15 +320,23 @@ class _Follower:
         self._client = client
         self.closing = threading.Event()
         self._socket: Any = None
+        self._ended: SimpleQueue[tuple[Future[Any], TaskStatus] | None] = SimpleQueue()
         reader = EventReader(client._ask(asking.revision()))
         self._thread = threading.Thread(target=self._follow, args=(reader,), name="volery-events", daemon=True)
+        self._fetcher = threading.Thread(target=self._fetch, name="volery-results", daemon=True)
         self._thread.start()
+        self._fetcher.start()
 
     def close(self) -> None:
         self.closing.set()
         self._hang_up()
         self._thread.join(CLOSE_S)
-        self._fail(InputError(self._client.api, "the client was closed before the job had ended"))
+        self._ended.put(None)
+        self._fetcher.join(CLOSE_S)
+        self._fail(self._closed())
+
+    def _closed(self) -> InputError:
+        return InputError(self._client.api, "the client was closed before the job had ended")
 
     def _follow(self, reader: EventReader) -> None:
         try:
@@ -350,21 +363,43 @@ class _Follower:
     def _resolve(self, status: JobStatus | TaskStatus) -> None:
         if isinstance(status, TaskStatus):
             if status.state in ENDED_TASKS and (future := self.calls.get(status.job, {}).pop(status.index, None)):
-                self._settle_call(future, status)
+                self._ended.put((future, status))
         elif status.ended:
             if job := self.jobs.pop(status.id, None):
                 job.set_result(status)
             # What has never run is not told task by task.
             for index, future in self.calls.pop(status.id, {}).items():
-                self._settle_call(future, self._client.task(status.id, index))
+                self._ended.put((future, self._client.task(status.id, index)))
 
-    def _settle_call(self, future: Future[Any], ended: TaskStatus) -> None:
-        try:
-            value = self._client.value(ended)
-        except Exception as error:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
+    def _fetch(self) -> None:
+        """Fetch the results of calls that have ended: while one request is under way, those of the next one gather."""
+        batch: list[tuple[Future[Any], TaskStatus] | None] = []
+        while None not in batch:
+            batch = [self._ended.get()]
+            while len(batch) < RESULTS_MAX and not self._ended.empty():
+                batch.append(self._ended.get())
+            jobs: dict[int, list[tuple[Future[Any], TaskStatus]]] = {}
+            for call in batch:
+                if call is not None:
+                    jobs.setdefault(call[1].job, []).append(call)
+            for number, calls in jobs.items():
+                self._settle_calls(number, calls)
+
+    def _settle_calls(self, job: int, calls: list[tuple[Future[Any], TaskStatus]]) -> None:
+        while calls:
+            try:
+                if self.closing.is_set():
+                    raise self._closed()
+                results = self._client._ask(asking.results(job, [ended.index for _, ended in calls]))
+                if not results:
+                    raise asking.ApiError(f"{self._client.api} sends no result of job {job}")
+            except Exception as error:
+                for future, _ in calls:
+                    future.set_exception(error)
+                return
+            for (future, ended), pickled in zip(calls, results, strict=False):
+                _settle_call(future, ended, pickled)
+            calls = calls[len(results) :]
 
     def _fail(self, error: Exception) -> None:
         with self.pause:
@@ -373,3 +408,12 @@ class _Follower:
             self.calls.clear()
         for future in futures:
             future.set_exception(error)
+
+
+def _settle_call(future: Future[Any], ended: TaskStatus, pickled: bytes) -> None:
+    try:
+        value = asking.value_of(ended, pickled)
+    except Exception as error:
+        future.set_exception(error)
+    else:
+        future.set_result(value)

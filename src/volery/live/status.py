@@ -19,6 +19,8 @@ UNCONFINED: Final = "not confined: nothing limits memory and processors"
 
 LOG_OFFSET: Final = "volery-log-offset"
 """The header that says where in its output a piece begins: at the offset that was asked for, or after what is lost."""
+RESULTS_MAX: Final = 200
+"""Results of callables that one request may ask for."""
 
 JobState = Literal["pending", "running", "done", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]

@@ -72,7 +72,9 @@ def interval_of_mean(values: Sequence[float]) -> tuple[float, float] | None:
         ValueError: when there is no value.
     """
     found = paired_difference(values, [0.0] * len(values))
-    return (found.low, found.high) if found.low is not None and found.high is not None else None
+    if found.low is None or found.high is None or found.seeds < SEEDS_MIN:
+        return None
+    return found.low, found.high
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float], resamples: int = 10_000) -> Difference:

@@ -303,6 +303,8 @@ def _slacks(left: Sequence[float], right: Sequence[float], claim: Claim) -> Iter
 def _side(slack: Sequence[float], strict: bool) -> Verdict:
     """On which side of zero the mean lies, with its interval over seeds."""
     interval = paired_difference(slack, [0.0] * len(slack))
+    assert interval.low is not None
+    assert interval.high is not None
     if interval.low > 0 or (interval.low == 0 and not strict):
         return REPRODUCED
     return DIFFERS if interval.high < 0 or (interval.high == 0 and strict) else UNDECIDED

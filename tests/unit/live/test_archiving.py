@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 import pytest
 from tests.unit.live.test_store import Committing
 from typer.testing import CliRunner
@@ -124,6 +125,14 @@ def test_the_file_of_the_database_shrinks(tmp_path: Path) -> None:
     assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 59
     store.checkpoint(whole=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < before / 10
+
+
+def test_long_descriptions_are_written_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = filled(tmp_path, 21, stdin="x" * 10_000)
+    monkeypatch.setattr(archiving, "PIECE_BYTES", 50_000)
+    assert asyncio.run(mover(store, tmp_path, 99, days=1).pass_once()) == 20
+    assert parquet.ParquetFile(paths_of(tmp_path / "archive", 1)[0]).num_row_groups == 4
+    assert [job.id for job, _ in archived(tmp_path / "archive")] == list(range(20))
 
 
 def test_a_pass_that_was_interrupted_loses_nothing_and_writes_nothing_twice(

@@ -485,7 +485,7 @@ def test_reports_never_rewrite_what_a_job_carries(tmp_path: Path) -> None:
     assert store.described(0) == (FIRST, described)
 
 
-def test_a_million_equal_tasks_are_kept_once(tmp_path: Path) -> None:
+def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
     store = Committing(tmp_path / "jobs.sqlite")
     many = JobDescription(command="true", tasks=(TaskDescription(),) * 100_000)
     store.insert(0, FIRST, many, 100_000, [], 1_000)

@@ -56,13 +56,15 @@ from volery.live.service.operating import operating
 from volery.live.service.outputs import Outputs, output_answer
 from volery.live.service.summary import summarising
 from volery.live.service.tokens import Gate, Principal
-from volery.live.status import DEFAULT_PORT, JobState, JobStatus, Receipt, TaskStatus
+from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobState, JobStatus, Receipt, TaskStatus
 from volery.live.window.serving import window_routes
 from volery.live.window.session import Sessions
 
 LIMIT_MAX: Final = 10_000
 KEEP_ALIVE_S: Final = 15.0
 CHANGES_MAX: Final = 500
+RESULTS_BYTES: Final = 4 << 20
+"""An answer ends with the result that makes it larger; the client asks for the others again."""
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -98,6 +100,7 @@ def operations(
         "since": "submitted then or later, microseconds since 1970",
     }  # fmt: skip
     event_query = {"job": "only this job's, and to its end", "after": "revision that was seen already"}
+    result_query = {"tasks": f"up to {RESULTS_MAX} places, as 0,1,5"}
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
     return (
         Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, status=201),
@@ -109,6 +112,7 @@ def operations(
         Operation("GET", one_job + "/why", jobs.why, Why),
         Operation("GET", one_task + "/why", tasks.why, Why),
         Operation("GET", one_job + "/tasks", tasks.list, list[TaskStatus], query={"first": "from here"} | paging),
+        Operation("GET", one_job + "/results", tasks.results, list[bytes], query=result_query),
         Operation("GET", one_task, tasks.show, TaskStatus),
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
@@ -268,11 +272,27 @@ class _TaskEndpoints:
     async def result(self, request: Request) -> Response:
         """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""
         task = self._task(request)
+        self._own_job(request)
+        return Response(self._desk.result(task.job, task.index), media_type="application/octet-stream")
+
+    async def results(self, request: Request) -> Response:
+        """Results of several tasks of a job, in the order asked for; of many megabytes only the first ones."""
+        job = self._own_job(request)
+        found, size = list[bytes](), 0
+        for place in _places(request, job.tasks):
+            found.append(self._desk.result(job.id, place))
+            size += len(found[-1])
+            if size > RESULTS_BYTES:
+                break
+        return as_json(found)
+
+    def _own_job(self, request: Request) -> JobStatus:
+        """A job of which the results may be seen."""
         who, job = principal(request), _job(self._desk, request)
         if who.known and job.user != who.user:
             # Unpickling runs code of whoever has made the pickle.
             raise NotAllowedError(f"jobs/{job.id}", "results of callables are for their user alone")
-        return Response(self._desk.result(task.job, task.index), media_type="application/octet-stream")
+        return job
 
     async def logs(self, request: Request) -> Response:
         """The output of a task's last attempt, so far."""
@@ -295,6 +315,16 @@ class _TaskEndpoints:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
         (task,) = self._desk.tasks(job.id, place, 1)
         return task
+
+
+def _places(request: Request, tasks: int) -> list[int]:
+    words = request.query_params.get("tasks", "").split(",", RESULTS_MAX)
+    if len(words) > RESULTS_MAX or not all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
+        raise InputError("tasks", f"takes 1 to {RESULTS_MAX} places of tasks, as 0,1,5")
+    places = [int(word) for word in words]
+    if max(places) >= tasks:
+        raise InputError("tasks", f"there is no task {max(places)}; the job has tasks 0 to {tasks - 1}")
+    return places
 
 
 def _job(desk: Desk, request: Request) -> JobStatus:

@@ -31,6 +31,8 @@ RECENT_S: Final = 600
 """A job that ended later stays whatever the rules say: who waits for it still reads it."""
 ROWS: Final = 2_000
 """Rows that are read, written or deleted at a time, in about 20 ms."""
+PIECE_BYTES: Final = 16 << 20
+"""Descriptions that are held in memory at a time, or one that is longer."""
 DAY_S: Final = 86_400
 _JOB_NAMES: Final = tuple([name for name in JobStatus.__struct_fields__ if name != "revision"])
 _READ_JOBS: Final = (
@@ -95,6 +97,8 @@ class Archive:
             try:
                 while moved := await self.pass_once():
                     log.info("%d old jobs have moved to %s", moved, self._folder)
+            except InputError:
+                return  # the store is closed
             except (OSError, sqlite3.Error, UnwrittenError) as error:
                 log.error("old jobs could not be moved to %s, which is tried again: %s", self._folder, error)
             await asyncio.sleep(PERIOD_S)
@@ -187,15 +191,16 @@ def _write_rows(path: Path, sql: sqlite3.Connection, query: str, jobs: Sequence[
 
 
 def _pieces(sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> Iterator[list[Any]]:
-    """Rows of all jobs, some thousands at a time."""
-    rows: list[Any] = []
+    """Rows of all jobs, some thousands or megabytes at a time: the last column is the only one that may be long."""
+    rows, size = list[Any](), 0
     for number in jobs:
         cursor = sql.execute(query, (number,))
         while found := cursor.fetchmany(ROWS):
             rows += found
-            if len(rows) >= ROWS:
+            size += sum(len(row[-1] or "") for row in found)
+            if len(rows) >= ROWS or size >= PIECE_BYTES:
                 yield rows
-                rows = []
+                rows, size = [], 0
     if rows:
         yield rows
 
@@ -232,7 +237,7 @@ def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
 def _joined(jobs: Any, tasks: Any) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
     rows = (row for batch in tasks.iter_batches(ROWS) for row in batch.to_pylist())
     ahead = next(rows, None)
-    for batch in jobs.iter_batches(ROWS):
+    for batch in jobs.iter_batches(ROWS, columns=list(_JOB_NAMES)):
         for row in batch.to_pylist():
             job = JobStatus(**{name: row[name] for name in _JOB_NAMES}, revision=0)
             known: dict[int, TaskStatus] = {}

@@ -237,9 +237,9 @@ class Questions:
         """
         slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._nodes.items()}
         taken, groups = self._taken(), []
-        drained = self._drained_machines()
+        drained, lost = self._drained_machines(), self._lost_machines()
         async for wanted in in_slices(demands(description, self._fleet)):
-            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken)
+            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost)
             left = [] if wanted.request else steps[-1][1]
             free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
             groups.append(
@@ -265,10 +265,8 @@ class Questions:
         return taken
 
     def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
-        lost = self._lost_machines()
-        return candidates(
-            self._fleet.cluster, wanted.mask, wanted.request, self._drained_machines(), self._taken(), lost
-        )
+        drained, lost = self._drained_machines(), self._lost_machines()
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken(), lost)
 
     def _drained_machines(self) -> set[int]:
         return {self._nodes[node] for node in self._drained if node in self._nodes}
