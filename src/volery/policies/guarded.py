@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, sent_to
-from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
+from volery.core.events import Adopted, Move, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.links import LinkPort, Renewed
@@ -54,6 +54,7 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
         unit: where, in the master's own numbering.
         request: what it asked for; nothing: a slot.
         account: on whose account it runs, in the owner's numbering.
+        term: the epoch of the owner's last relief, see `volery.core.events.Moved`.
     """
 
     task: TaskId
@@ -63,6 +64,7 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
     unit: int
     request: Amounts = ()
     account: int = 0
+    term: int = 0
 
 
 class Run(Message, frozen=True):
@@ -74,6 +76,7 @@ class Run(Message, frozen=True):
     owner: Address
     unit: int
     account: int = 0
+    term: int = 0
 
 
 class Stop(Message, frozen=True):
@@ -99,11 +102,33 @@ class Deposed(Message, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """Node > master: what runs here and what has finished, as of this epoch; `NO_EPOCH` after a restart."""
+    """Node > master: what runs here and what has finished, as of this epoch; `NO_EPOCH` after a restart.
+
+    Moves: all that the node stores, see `Fence`.
+    """
 
     epoch: int
     running: tuple[Active, ...]
     finished: tuple[Active, ...]
+    moves: tuple[Move, ...] = ()
+
+
+class Fence(Message, frozen=True):
+    """Master > node: store these moves of jobs between owners, so that each later master learns them from you.
+
+    A node refuses the fence of a master that it does not obey. So a master whose nodes have all stored a move is sure
+    that no older master can launch for the origin of that move.
+    """
+
+    epoch: int
+    moves: tuple[Move, ...]
+
+
+class Fenced(Message, frozen=True):
+    """Node > master: the moves up to this one are stored here."""
+
+    epoch: int
+    move: int
 
 
 class Result(Message, frozen=True):
@@ -119,7 +144,9 @@ class Forget(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Run, Stop, Lead, Inquire, Deposed, Status, Result, Forget})
+NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Run, Stop, Lead, Inquire, Deposed, Status, Fence, Fenced, Result, Forget}
+)
 
 
 class GuardedNode(Component):
@@ -133,9 +160,8 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_pair",
-        "_running",
-        "_tells_owner",
+        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_moves",
+        "_pair", "_running", "_tells_owner",
     )  # fmt: skip
 
     def __init__(self, pair: tuple[Address, Address], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
@@ -149,6 +175,7 @@ class GuardedNode(Component):
         self._running: dict[TaskId, Active] = {}
         self._finished: dict[TaskId, Active] = {}
         self._lost: set[Address] = set()
+        self._moves: tuple[Move, ...] = ()
 
     def bind(self, port: Port) -> None:
         """It needs links."""
@@ -168,7 +195,7 @@ class GuardedNode(Component):
 
     def _tell_status(self, *masters: Address) -> None:
         for master in masters:
-            status = Status(self._epoch, tuple(self._running.values()), tuple(self._finished.values()))
+            status = Status(self._epoch, tuple(self._running.values()), tuple(self._finished.values()), self._moves)
             self._port.send(master, status)
 
     def on_run(self, message: Run, source: Address, now: Time) -> None:
@@ -180,7 +207,7 @@ class GuardedNode(Component):
         task = message.task
         if task.id in self._running:
             return
-        active = Active(task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account)
+        active = Active(task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account, message.term)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
             self._finished[task.id] = active
             self._tell(Result(active))
@@ -229,6 +256,15 @@ class GuardedNode(Component):
         """Say which epoch is obeyed here."""
         self._port.send(source, Deposed(self._epoch))
 
+    def on_fence(self, message: Fence, source: Address, now: Time) -> None:
+        """Store moves that the master knows; refuse one that is not obeyed here."""
+        if message.epoch < self._epoch:
+            self._port.send(source, Deposed(self._epoch))
+        elif message.epoch == self._epoch:
+            if not self._moves or self._moves[-1].epoch < message.moves[-1].epoch:
+                self._moves = message.moves
+            self._port.send(source, Fenced(self._epoch, self._moves[-1].epoch))
+
     def _watch_master(self, now: Time) -> None:
         if self._master in self._lost:
             self._port.set_timer(FENCE, now + self._lease.grace_us)
@@ -275,6 +311,7 @@ class GuardedNode(Component):
         Forget: on_forget,
         Lead: on_lead,
         Inquire: on_inquire,
+        Fence: on_fence,
         Adopted: on_adopted,
         TaskFinished: on_task_finished,
         TimerFired: on_timer,
@@ -283,7 +320,7 @@ class GuardedNode(Component):
         Renewed: on_renewed,
     }
     sends = (
-        sent_to("lm", Status, Deposed, Result)
+        sent_to("lm", Status, Deposed, Fenced, Result)
         | sent_to("master", Status, Deposed, Result)
         | sent_to("distributor", Result)
     )

@@ -311,7 +311,7 @@ MEGHA = Architecture(
     stages=STAGES,
     build=build,
     hops=3,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}),
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     vectors=True,
     heeds={"constraints": "", "users": "shares"},
@@ -324,6 +324,7 @@ CENTRAL = msgspec.structs.replace(
     summary="Megha with one Global Master and one Local Master: a central scheduler",
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
+    tolerates=MEGHA.tolerates - {"gone:gm"},
     bearing={"reliable": True},
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},

@@ -90,4 +90,5 @@ class Survival:
             self._lease.detection_us,
             looks=True,
             in_charge=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
+            standins=tuple([f"gm/{gm}" for gm in range(gm_count)]),
         )

@@ -71,7 +71,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
 
     def on_contest(self, message: Contest, source: Address, now: Time) -> None:
         """A preemption of this epoch; where the node is away, or another for the same task has not ended, it fails."""
-        if not self.opened or message.epoch != self.epoch:
+        if not self.opened or message.epoch != self.epoch or self._is_void(source, message.term):
             return
         wanted = message.preempt
         node = self._layout.nodes[wanted.partition][wanted.position]
@@ -86,7 +86,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
         return super()._may_end(task, message) and self._holders[task].attempt % ATTEMPTS < PREEMPTIONS_MAX
 
     def on_answer(self, message: Answer, source: Address, now: Time) -> None:
-        """End the victims, or let them run on."""
+        """End the victims, or let them run on; what a GM says whose tasks were moved to another counts no more."""
         claim = self._asked.pop(message.number, None)
         if claim is None:
             return
@@ -141,8 +141,14 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
             self._losers[wanted.task.id] = claim.losers
         unit, task = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task
         owner = claim.owner.address
-        self._begin(task, Active(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user), node)
+        term = self._terms.get(owner, 0)
+        self._begin(task, Active(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term), node)
         self._port.send(owner, Taken(task.id))
+
+    def _tell_nothing(self, told: Told) -> None:
+        super()._tell_nothing(told)
+        told.request = 0
+        self._news[told.address] = _News()
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Stop what runs; what still waits for its victims to end never will."""

@@ -7,9 +7,11 @@ alone number attempts. What is allocated, units or amounts, and how GMs are told
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
+
+from msgspec.structs import replace
 
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, LocalMaster, Told, Updates
@@ -17,9 +19,9 @@ from volery.architectures.megha.messages import Change, Inconsistency, Notice, U
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report, place_of
 from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.component import sent_to
-from volery.core.events import Drain, PeerBack, PeerLost, TimerFired
+from volery.core.events import Drain, Move, Moved, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
-from volery.policies.guarded import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
+from volery.policies.guarded import Active, Deposed, Fence, Fenced, Forget, Lease, Result, Run, Status, Stop
 from volery.policies.leading import PairedMaster, Standing, pair_sends
 from volery.policies.links import Renewed
 from volery.policies.match import vector_bytes
@@ -55,6 +57,8 @@ class PairedLocalMaster(PairedMaster):
         self.join_pair(pair_of(lm), me, nodes, list(self._gms), lease, incarnation)
         self._there: dict[Address, dict[TaskId, Active]] = {node: {} for node in nodes}
         self._results: dict[TaskId, tuple[Active, Address]] = {}
+        self._relieved: dict[Address, int] = {}
+        self._terms: dict[Address, int] = {}
         if not self.leading:
             self.stop_leading()
 
@@ -108,6 +112,14 @@ class PairedLocalMaster(PairedMaster):
         """Everything; from now on it has been told."""
         raise NotImplementedError
 
+    def _hand_over(self, active: Active) -> None:
+        """What the attempt has is its present owner's."""
+        raise NotImplementedError
+
+    def _tell_nothing(self, told: Any) -> None:
+        """The GM hears nothing before it joins again, and is told everything then."""
+        raise NotImplementedError
+
     def _maybe_arm(self, now: Time) -> None:
         """Set the heartbeat where it is not."""
         raise NotImplementedError
@@ -130,7 +142,7 @@ class PairedLocalMaster(PairedMaster):
 
     def on_place(self, message: Place, source: Address, now: Time) -> None:
         """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
-        if not self.opened or message.epoch != self.epoch:
+        if not self.opened or message.epoch != self.epoch or self._is_void(source, message.term):
             return
         told, partition = self._gms[source], message.partition
         self._take_note(told, message)
@@ -138,7 +150,7 @@ class PairedLocalMaster(PairedMaster):
         wanted = zip(message.tasks, message.positions, message.attempts, strict=True)
         for (task, position, attempt), account in zip(wanted, message.accounts or repeat(0), strict=False):
             unit, node = partition << UNIT_SHIFT | position, nodes[position]
-            active = Active(task.id, task.job, attempt, source, unit, task.request, account)
+            active = Active(task.id, task.job, attempt, source, unit, task.request, account, message.term)
             if node not in self._drained and self._has_room(active, node):
                 self._begin(task, active, node)
             else:
@@ -147,12 +159,16 @@ class PairedLocalMaster(PairedMaster):
             self._refuse(told, refused)
         self._maybe_arm(now)
 
+    def _is_void(self, gm: Address, term: int) -> bool:
+        """Whether what a GM of a term asks for is void: its jobs were moved to another since."""
+        return bool(self._relieved) and term < self._relieved.get(gm, 0)
+
     def _begin(self, task: Task, active: Active, node: Address) -> None:
         self._take_on(active, node)
         self._run(task, active, node)
 
     def _run(self, task: Task, active: Active, node: Address) -> None:
-        self._port.send(node, Run(self.epoch, task, active.attempt, active.owner, active.unit, active.account))
+        self._port.send(node, Run(self.epoch, task, *_run_of(active)))
 
     def _take_on(self, active: Active, node: Address) -> None:
         self._there[node][active.task] = active
@@ -165,7 +181,15 @@ class PairedLocalMaster(PairedMaster):
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """Keep the result; the leader frees the unit and tells the owner."""
-        self._end(message.active, source, now)
+        self._end(self._with_owner(message.active), source, now)
+
+    def _with_owner(self, active: Active) -> Active:
+        """An attempt as its present owner's, when its job was moved since it was placed."""
+        owner, term = active.owner, active.term
+        for move in self._moves:
+            if move.origin == owner and move.epoch > term:
+                owner, term = move.heir, move.epoch
+        return active if term == active.term else replace(active, owner=owner, term=term)
 
     def _end(self, active: Active, node: Address, now: Time) -> bool:
         """Keep a result; whether the owner is sent a notice of it."""
@@ -181,6 +205,8 @@ class PairedLocalMaster(PairedMaster):
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Stop what still runs; the node reports the end."""
+        if self._is_void(source, self._terms.get(source, 0)):
+            return
         wanted = frozenset(message.tasks)
         for node, active in self._there.items():
             for task in active:
@@ -188,7 +214,9 @@ class PairedLocalMaster(PairedMaster):
                     self._port.send(node, Stop(task))
 
     def on_forget(self, message: Forget, source: Address, now: Time) -> None:
-        """Drop results, here and, as the leader, at their nodes."""
+        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir will say so."""
+        if self._is_void(source, self._terms.get(source, 0)):
+            return
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
             known = self._results.pop(task, None)
@@ -202,6 +230,9 @@ class PairedLocalMaster(PairedMaster):
         if self.is_lease(event):
             self.on_lease_timer(event, now)
         elif self.opened:
+            for address, told in self._gms.items() if self._relieved else ():
+                if self._is_void(address, self._terms.get(address, 0)):
+                    self._tell_nothing(told)  # frames for one that never comes back would be kept for ever
             self._on_own_timer(event, source, now)
         elif event.key == NOTICES:  # the first report tells them
             self._forget_notices()
@@ -217,9 +248,11 @@ class PairedLocalMaster(PairedMaster):
     def node_reported(self, node: Address, status: Status) -> None:
         """Take over what runs there; what does not, and has not finished, is lost."""
         running = {active.task for active in status.running}
-        finished = [active for active in status.finished if not self._end(active, node, 0)]
+        finished = [
+            active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)
+        ]
         self._hand_back(node, [active for task, active in self._there[node].items() if task not in running])
-        fresh = [active for active in status.running if not self._holds(active.task)]
+        fresh = [self._with_owner(active) for active in status.running if not self._holds(active.task)]
         for active in fresh:
             self._take_on(active, node)
         if self.reachable(node):
@@ -252,20 +285,57 @@ class PairedLocalMaster(PairedMaster):
             self._report(address, (), (), whole=False)
 
     def on_join(self, message: Join, source: Address, now: Time) -> None:
-        """A GM has begun anew."""
+        """A GM has begun anew; one that does not know yet that its jobs were moved comes again."""
+        if self._is_void(source, message.term):
+            return
+        self._terms[source] = message.term
         if self.opened:
             self._meet_anew(self._gms[source])
             self._report_whole(source)
+
+    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
+        """Jobs were moved between GMs; an heir that asks again is answered again."""
+        self.learn(message.moves)
+        if self.opened and self.fenced:
+            self._report(source, (), (), whole=False)
+
+    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+        """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
+        for move in fresh:
+            self._relieved[move.origin] = max(move.epoch, self._relieved.get(move.origin, 0))
+            self._meet_anew(self._gms[move.origin])
+        running, finished = [], []
+        for known in self._there.values():
+            for task, active in known.items():
+                now_owned = self._with_owner(active)
+                if now_owned is not active:
+                    known[task] = now_owned
+                    self._hand_over(now_owned)
+                    running.append(now_owned)
+        for task, (active, node) in self._results.items():
+            now_owned = self._with_owner(active)
+            if now_owned is not active:
+                self._results[task] = now_owned, node
+                finished.append(now_owned)
+        for heir in dict.fromkeys(active.owner for active in (*running, *finished)) if self.opened else ():
+            self._report(heir, running, finished, whole=False)
+
+    def all_fenced(self) -> None:
+        """Tell every GM that no origin of a move can have anything started here."""
+        for address in self._gms:
+            self._report(address, (), (), whole=False)
 
     def _report_whole(self, address: Address) -> None:
         running = [active for known in self._there.values() for active in known.values()]
         self._report(address, running, [active for active, _ in self._results.values()], whole=True)
 
     def _report(self, address: Address, running: Iterable[Active], finished: Iterable[Active], *, whole: bool) -> None:
+        if self._is_void(address, self._terms.get(address, 0)):
+            return
         told = self._gms[address]
         update = self._state_for(told) if whole else self._news_for(told)
         mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
-        self._port.send(address, Report(self.epoch, whole, self.settled, update, mine[0], mine[1]))
+        self._port.send(address, Report(self.epoch, whole, self.settled, update, mine[0], mine[1], self.fenced))
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Place: on_place,
@@ -273,6 +343,8 @@ class PairedLocalMaster(PairedMaster):
         Result: on_result,
         Forget: on_forget,
         Join: on_join,
+        Moved: on_moved,
+        Fenced: PairedMaster.on_fenced,
         Drain: PairedMaster.on_drain,
         Standing: PairedMaster.on_standing,
         Deposed: PairedMaster.on_deposed,
@@ -282,7 +354,12 @@ class PairedLocalMaster(PairedMaster):
         Renewed: PairedMaster.on_renewed,
         TimerFired: on_timer,
     }
-    sends = pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget) | sent_to("gm", Report, Lost)
+    sends = pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget, Fence) | sent_to("gm", Report, Lost)
+
+
+def _run_of(active: Active) -> tuple[int, Address, int, int, int]:
+    """The fields of a `Run` that an attempt gives."""
+    return active.attempt, active.owner, active.unit, active.account, active.term
 
 
 class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
@@ -369,6 +446,14 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
         self._telling.clear()
 
     def _meet_anew(self, told: Told) -> None:
+        told.finished.clear()
+
+    def _hand_over(self, active: Active) -> None:
+        partition, bit, _ = self._owned[active.task]
+        self._owned[active.task] = partition, bit, self._gms[active.owner]
+
+    def _tell_nothing(self, told: Told) -> None:
+        told.busy[:] = self._busy
         told.finished.clear()
 
     def _news_for(self, told: Told) -> Update:
