@@ -96,9 +96,13 @@ class Inquire(Message, frozen=True):
 
 
 class Deposed(Message, frozen=True):
-    """Node or client > master: a master of this epoch leads here."""
+    """Node or client > master: a master of this epoch leads here.
+
+    Term: of a client of which jobs were moved to another, see `volery.core.events.Moved`.
+    """
 
     epoch: int
+    term: int = 0
 
 
 class Status(Message, frozen=True):

@@ -282,7 +282,7 @@ class Surviving(GlobalMaster):
 
     def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
         """Say which epoch is known."""
-        self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
+        self._port.send(source, Deposed(self._epochs[self._lm_at[source]], self._term))
 
     sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Moved, Deposed)
 

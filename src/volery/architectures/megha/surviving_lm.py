@@ -286,12 +286,16 @@ class PairedLocalMaster(PairedMaster):
 
     def on_join(self, message: Join, source: Address, now: Time) -> None:
         """A GM has begun anew; one that does not know yet that its jobs were moved comes again."""
-        if self._is_void(source, message.term):
-            return
         self._terms[source] = message.term
-        if self.opened:
+        if self.opened and not self._is_void(source, message.term):
             self._meet_anew(self._gms[source])
             self._report_whole(source)
+
+    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+        """A GM tells the term that this life of the master has not heard of, too."""
+        if source in self._gms and message.term > self._terms.get(source, 0):
+            self.on_join(Join(message.term), source, now)
+        super().on_deposed(message, source, now)
 
     def on_moved(self, message: Moved, source: Address, now: Time) -> None:
         """Jobs were moved between GMs; an heir that asks again is answered again."""
@@ -347,7 +351,7 @@ class PairedLocalMaster(PairedMaster):
         Fenced: PairedMaster.on_fenced,
         Drain: PairedMaster.on_drain,
         Standing: PairedMaster.on_standing,
-        Deposed: PairedMaster.on_deposed,
+        Deposed: on_deposed,
         Status: PairedMaster.on_status,
         PeerLost: PairedMaster.on_peer_lost,
         PeerBack: PairedMaster.on_peer_back,
