@@ -254,7 +254,8 @@ def _watches(
     """Whom this host watches; None where nobody would know what to do with the news."""
     if not survives(federation.plan.architecture, deployment):
         return None
-    return Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
+    pairs = [*deployment.watches, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]
+    return Watches(watched_by(pairs, where, name), deployment.detection_us)
 
 
 def _journal(
@@ -294,6 +295,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
                 deployment.due, deployment.shares, deployment.sharers, deployment.looks,
                 KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
+                deployment.standins, deployment.detection_us,
             )  # fmt: skip
             self._foreteller = Foreteller(federation, dict(deployment.machines))
             self._server = ApiServer(

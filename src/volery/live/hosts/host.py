@@ -368,6 +368,9 @@ class Host:
         self.inbox.clear()
         for to, event, at in news:
             door, then = self._doors[to], max(self.turn_us, at)
+            if SUBMITTER in (to, event.peer):
+                self._tell_submitter(door, event)
+                continue
             if then > self.turn_us:
                 self._commit(self.turn_us)
                 self.turn_us = then
@@ -381,6 +384,12 @@ class Host:
             self._tell(to, PeerTold(to, event.peer, isinstance(event, PeerLost)))
         self._commit(self.turn_us)
         self.inbox.extend(waiting)
+
+    def _tell_submitter(self, door: Door, event: PeerLost | PeerBack) -> None:
+        """Only the submitter is told: schedulers do nothing about it. It handles the news in its next turn."""
+        if door.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
+            self.inbox.append((door, event, SUBMITTER))
+            self._tell(SUBMITTER, PeerTold(SUBMITTER, event.peer, isinstance(event, PeerLost)))
 
     def _apply(self, door: Door, now: Time) -> None:
         """What stays here happens now, what leaves is held until the commit."""

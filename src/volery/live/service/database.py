@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from volery.core.errors import InputError
-from volery.live.service import usages
+from volery.live.service import assigned, usages
 
 VERSION: Final = 1
 _TABLES: Final = """
@@ -39,6 +39,7 @@ _ADDED: Final = (
     "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
     "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
     usages.TABLE,
+    *assigned.TABLES,
 )
 
 

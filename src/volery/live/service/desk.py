@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, Submit, TimerFired
+from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, PeerBack, PeerLost, Seen, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
@@ -28,10 +28,11 @@ from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, Pe
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
-from volery.live.service.accepting import admit, planned, planned_jobs
+from volery.live.service.accepting import NewJob, admit, planned, planned_jobs
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
+from volery.live.service.failover import Failover
 from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
@@ -67,7 +68,7 @@ class Desk(Questions, Component):
         nodes: address of each node -> number of its machine.
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
-        due, shares, sharers, looks: see `Deployment`.
+        due, shares, sharers, looks, standins, detection_us: see `Deployment`.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
@@ -79,7 +80,7 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
+        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_failover", "_feed", "_fleet", "_held",
         "_in_charge", "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running",
         "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking",
         "commit_s", "commits", "pace", "sharing", "told",
@@ -90,10 +91,10 @@ class Desk(Questions, Component):
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
         due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
         sharers: Collection[Address] = (), looks: bool = False, reports_late_s: float = REPORTS_LATE_S,
+        standins: Sequence[Address] = (), detection_us: Time = 0,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
-        self._entry = entry
         self._nodes = nodes
         self._post = post
         self._in_charge = in_charge
@@ -112,6 +113,10 @@ class Desk(Questions, Component):
         self._checkpoints = Checkpoints(store.checkpoint)
         self._writes: list[Write] = []
         self._feed = Feed(post)
+        self._failover = Failover(
+            entry, standins, detection_us, store.assigned, self._written, self._feed.send,
+            lambda jobs: self._resubmit(jobs, lambda entry: True),
+        )  # fmt: skip
         self._held: list[tuple[JobId, tuple[Message, ...]]] | None = None
         self._resuming: asyncio.Task[None] | None = None
         self._sent: dict[JobId, tuple[Message, ...]] = {}
@@ -193,12 +198,11 @@ class Desk(Questions, Component):
         """Submit a refused job again."""
         assert isinstance(event.key, int)
         if messages := self._sent.get(event.key, ()):
-            self._feed.send(self._entry_of(event.key, messages), messages)
+            self._submit(event.key, messages)
 
-    def _entry_of(self, number: JobId, messages: tuple[Message, ...]) -> Address:
-        first = messages[0]
-        assert isinstance(first, Submit)
-        return self._entry(number, first.job.user)
+    def on_peer_lost_or_back(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
+        """A scheduler does not answer, or answers again."""
+        self._failover.on_peer(event)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
@@ -213,6 +217,8 @@ class Desk(Questions, Component):
         JobRejected: on_news,
         JobDone: on_news,
         TimerFired: on_timer,
+        PeerLost: on_peer_lost_or_back,
+        PeerBack: on_peer_lost_or_back,
     }
 
     # What the API calls.
@@ -229,6 +235,7 @@ class Desk(Questions, Component):
         loop = asyncio.get_running_loop()
         self._writer = loop.create_task(self._write())
         self._repeat_orders()
+        self._failover.greet_all_but(elsewhere)
         if unfinished := self._store.open_ids():
             self._held = []
             self._resuming = loop.create_task(self._resume(unfinished, elsewhere))
@@ -243,6 +250,7 @@ class Desk(Questions, Component):
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
+        self._failover.greet(entries)
         self.sharing.tell(entries)
         await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
 
@@ -251,6 +259,7 @@ class Desk(Questions, Component):
         if self._closed:
             return
         self._closed = True
+        await self._failover.close()
         if self._resuming is not None:
             self._resuming.cancel()
             await asyncio.wait((self._resuming,))
@@ -289,10 +298,17 @@ class Desk(Questions, Component):
             if self._numbers == taken:  # nobody has taken the next ones meanwhile
                 self._numbers = number, first
             raise
-        receipts = await self._written(lambda: admit(self._store, jobs, _now_us()))
+        receipts = await self._written(lambda: self._admit(jobs))
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
                 self._send(job.number, job.description.user, [task for task, _ in job.planned])
+        return receipts
+
+    def _admit(self, jobs: Sequence[NewJob]) -> list[Receipt]:
+        receipts = admit(self._store, jobs, _now_us())
+        for job, receipt in zip(jobs, receipts, strict=True):
+            if not receipt.known:
+                self._failover.assign(job.number, job.description.user)
         return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
@@ -301,7 +317,7 @@ class Desk(Questions, Component):
             self._sent.pop(number, None)
             status = self._store.job(number)
             assert status is not None
-            self._feed.send(self._entry(number, status.user), (Cancel(number),))
+            self._feed.send(self._failover.entry(number, status.user), (Cancel(number),))
         return self._store.job(number)
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
@@ -311,13 +327,13 @@ class Desk(Questions, Component):
             return None
         more = []
         if self._sight is not None and why.state == "pending":
-            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
+            scheduler, wanted = self._failover.entry(number, job.user), self.wanted(number, why.index)
             seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
             if seen is not None:
                 more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
         started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
         more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
-        return msgspec.structs.replace(why, funnel=(*why.funnel, *more))
+        return replace(why, funnel=(*why.funnel, *more))
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
         """Have nothing more placed on a node, or something again; None where there is no such node.
@@ -393,8 +409,11 @@ class Desk(Questions, Component):
             self._held.append((number, messages))
 
     def _submit(self, number: JobId, messages: tuple[Message, ...]) -> None:
-        self._sent[number] = messages
-        self._feed.send(self._entry_of(number, messages), messages)
+        first = messages[0]
+        assert isinstance(first, Submit)
+        owner = self._failover.owner(number, first.job.user)
+        self._sent[number] = messages = (replace(first, epoch=owner.epoch), *messages[1:])
+        self._feed.send(owner.entry, messages)
 
     async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool]) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
@@ -402,7 +421,7 @@ class Desk(Questions, Component):
             job = self._store.open_job(number)
             if job is None or self._closed:
                 continue
-            entry = self._entry(job.id, job.description.user)
+            entry = self._failover.entry(job.id, job.description.user)
             if is_meant(entry):
                 await self._feed.empty()
                 await self._submit_again(job, entry)
