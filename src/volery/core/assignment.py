@@ -7,7 +7,7 @@ Each move of jobs has an epoch. Components refuse what an entry places under an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from volery.core.events import Move, Moved
@@ -64,8 +64,8 @@ class Assignments:
     def assign(self, job: JobId, user: str) -> Owner:
         """Choose the entry of a new job: another than usual while that one is relieved of its jobs."""
         usual = self._entry_for(job, user)
-        if usual in self._relieved and (heir := self._heir_of(usual)) is not None:
-            self._elsewhere[job] = Owner(heir)
+        if usual in self._relieved and (heir := self._next_to(usual, self._relieved)) is not None:
+            self._elsewhere[job] = Owner(heir)  # if that one does not answer either, the job moves with its others
         return self.owner(job, user)
 
     def restore(self, job: JobId, owner: Owner) -> None:
@@ -85,17 +85,17 @@ class Assignments:
         """Whether an entry does not answer."""
         return entry in self._lost
 
-    def _heir_of(self, entry: Address) -> Address | None:
-        """The next entry that answers."""
+    def _next_to(self, entry: Address, excluded: Collection[Address]) -> Address | None:
+        """The next entry in turn that is not excluded."""
         if entry not in self._standins:
             return None
         at = self._standins.index(entry)
         others = (*self._standins[at + 1 :], *self._standins[:at])
-        return next((other for other in others if other not in self._lost), None)
+        return next((other for other in others if other not in excluded), None)
 
     def next_move(self, origin: Address) -> Move | None:
         """The move that is due now; None while the entry answers, or no other one does."""
-        heir = self._heir_of(origin)
+        heir = self._next_to(origin, self._lost)
         if heir is None or origin not in self._lost:
             return None
         return Move(self._moves[-1].epoch + 1 if self._moves else 1, origin, heir)
