@@ -60,7 +60,7 @@ class Host:
         return ended
 
     async def open(self) -> list[tuple[Address, int, int, bytes]]:
-        adopted = await self.agent.open()
+        adopted = await self.agent.open(("node/0", "node/1", "node/7"))
         self.agent.go_on(self.end_of)
         assert all(isinstance(event, Adopted) for _, event in adopted)
         return [(node, event.task.id, event.attempt, event.note) for node, event in adopted]

@@ -174,7 +174,7 @@ def _hearer(
 
 async def _begin(host: Host, hands: Hands, made: Front | None, nodes: Sequence[Address]) -> None:
     """Open and start everything, and take up what earlier lives have left."""
-    adopted = await hands.kept.open() if hands.kept is not None else ()
+    adopted = await hands.kept.open(nodes) if hands.kept is not None else ()
     await host.open()
     host.start(adopted)
     if hands.reporter is not None:

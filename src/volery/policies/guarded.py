@@ -117,6 +117,16 @@ class Status(Message, frozen=True):
     moves: tuple[Move, ...] = ()
 
 
+class Unseat(Message, frozen=True):
+    """Master > node: the cluster has no place for these attempts any more; end them, then send `Status` again.
+
+    What comes to its own end first is a result as ever.
+    """
+
+    epoch: int
+    tasks: tuple[TaskId, ...]
+
+
 class Fence(Message, frozen=True):
     """Master > node: store these moves of jobs between owners, so that each later master learns them from you.
 
@@ -149,7 +159,7 @@ class Forget(Message, frozen=True):
 
 
 NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {Run, Stop, Lead, Inquire, Deposed, Status, Fence, Fenced, Result, Forget}
+    {Run, Stop, Lead, Inquire, Deposed, Status, Unseat, Fence, Fenced, Result, Forget}
 )
 
 
@@ -165,7 +175,7 @@ class GuardedNode(Component):
 
     __slots__ = (
         "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_moves",
-        "_pair", "_running", "_tells_owner",
+        "_pair", "_running", "_tells_owner", "_unseated",
     )  # fmt: skip
 
     def __init__(self, pair: tuple[Address, Address], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
@@ -180,6 +190,7 @@ class GuardedNode(Component):
         self._finished: dict[TaskId, Active] = {}
         self._lost: set[Address] = set()
         self._moves: tuple[Move, ...] = ()
+        self._unseated: set[TaskId] = set()
 
     def bind(self, port: Port) -> None:
         """It needs links."""
@@ -231,8 +242,13 @@ class GuardedNode(Component):
         if active is None or active.attempt != event.attempt:
             return
         del self._running[active.task]
-        self._finished[active.task] = active
-        self._tell(Result(active))
+        if active.task not in self._unseated or event.outcome != "killed":
+            self._finished[active.task] = active
+            self._tell(Result(active))
+        if self._unseated:
+            self._unseated.discard(active.task)
+            if not self._unseated:
+                self._tell_status(self._master)
 
     def _tell(self, result: Result) -> None:
         for master in self._pair:
@@ -259,6 +275,17 @@ class GuardedNode(Component):
     def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
         """Say which epoch is obeyed here."""
         self._port.send(source, Deposed(self._epoch))
+
+    def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
+        """End attempts that have no place in the cluster any more."""
+        if message.epoch != self._epoch:
+            return
+        self._unseated.update(task for task in message.tasks if task in self._running)
+        for task in message.tasks:
+            if task in self._running:
+                self._port.kill(task, self._running[task].attempt)
+        if not self._unseated:
+            self._tell_status(source)
 
     def on_fence(self, message: Fence, source: Address, now: Time) -> None:
         """Store moves that the master knows; refuse one that is not obeyed here."""
@@ -297,6 +324,7 @@ class GuardedNode(Component):
         for active in self._running.values():
             self._port.kill(active.task, active.attempt)
         self._running.clear()
+        self._unseated.clear()
         for master in self._pair:
             self._links.renew(master)
         self._tell_status(*self._pair)
@@ -315,6 +343,7 @@ class GuardedNode(Component):
         Forget: on_forget,
         Lead: on_lead,
         Inquire: on_inquire,
+        Unseat: on_unseat,
         Fence: on_fence,
         Adopted: on_adopted,
         TaskFinished: on_task_finished,

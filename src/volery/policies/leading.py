@@ -18,13 +18,15 @@ Moves     Jobs may be moved from one client to another (`volery.core.events.Move
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Drain, Move, PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, Message, Time
-from volery.policies.guarded import NO_EPOCH, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status
+from volery.core.events import Counted, Drain, Move, PeerBack, PeerLost, TimerFired
+from volery.core.model import Address, Message, TaskId, Time
+from volery.policies.guarded import NO_EPOCH, Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
 from volery.policies.links import Renewed
 
 CLAIM: Final = "claim"
@@ -47,7 +49,7 @@ def pair_sends(own: str, client: str) -> Sends:
         own: their role.
         client: the role of those that place tasks on their nodes.
     """
-    return sent_to(own, Standing) | sent_to("node", Lead, Inquire) | sent_to(client, Inquire)
+    return sent_to(own, Standing) | sent_to("node", Lead, Inquire, Unseat) | sent_to(client, Inquire)
 
 
 class PairedMaster(Component):
@@ -72,7 +74,7 @@ class PairedMaster(Component):
         self._partner = pair[1 - me]
         self._me = me
         self._nodes = dict.fromkeys(nodes)
-        self._clients = tuple(clients)
+        self._clients = dict.fromkeys(clients)
         self._lease = lease
         self._restarted = incarnation > 0
         self.epoch = NO_EPOCH if incarnation else 0
@@ -113,6 +115,28 @@ class PairedMaster(Component):
             del self._drained[node]
         if self.leading and self.reachable(node):
             (self.node_away if message.drained else self.node_back)(node)
+
+    def places_of(self, node: Address) -> Iterable[int]:
+        """The units of a node, in the master's own numbering."""
+        raise NotImplementedError
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        """The attempts at a node that the master has an account of."""
+        raise NotImplementedError
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """The attempts that the present cluster has a place for, each at a unit of its node; a file may have changed."""
+        places = dict.fromkeys(self.places_of(node))
+        seated: dict[int, Active] = {}
+        for active in running:
+            if active.unit in places:
+                seated.setdefault(active.unit, active)
+        free = [unit for unit in places if unit not in seated]
+        for active in running:
+            if seated.get(active.unit) is not active and free:
+                unit = free.pop(0)
+                seated[unit] = replace(active, unit=unit)
+        return list(seated.values())
 
     def begin_to_lead(self) -> None:
         """Nothing is known of any node."""
@@ -253,12 +277,26 @@ class PairedMaster(Component):
             else:
                 self.on_deposed(Deposed(message.epoch), source, now)
             return
+        seated = self.seats(source, [self._known(source, active) for active in self._of_clients(message.running)])
+        if len(seated) < len(message.running):  # its next status will be without the others
+            left = {active.task for active in message.running} - {active.task for active in seated}
+            self._port.observe(Counted("attempts_unseated", len(left)))
+            self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
+            return
+        message = replace(message, running=tuple(seated))
         self._missing.pop(source, None)
         self._unheard.pop(source, None)
         self._port.cancel_timer(("lease", source))
         self._fence_again(source, message)
         self.node_reported(source, message)
         self._look()
+
+    def _known(self, node: Address, active: Active) -> Active:
+        known = self.known_at(node).get(active.task)
+        return active if known is None or known.attempt != active.attempt else known
+
+    def _of_clients(self, running: Iterable[Active]) -> list[Active]:
+        return [active for active in running if active.owner in self._clients]
 
     def _look(self) -> None:
         reported = len(self._missing) < len(self._nodes)

@@ -7,7 +7,10 @@ claimed, when another begins to lead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from volery.architectures.megha.fair_lm import Claim, FairLocalMaster, Holder, _News
 from volery.architectures.megha.fair_messages import Answer, Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
@@ -66,6 +69,12 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
 
     def _claims_at(self, node: Address) -> list[Claim]:
         return [claim for claim in self._claims.values() if self._node_of(claim) == node]
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """As of amounts; users whom the tree names no more are among the others."""
+        nobody = self._others
+        named = [active if active.account <= nobody else replace(active, account=nobody) for active in running]
+        return super().seats(node, named)
 
     # What Global Masters say.
 

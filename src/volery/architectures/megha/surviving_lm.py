@@ -7,7 +7,7 @@ alone number attempts. What is allocated, units or amounts, and how GMs are told
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -24,7 +24,7 @@ from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Fence, Fenced, Forget, Lease, Result, Run, Status, Stop
 from volery.policies.leading import PairedMaster, Standing, pair_sends
 from volery.policies.links import Renewed
-from volery.policies.match import vector_bytes
+from volery.policies.match import positions, vector_bytes
 
 
 def pair_of(lm: int) -> tuple[Address, Address]:
@@ -199,8 +199,8 @@ class PairedLocalMaster(PairedMaster):
         known = self._there[node].get(active.task)
         if known is None or known.attempt != active.attempt:
             return False
-        self._let_go(active, node)
-        self._note(active, now)
+        self._let_go(known, node)
+        self._note(known, now)
         return True
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
@@ -244,6 +244,10 @@ class PairedLocalMaster(PairedMaster):
         if not self._armed and self.opened:
             self._armed = True
             self._port.set_timer(HEARTBEAT, 0)
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        """All that runs there, as far as is known."""
+        return self._there[node]
 
     def node_reported(self, node: Address, status: Status) -> None:
         """Take over what runs there; what does not, and has not finished, is lost."""
@@ -392,6 +396,11 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
             for position, node in enumerate(layout.nodes[partition]):
                 self._masks[node] = (partition, self._masks.get(node, (partition, 0))[1] | 1 << position)
         self.join_cluster(lm, me, lease, incarnation)
+
+    def places_of(self, node: Address) -> Iterable[int]:
+        """Units by partition and position."""
+        partition, mask = self._masks[node]
+        return [partition << UNIT_SHIFT | position for position in positions(mask)]
 
     def _clear(self) -> None:
         self._owned.clear()

@@ -6,12 +6,14 @@ was split off goes back once, whoever leads by then. A machine that is not usabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.surviving_lm import PairedLocalMaster
-from volery.architectures.megha.surviving_messages import Place, place_of
+from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Place, place_of
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active as Allotment
 from volery.architectures.megha.vector_lm import Told, VectorLocalMaster
@@ -53,6 +55,17 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
             for position, node in enumerate(layout.nodes[partition]):
                 self._seats[node] = (here, position)
         self.join_cluster(lm, me, lease, incarnation)
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """As many, in order, as the machine offers amounts for now."""
+        here, position = self._seats[node]
+        unit, left, found = self._partitions[here] << UNIT_SHIFT | position, self._whole_free[here][position], []
+        for active in running:
+            less = left - self._packing[active.request]
+            if less & self._guards == self._guards:
+                left = less
+                found.append(active if active.unit == unit else replace(active, unit=unit))
+        return found
 
     def _clear(self) -> None:
         self._active.clear()
