@@ -84,9 +84,7 @@ def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_
     assert sorted(notes) == sorted(f"{number}/{place}" for number in numbers for place in range(6))
 
 
-def test_a_global_master_that_was_only_stopped_starts_nothing_of_what_was_moved(
-    open_folder: Path, broker: str
-) -> None:
+def test_a_global_master_that_was_only_stopped_starts_nothing_of_what_was_moved(open_folder: Path, broker: str) -> None:
     started(open_folder, broker)
     command = NOTES.replace("FOLDER", str(open_folder))
     with serving(*hosts(open_folder)) as (api, gm, *_), Client(api.ready()["api"]) as client:

@@ -193,6 +193,7 @@ class Architecture(msgspec.Struct, frozen=True):
         prompt: parameters under which it decides as soon as it can: no decision times, no cycles, long pauses before it
             tries again. Conformance judges it under these: only then does a lone task cost its hops alone, and hours of
             waiting on an overloaded cluster do not mean hundreds of thousands of attempts.
+        live: parameters that a federation has where its file says nothing else; the lab keeps `defaults`.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
         heeds: features of a workload that it decides by, each with when: "" always, else a parameter that has to be
@@ -218,6 +219,7 @@ class Architecture(msgspec.Struct, frozen=True):
     varies: Mapping[str, tuple[Any, ...]] = {}
     vectors: bool = False
     prompt: Mapping[str, Any] = {}
+    live: Mapping[str, Any] = {}
     graphs: bool = False
     heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None

@@ -222,7 +222,9 @@ class GuardedNode(Component):
         task = message.task
         if task.id in self._running:
             return
-        active = Active(task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account, message.term)
+        active = Active(
+            task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account, message.term
+        )
         if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
             self._finished[task.id] = active
             self._tell(Result(active))

@@ -37,6 +37,8 @@ FLOWING: Final = (7, 2)
 """In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
 REWEIGHED: Final = (5, (1, 2, 4))
 """In storms whose seeds leave one of these remainders weights change, where users have shares; none was kept before."""
+LIVE: Final = (4, 3)
+"""In storms whose seeds leave this remainder designs have the parameters of federations."""
 GONE: Final = (3, (1,))
 """In storms whose seeds leave one of these remainders entries that others can stand in for go, and do not come back."""
 REWEIGHS_MAX: Final = 5
@@ -142,6 +144,8 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     """The storm of a seed."""
     stream = Streams(seed).of(f"storm/{architecture.name}")
     parameters = dict(architecture.bearing)
+    if seed % LIVE[0] == LIVE[1]:
+        parameters |= architecture.live
     machines = stream.randint(*MACHINES)
     constraints, slots = _machines(stream, MACHINES_ENOUGH)
     jobs, few = _flowing(_jobs(stream), seed), (constraints[:machines], slots[:machines])

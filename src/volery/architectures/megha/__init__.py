@@ -70,6 +70,10 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     eager_retry: Annotated[
         bool, msgspec.Meta(description="place a refused task at once; false: the published code")
     ] = True
+    ask: Annotated[
+        bool,
+        msgspec.Meta(description="a GM with waiting tasks asks LMs for news; false: it waits for updates (the paper)"),
+    ] = False
     queue_max: Annotated[
         int, msgspec.Meta(ge=0, description="tasks waiting at a GM before jobs are refused; 0: no limit")
     ] = 0
@@ -124,6 +128,7 @@ def _gm_arguments(config: MeghaConfig) -> dict[str, Any]:
         "batch_max": config.batch_max,
         "eager_retry": config.eager_retry,
         "queue_max": config.queue_max,
+        "ask": config.ask,
     }
 
 
@@ -313,6 +318,7 @@ MEGHA = Architecture(
     hops=3,
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}),
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
+    live={"ask": True},
     vectors=True,
     heeds={"constraints": "", "users": "shares"},
     captions=CAPTIONS,

@@ -53,7 +53,9 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         self._pictures[source] = message
 
     def on_report(self, message: Report, source: Address, now: Time) -> None:
-        """As of amounts, then enforce the shares."""
+        """As of amounts, then enforce the shares; what goes with it may have come before this GM began anew."""
+        if message.whole and source not in self._pictures:
+            return
         super().on_report(message, source, now)
         self._pictures.pop(source, None)
         self._enforce()

@@ -40,7 +40,12 @@ class Surviving(GlobalMaster):
     ) -> None:
         super().__init__(gm, layout, **arguments)
         self._begin_anew = partial(
-            type(self).__init__, self, gm, layout, incarnation=incarnation, **arguments  # type: ignore[misc]
+            type(self).__init__,
+            self,
+            gm,
+            layout,
+            incarnation=incarnation,
+            **arguments,  # type: ignore[misc]
         )
         self._moves = moves
         self._term = max((move.epoch for move in moves if move.origin == f"gm/{gm}"), default=0)
@@ -204,6 +209,7 @@ class Surviving(GlobalMaster):
             for job, tasks in jobs.items():
                 self._schedule(tasks)
                 self._maybe_forget(job)
+        self._answered(lm)
 
     def _at(self, lm: int) -> dict[TaskId, None]:
         """All tasks that run in a cluster, as far as is known."""
@@ -243,6 +249,8 @@ class Surviving(GlobalMaster):
         wanted = self._still_wanted(tasks)
         for task in reversed(self._place(wanted)):
             self._push_front(task)
+        if self._ask:
+            self._ask_all()
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Attempts are dead."""

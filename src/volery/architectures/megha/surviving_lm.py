@@ -14,8 +14,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, LocalMaster, Told, Updates
-from volery.architectures.megha.messages import Change, Inconsistency, Notice, Update, Withdraw
+from volery.architectures.megha.local_master import (
+    HEARTBEAT,
+    NEWS,
+    NEWS_US,
+    NOTICES,
+    Answering,
+    CompletionNotice,
+    LocalMaster,
+    Told,
+    Updates,
+)
+from volery.architectures.megha.messages import Ask, Change, Inconsistency, Notice, Update, Withdraw
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report, place_of
 from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.component import sent_to
@@ -32,7 +42,7 @@ def pair_of(lm: int) -> tuple[Address, Address]:
     return f"lm/{lm}", f"lm/{lm}/standby"
 
 
-class PairedLocalMaster(PairedMaster):
+class PairedLocalMaster(PairedMaster, Answering):
     """A mixin (without slots) before a Local Master: what the two of a cluster do, whatever they allocate.
 
     It validates while it leads, and follows the results while its partner does. `join_cluster` takes the place of its
@@ -138,6 +148,7 @@ class PairedLocalMaster(PairedMaster):
         """Forget all but results."""
         for known in self._there.values():
             known.clear()
+        self._askers.clear()
         self._clear()
 
     def on_place(self, message: Place, source: Address, now: Time) -> None:
@@ -201,6 +212,7 @@ class PairedLocalMaster(PairedMaster):
             return False
         self._let_go(known, node)
         self._note(known, now)
+        self._tell_askers_soon(now)
         return True
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
@@ -234,13 +246,16 @@ class PairedLocalMaster(PairedMaster):
                 if self._is_void(address, self._terms.get(address, 0)):
                     self._tell_nothing(told)  # frames for one that never comes back would be kept for ever
             self._on_own_timer(event, source, now)
+        elif event.key == NEWS:
+            self._counting = False
         elif event.key == NOTICES:  # the first report tells them
             self._forget_notices()
         else:
             self._armed = False
 
     def _arm_soon(self) -> None:
-        """The GMs are to hear of it with the next heartbeat."""
+        """The GMs are to hear of it with the next heartbeat, those that have asked at once."""
+        self._tell_askers_soon(-NEWS_US)
         if not self._armed and self.opened:
             self._armed = True
             self._port.set_timer(HEARTBEAT, 0)
@@ -252,9 +267,7 @@ class PairedLocalMaster(PairedMaster):
     def node_reported(self, node: Address, status: Status) -> None:
         """Take over what runs there; what does not, and has not finished, is lost."""
         running = {active.task for active in status.running}
-        finished = [
-            active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)
-        ]
+        finished = [active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)]
         self._hand_back(node, [active for task, active in self._there[node].items() if task not in running])
         fresh = [self._with_owner(active) for active in status.running if not self._holds(active.task)]
         for active in fresh:
@@ -301,6 +314,11 @@ class PairedLocalMaster(PairedMaster):
             self.on_join(Join(message.term), source, now)
         super().on_deposed(message, source, now)
 
+    def on_ask(self, message: Ask, source: Address, now: Time) -> None:
+        """As the leader; who asks another will ask again when it hears of this one."""
+        if self.opened and not self._is_void(source, self._terms.get(source, 0)):
+            super().on_ask(message, source, now)
+
     def on_moved(self, message: Moved, source: Address, now: Time) -> None:
         """Jobs were moved between GMs; an heir that asks again is answered again."""
         self.learn(message.moves)
@@ -310,6 +328,7 @@ class PairedLocalMaster(PairedMaster):
     def adopt_moves(self, fresh: Sequence[Move]) -> None:
         """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
         for move in fresh:
+            self._askers.pop(move.origin, None)
             self._relieved[move.origin] = max(move.epoch, self._relieved.get(move.origin, 0))
             self._meet_anew(self._gms[move.origin])
         running, finished = [], []
@@ -351,6 +370,7 @@ class PairedLocalMaster(PairedMaster):
         Result: on_result,
         Forget: on_forget,
         Join: on_join,
+        Ask: on_ask,
         Moved: on_moved,
         Fenced: PairedMaster.on_fenced,
         Drain: PairedMaster.on_drain,

@@ -20,7 +20,19 @@ from msgspec.structs import replace
 
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, PeerBack, PeerLost, Seen, Submit, TimerFired
+from volery.core.events import (
+    Cancel,
+    Drain,
+    Event,
+    JobAccepted,
+    JobDone,
+    JobRejected,
+    PeerBack,
+    PeerLost,
+    Seen,
+    Submit,
+    TimerFired,
+)
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
