@@ -222,9 +222,8 @@ class GuardedNode(Component):
         task = message.task
         if task.id in self._running:
             return
-        active = Active(
-            task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account, message.term
-        )
+        attempt, owner, unit = message.attempt, message.owner, message.unit
+        active = Active(task.id, task.job, attempt, owner, unit, task.request, message.account, message.term)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
             self._finished[task.id] = active
             self._tell(Result(active))

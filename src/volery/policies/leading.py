@@ -125,7 +125,7 @@ class PairedMaster(Component):
         raise NotImplementedError
 
     def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
-        """The attempts that the present cluster has a place for, each at a unit of its node; a file may have changed."""
+        """The attempts that the present cluster has a place for, each at a unit of its node."""
         places = dict.fromkeys(self.places_of(node))
         seated: dict[int, Active] = {}
         for active in running:

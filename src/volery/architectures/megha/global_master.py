@@ -36,8 +36,8 @@ class GlobalMaster(Component):
     """
 
     __slots__ = (
-        "_after", "_ask", "_asked", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_heard", "_jobs", "_layout", "_lms",
-        "_members", "_next", "_orders", "_outside", "_placed", "_queue", "_queue_max", "_requests", "_stream",
+        "_after", "_ask", "_asked", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_heard", "_jobs", "_layout",
+        "_lms", "_members", "_next", "_orders", "_outside", "_placed", "_queue", "_queue_max", "_requests", "_stream",
     )  # fmt: skip
 
     def __init__(

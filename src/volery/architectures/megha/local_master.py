@@ -20,7 +20,7 @@ HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
 NEWS: Final = "news"
 NEWS_US: Final[Time] = 2_000
-"""A GM that has asked hears of room that has been there for so long: its owner, if it has tasks, has taken it by then."""
+"""A GM that has asked is told of room that is this old: whoever had it before, and has tasks, has taken it by then."""
 
 
 class Told:

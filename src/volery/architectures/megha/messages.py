@@ -59,11 +59,5 @@ class Inconsistency(Message, frozen=True):
 
 
 MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {
-    Request,
-    Withdraw,
-    Notice,
-    Change,
-    Update,
-    Inconsistency,
-    Ask,
-}
+    Request, Withdraw, Notice, Change, Update, Inconsistency, Ask,
+}  # fmt: skip

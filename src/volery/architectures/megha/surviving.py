@@ -8,7 +8,7 @@ from typing import Any
 from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
-from volery.architectures.megha.surviving_lm import pair_of
+from volery.architectures.megha.paired_lm import pair_of
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
 from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Component, Deployment, role_of

@@ -3,8 +3,9 @@
 It believes the leader of each cluster and nobody else there. When another one begins to lead, its report says what runs
 and what has finished; what it does not mention is in doubt until the cluster has settled, and then lost. A new
 incarnation knows nothing: its jobs are submitted again, and it schedules none of their tasks before every cluster has
-told what runs. It alone numbers attempts. When its jobs were moved to another GM it begins anew, too; the heir has every
-cluster fenced and reported before it schedules tasks of these jobs. What its view holds, units or amounts, is the business of the roles.
+told what runs. It alone numbers attempts. When its jobs were moved to another GM it begins anew, too. The heir has
+every cluster fenced and reported before it schedules tasks of these jobs. What its view holds, units or amounts, is
+the business of the roles.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Update, Withdraw
-from volery.architectures.megha.surviving_lm import pair_of
+from volery.architectures.megha.paired_lm import pair_of
 from volery.architectures.megha.surviving_messages import ATTEMPTS, MOVE_SHIFT, Join, Lost, Place, Report, place_of
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Move, Moved, Submit
@@ -45,7 +46,7 @@ class Surviving(GlobalMaster):
             gm,
             layout,
             incarnation=incarnation,
-            **arguments,  # type: ignore[misc]
+            **arguments,
         )
         self._moves = moves
         self._term = max((move.epoch for move in moves if move.origin == f"gm/{gm}"), default=0)
@@ -204,10 +205,10 @@ class Surviving(GlobalMaster):
         if not self._unknown and self._held_back:
             held_back, self._held_back = self._held_back, []
             jobs: dict[JobId, list[Task]] = {}
-            for task in held_back:
-                jobs.setdefault(task.job, []).append(task)
-            for job, tasks in jobs.items():
-                self._schedule(tasks)
+            for waiting in held_back:
+                jobs.setdefault(waiting.job, []).append(waiting)
+            for job, held in jobs.items():
+                self._schedule(held)
                 self._maybe_forget(job)
         self._answered(lm)
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from volery.architectures.megha.messages import Withdraw
-from volery.architectures.megha.surviving_lm import PairedLocalMaster
+from volery.architectures.megha.paired_lm import PairedLocalMaster
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Place, place_of
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active as Allotment

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from volery.core.component import Component, UnknownMessageError, role_of
-from volery.core.events import Adopted, Computed, Counted, Event, PeerLost, Preemption, TimerFired
+from volery.core.events import Adopted, Computed, Counted, Event, PeerBack, PeerLost, Preemption, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
@@ -43,10 +43,7 @@ EVENTS_PER_TURN: Final = 4096
 TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
 """Facts of which the submitter is told, and how."""
 
-WARNED: Final[Mapping[str, str]] = {
-    "attempts_unseated": "attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
-}
-"""Counted facts that operators read of in the log."""
+UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
 
 FIRST_MEETING_S: Final = 10.0
 """Hosts that have never lived before wait so long for each other."""
@@ -423,8 +420,8 @@ class Host:
             door.drop_timer(effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
-            if type(effect[1]) is Counted and effect[1].name in WARNED:
-                log.warning("%s: %d %s", door.address, effect[1].amount, WARNED[effect[1].name])
+            if type(effect[1]) is Counted and effect[1].name == "attempts_unseated":
+                log.warning(UNSEATED, door.address, effect[1].amount)
             if type(effect[1]) in TOLD:
                 told = TOLD[type(effect[1])]
                 self._tell(door.address, told(door.address, time.time_ns() // 1000, effect[1]))

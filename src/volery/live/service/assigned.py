@@ -1,4 +1,4 @@
-"""Assignments of jobs to schedulers, in the store of jobs: which moves there were, and which jobs are not at their usual one."""
+"""Assignments of jobs to schedulers in the store: all moves, and the jobs that another scheduler than usual has."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from volery.core.assignment import Owner
 from volery.core.events import Move
 from volery.core.model import JobId
 
-TABLES: Final = (
+_MOVES: Final = (
     "CREATE TABLE IF NOT EXISTS moves (epoch INTEGER PRIMARY KEY, origin TEXT NOT NULL, heir TEXT NOT NULL, "
-    "at_us INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS assignments (job INTEGER PRIMARY KEY, entry TEXT NOT NULL, epoch INTEGER NOT NULL, "
-    "note TEXT NOT NULL)",
+    "at_us INTEGER NOT NULL)"
 )
+_ASSIGNMENTS: Final = (
+    "CREATE TABLE IF NOT EXISTS assignments (job INTEGER PRIMARY KEY, entry TEXT NOT NULL, epoch INTEGER NOT NULL, "
+    "note TEXT NOT NULL)"
+)
+TABLES: Final = (_MOVES, _ASSIGNMENTS)
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
 """Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
 

@@ -36,7 +36,7 @@ from volery.core.events import (
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained, FunnelStep, PeerTold, PreemptionTold, Why
+from volery.live.hosts.explaining import DecisionBook, Explained, PeerTold, PreemptionTold
 from volery.live.jobs import JobDescription, plan, submission, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
@@ -49,12 +49,12 @@ from volery.live.service.feeding import TASKS_PER_TURN, Feed, Outgoing
 from volery.live.service.looking import Sight
 from volery.live.service.outputs import Asking
 from volery.live.service.pace import Pace, ended_of
-from volery.live.service.questions import Questions, started_tasks
+from volery.live.service.questions import Questions
 from volery.live.service.rows import OpenJob
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore, News
 from volery.live.service.writing import Write
-from volery.live.status import JobStatus, NodeStatus, Receipt, TaskStatus
+from volery.live.status import JobStatus, NodeStatus, Receipt
 
 REPORTS_LATE_S: Final = 2.0
 """Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
@@ -127,7 +127,7 @@ class Desk(Questions, Component):
         self._feed = Feed(post)
         self._failover = Failover(
             entry, standins, detection_us, store.assigned, self._written, self._feed.send,
-            lambda jobs: self._resubmit(jobs, lambda entry: True),
+            self._resubmit,
         )  # fmt: skip
         self._held: list[tuple[JobId, tuple[Message, ...]]] | None = None
         self._resuming: asyncio.Task[None] | None = None
@@ -332,21 +332,6 @@ class Desk(Questions, Component):
             self._feed.send(self._failover.entry(number, status.user), (Cancel(number),))
         return self._store.job(number)
 
-    async def explain(self, number: JobId, place: int | None) -> Why | None:
-        """As `why`; of a task that waits also what its scheduler sees just now."""
-        why, job = self.why(number, place), self.job(number)
-        if why is None or job is None:
-            return None
-        more = []
-        if self._sight is not None and why.state == "pending":
-            scheduler, wanted = self._failover.entry(number, job.user), self.wanted(number, why.index)
-            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
-            if seen is not None:
-                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
-        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
-        more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
-        return replace(why, funnel=(*why.funnel, *more))
-
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
         """Have nothing more placed on a node, or something again; None where there is no such node.
 
@@ -378,19 +363,6 @@ class Desk(Questions, Component):
 
     def _order(self, to: Address, message: Message) -> None:
         self._post(Outgoing(to, (message,)))
-
-    async def changes(
-        self, after: int, job: JobId | None, limit: int, user: str | None = None
-    ) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
-        while not self._closed:
-            told, revision = self._told, self._store.revision
-            if after < revision:
-                if found := self._store.changes(after, job, limit, user):
-                    return found
-                after = revision  # nobody has to look there again
-            await told.wait()
-        return []
 
     @property
     def closed(self) -> bool:
@@ -427,7 +399,7 @@ class Desk(Questions, Component):
         self._sent[number] = messages = (replace(first, epoch=owner.epoch), *messages[1:])
         self._feed.send(owner.entry, messages)
 
-    async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool]) -> None:
+    async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool] = lambda _: True) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
         for number in numbers:
             job = self._store.open_job(number)

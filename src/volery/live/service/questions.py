@@ -11,9 +11,20 @@ from msgspec.structs import replace
 
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, JobPlan, PairStatus, PlannedGroup, Why, candidates, counted
+from volery.live.hosts.explaining import (
+    DecisionBook,
+    FunnelStep,
+    JobPlan,
+    PairStatus,
+    PlannedGroup,
+    Why,
+    candidates,
+    counted,
+)
 from volery.live.jobs import Demand, JobDescription, demands, task_count
+from volery.live.service.failover import Failover
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
+from volery.live.service.looking import Sight
 from volery.live.service.sharing import Sharing
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
@@ -40,6 +51,10 @@ class Questions:
     _running: dict[tuple[TaskId, int], Address]
     _store: JobStore
     _told_nodes: list[NodeStatus]
+    _closed: bool
+    _failover: Failover
+    _sight: Sight | None
+    _told: asyncio.Event
     sharing: Sharing
     told: dict[str, int]
 
@@ -75,6 +90,34 @@ class Questions:
         """Tasks that run on a node, at most so many."""
         here = sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
         return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
+
+    async def changes(
+        self, after: int, job: JobId | None, limit: int, user: str | None = None
+    ) -> list[JobStatus | TaskStatus]:
+        """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
+        while not self._closed:
+            told, revision = self._told, self._store.revision
+            if after < revision:
+                if found := self._store.changes(after, job, limit, user):
+                    return found
+                after = revision  # nobody has to look there again
+            await told.wait()
+        return []
+
+    async def explain(self, number: JobId, place: int | None) -> Why | None:
+        """As `why`; of a task that waits also what its scheduler sees just now."""
+        why, job = self.why(number, place), self.job(number)
+        if why is None or job is None:
+            return None
+        more = []
+        if self._sight is not None and why.state == "pending":
+            scheduler, wanted = self._failover.entry(number, job.user), self.wanted(number, why.index)
+            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
+            if seen is not None:
+                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
+        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
+        more.append(FunnelStep("have accepted it" if place is not None else "tasks of it that were accepted", started))
+        return replace(why, funnel=(*why.funnel, *more))
 
     @property
     def now_us(self) -> Time:
