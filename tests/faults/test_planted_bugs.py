@@ -59,7 +59,7 @@ def any_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(GuardedNode.receives, Run, obeys)
 
 
-def any_term(patch: pytest.MonkeyPatch) -> None:
+def any_assignment(patch: pytest.MonkeyPatch) -> None:
     """A Local Master starts what a Global Master asks for whose jobs were moved to another."""
     patch.setattr(PairedLocalMaster, "_is_void", lambda self, gm, term: False)
 
@@ -213,7 +213,7 @@ PLANTED = [
     ("pigeon", no_lease),
     ("megha", no_fence),
     ("megha", any_epoch),
-    ("megha", any_term),
+    ("megha", any_assignment),
     ("megha", unfenced_heir),
     ("megha", double_release),
     ("megha", early_relaunch),

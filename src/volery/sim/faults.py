@@ -311,6 +311,9 @@ class Unreliable:
     def _tell_submitter(self, address: Address, incarnation: int, _now: Time) -> None:
         gate = self.gates[address]
         if gate.up and gate.incarnation == incarnation:
+            for pair in self._pairs.get(address, ()):
+                if pair.both[0] == SUBMITTER:  # it hears of the entry, so that the next outage is news again
+                    pair.told[SUBMITTER] = False
             self._kernel.submitter.resubmit(address)
             self._kernel.orders.repeat(address)
 
