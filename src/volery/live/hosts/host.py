@@ -44,7 +44,6 @@ TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision:
 """Facts of which the submitter is told, and how."""
 
 UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
-
 FIRST_MEETING_S: Final = 10.0
 """Hosts that have never lived before wait so long for each other."""
 
