@@ -192,7 +192,7 @@ class PairedLocalMaster(PairedMaster, Answering):
         """An attempt as its present owner's, when its job was moved since it was placed."""
         owner, term = active.owner, active.term
         for move in self._moves:
-            if move.origin == owner and move.epoch > term:
+            if move.origin == owner and move.epoch > term and move.heir in self._gms:
                 owner, term = move.heir, move.epoch
         return active if term == active.term else replace(active, owner=owner, term=term)
 
@@ -322,6 +322,8 @@ class PairedLocalMaster(PairedMaster, Answering):
     def adopt_moves(self, fresh: Sequence[Move]) -> None:
         """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
         for move in fresh:
+            if move.origin not in self._gms:  # stored by nodes when the federation had more GMs
+                continue
             self._askers.pop(move.origin, None)
             self._relieved[move.origin] = max(move.epoch, self._relieved.get(move.origin, 0))
             self._meet_anew(self._gms[move.origin])

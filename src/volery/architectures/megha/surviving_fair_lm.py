@@ -250,7 +250,7 @@ class PreemptibleNode(GuardedNode):
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """An attempt that was ended for another's sake has no result."""
         active, task = self._running.get(event.task.id), event.task.id
-        vacated = task in self._vacating and event.outcome == "killed"
+        vacated = task in self._vacating and task not in self._unseated and event.outcome == "killed"
         self._vacating.discard(task)
         if vacated and active is not None and active.attempt == event.attempt:
             del self._running[task]

@@ -113,7 +113,7 @@ class KeptAgent:
         if held.attempts:
             how = "were given up" if held.expired else "go on, or have ended meanwhile"
             log.warning("%d attempts of an earlier life %s", len(held.attempts), how)
-        self._ended = [attempt.end for attempt in held.attempts if attempt.end is not None]
+        self._ended[:0] = [attempt.end for attempt in held.attempts if attempt.end is not None]
         if held.expired:  # what had come to its own end by then is done nevertheless
             self._adopted = [it for it in held.attempts if it.end is not None and it.end.state != "killed"]
         else:
@@ -133,7 +133,8 @@ class KeptAgent:
         self._strays = {(it.task.id, it.attempt) for it in running} - {(it.task, it.attempt) for it in self._ended}
         for task, attempt in self._strays:
             self.kill(task, attempt)
-        if self._strays:
+        if self._strays and not self._gone.is_set():
+            self._none_strays.clear()  # ends of other attempts may have set it
             await self._none_strays.wait()
 
     def _connected(self) -> Any:

@@ -126,7 +126,7 @@ class Desk(Questions, Component):
         self._writes: list[Write] = []
         self._feed = Feed(post)
         self._failover = Failover(
-            entry, standins, detection_us, store.assigned, self._written, self._feed.send,
+            entry, standins, detection_us, store.assigned, self._written, self._feed,
             self._resubmit,
         )  # fmt: skip
         self._held: list[tuple[JobId, tuple[Message, ...]]] | None = None
@@ -329,7 +329,7 @@ class Desk(Questions, Component):
             self._sent.pop(number, None)
             status = self._store.job(number)
             assert status is not None
-            self._feed.send(self._failover.entry(number, status.user), (Cancel(number),))
+            self._failover.send(self._failover.entry(number, status.user), (Cancel(number),))
         return self._store.job(number)
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
@@ -397,7 +397,7 @@ class Desk(Questions, Component):
         assert isinstance(first, Submit)
         owner = self._failover.owner(number, first.job.user)
         self._sent[number] = messages = (replace(first, epoch=owner.epoch), *messages[1:])
-        self._feed.send(owner.entry, messages)
+        self._failover.send(owner.entry, messages)
 
     async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool] = lambda _: True) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
@@ -407,14 +407,14 @@ class Desk(Questions, Component):
                 continue
             entry = self._failover.entry(job.id, job.description.user)
             if is_meant(entry):
-                await self._feed.empty()
+                await self._failover.empty()
                 await self._submit_again(job, entry)
             else:
                 await asyncio.sleep(0)
 
     async def _submit_again(self, job: OpenJob, entry: Address) -> None:
         if job.cancelling:
-            self._feed.send(entry, (Cancel(job.id),))
+            self._failover.send(entry, (Cancel(job.id),))
             return
         try:
             everything = await planned(plan(job.description, job.id, job.first_task, self._fleet))

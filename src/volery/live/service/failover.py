@@ -1,13 +1,15 @@
 """Failover of schedulers: jobs of one that does not answer go to another, which the store of jobs knows first.
 
-`volery.core.assignment` decides; this module waits, writes down, and sends. A move is durable before anybody is told of
-it: the number of its epoch must not be given twice.
+`volery.core.assignment` decides; this module waits, writes down, and sends. A move is durable before anything that
+depends on it is sent: the number of its epoch must not be given twice, over a restart of this program either. So
+messages to schedulers wait while a move is written, jobs and greetings alike, and are sent in order after it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final
@@ -18,6 +20,7 @@ from volery.core.events import Move, PeerBack, PeerLost
 from volery.core.model import SECOND, Address, JobId, Message, Time
 from volery.live.service.assigned import AssignmentBook
 from volery.live.service.errors import UnwrittenError
+from volery.live.service.feeding import Feed
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
@@ -33,7 +36,7 @@ class Failover:
         standins, detection_us: see `Deployment`.
         book: of moves, in the store.
         written: runs a write and returns once it is committed.
-        send: sends messages to an address, after all that was sent there before.
+        feed: sends messages in order.
         submit_again: submits jobs to their present schedulers again.
     """
 
@@ -44,20 +47,26 @@ class Failover:
         detection_us: Time,
         book: AssignmentBook,
         written: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
-        send: Callable[[Address, Iterable[Message]], None],
+        feed: Feed,
         submit_again: Callable[[Sequence[JobId]], Coroutine[Any, Any, None]],
     ) -> None:
         self._assignments = Assignments(entry_for, standins, detection_us, book.moves())
         for job, owner in book.owners():
-            self._assignments.restore(job, owner)
+            if owner.entry in standins:  # the federation may have fewer schedulers than it had
+                self._assignments.restore(job, owner)
         self._standins = standins
         self._book = book
         self._written = written
-        self._send = send
+        self._feed = feed
         self._submit_again = submit_again
         self._since: dict[Address, float] = {}
         self._timers: dict[Address, asyncio.TimerHandle] = {}
-        self._moving: dict[Address, asyncio.Task[None]] = {}
+        self._moving: set[asyncio.Task[None]] = set()
+        self._writing = asyncio.Lock()
+        self._unwritten = 0
+        self._waiting: list[tuple[Address, tuple[Message, ...]]] = []
+        self._all_written = asyncio.Event()
+        self._all_written.set()
 
     def entry(self, job: JobId, user: str) -> Address:
         """The address of the scheduler that has a job."""
@@ -70,6 +79,18 @@ class Failover:
     def unanswering(self) -> dict[Address, float]:
         """Schedulers that do not answer -> since when, seconds since 1970."""
         return dict(self._since)
+
+    def send(self, to: Address, messages: Iterable[Message]) -> None:
+        """Send messages after all that was sent before, and not before each move so far is committed."""
+        if self._unwritten:
+            self._waiting.append((to, tuple(messages)))
+        else:
+            self._feed.send(to, messages)
+
+    async def empty(self) -> None:
+        """Wait until nothing waits."""
+        await self._all_written.wait()
+        await self._feed.empty()
 
     def assign(self, job: JobId, user: str) -> None:
         """Choose the scheduler of a new job, within the batch that writes the job."""
@@ -84,7 +105,7 @@ class Failover:
             if entry in self._standins:
                 self._since.pop(entry, None)
                 self._assignments.back(entry)
-                self._send(entry, self._assignments.greeting(entry))
+                self.send(entry, self._assignments.greeting(entry))
 
     def greet_all_but(self, elsewhere: Collection[Address]) -> None:
         """As `greet`, all that begin together with the desk."""
@@ -111,7 +132,11 @@ class Failover:
         move = self._assignments.next_move(origin)
         if move is not None:
             jobs = self._assignments.make(move, self._book.open_jobs())
-            self._moving[origin] = asyncio.get_running_loop().create_task(self._move(move, jobs))
+            self._unwritten += 1
+            self._all_written.clear()
+            moving = asyncio.get_running_loop().create_task(self._move(move, jobs))
+            self._moving.add(moving)
+            moving.add_done_callback(self._moving.discard)
         elif self._assignments.is_lost(origin):  # nobody answers who could take its jobs
             self._wait(origin)
 
@@ -119,24 +144,42 @@ class Failover:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._since.get(move.origin, time.time())))
         reason = f"{move.origin} does not answer since {since}"
         note = f"at {move.heir} since epoch {move.epoch}, because {reason}"
+        try:
+            async with self._writing:  # a later move of the same jobs is written later, whatever fails
+                await self._write(move, jobs, note)
+        except (
+            InputError,
+            sqlite3.Error,
+        ):  # the desk is closed: nobody is sent anything, and the next start moves anew
+            return
+        self._unwritten -= 1
+        if not self._unwritten:
+            self._release()
+        log.warning("%s: its %d open jobs go to %s, in epoch %d", reason, len(jobs), move.heir, move.epoch)
+        for entry in (move.heir, move.origin):
+            self.send(entry, self._assignments.greeting(entry))
+        await self._submit_again(jobs)
+
+    async def _write(self, move: Move, jobs: Sequence[JobId], note: str) -> None:
         while True:
             try:
                 await self._written(lambda: self._book.add(move, jobs, note, time.time_ns() // 1000))
-                break
             except UnwrittenError:
                 await asyncio.sleep(AGAIN_S)
-            except InputError:  # the desk is closed
+            else:
                 return
-        log.warning("%s: its %d open jobs go to %s, in epoch %d", reason, len(jobs), move.heir, move.epoch)
-        for entry in (move.heir, move.origin):
-            self._send(entry, self._assignments.greeting(entry))
-        await self._submit_again(jobs)
+
+    def _release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for to, messages in waiting:
+            self._feed.send(to, messages)
+        self._all_written.set()
 
     async def close(self) -> None:
         """Move nothing more."""
         for timer in self._timers.values():
             timer.cancel()
-        for task in self._moving.values():
+        for task in self._moving:
             task.cancel()
         if self._moving:
-            await asyncio.wait(self._moving.values())
+            await asyncio.wait(set(self._moving))
