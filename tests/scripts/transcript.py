@@ -20,7 +20,6 @@ from volery.policies.match import positions
 from volery.sim import Network, Options, simulate
 from volery.sim.faults import FaultPlan
 
-
 TOLD_WHERE_MOVED = frozenset({"epoch", "term", "fenced", "moves"})
 """Fields that say something only after jobs were moved between entries; left out where they have their defaults."""
 
