@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from volery.architectures import lookup
@@ -12,15 +13,16 @@ from volery.architectures.hydra.node import MortalNode, Node
 from volery.architectures.hydra.proxy import Proxy
 from volery.architectures.hydra.surviving import MortalManager
 from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.paired_lm import PairedLocalMaster
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
 from volery.architectures.megha.surviving_fair_lm import SurvivingFairLocalMaster
-from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
+from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
 from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
 from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Report
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.pigeon.surviving import SurvivingMaster
-from volery.core.events import PeerLost, Reweigh
+from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
 from volery.policies.guarded import GuardedNode, Lease, Result, Run
 from volery.policies.leading import PairedMaster
@@ -55,6 +57,20 @@ def any_epoch(patch: pytest.MonkeyPatch) -> None:
         run(self, Run(self._epoch, message.task, message.attempt, message.owner, message.unit), source, now)
 
     patch.setitem(GuardedNode.receives, Run, obeys)
+
+
+def any_assignment(patch: pytest.MonkeyPatch) -> None:
+    """A Local Master starts what a Global Master asks for whose jobs were moved to another."""
+    patch.setattr(PairedLocalMaster, "_is_void", lambda self, gm, term: False)
+
+
+def unfenced_heir(patch: pytest.MonkeyPatch) -> None:
+    """A Global Master schedules jobs that were moved to it before the clusters have told what runs of them."""
+
+    def schedules(self: SurvivingGlobalMaster, message: Submit, source: Address, now: Time) -> None:
+        Surviving.on_submit(self, msgspec.structs.replace(message, epoch=0), source, now)
+
+    patch.setitem(SurvivingGlobalMaster.receives, Submit, schedules)
 
 
 def double_release(patch: pytest.MonkeyPatch) -> None:
@@ -197,6 +213,8 @@ PLANTED = [
     ("pigeon", no_lease),
     ("megha", no_fence),
     ("megha", any_epoch),
+    ("megha", any_assignment),
+    ("megha", unfenced_heir),
     ("megha", double_release),
     ("megha", early_relaunch),
     ("megha", forgotten_snapshot),

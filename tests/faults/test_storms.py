@@ -46,7 +46,7 @@ def test_a_seed_names_one_scenario_and_one_outcome() -> None:
 def classes_of(architecture: Architecture, scenario: Scenario) -> set[str]:
     """The fault classes that a scenario holds."""
     plan = scenario.plan
-    found = {f"crash:{role_of(crash.address)}" for crash in plan.crashes}
+    found = {f"{'crash' if crash.back_us <= HEAL_US else 'gone'}:{role_of(crash.address)}" for crash in plan.crashes}
     found |= {"partition"} if plan.partitions else set()
     for name, field in (("loss", "drop"), ("duplication", "repeat"), ("delay", "delay")):
         found |= {name} if any(getattr(each, field) for each in plan.messages) else set()
@@ -58,7 +58,7 @@ def test_storms_hold_all_that_the_design_bears_and_nothing_else(name: str) -> No
     architecture = lookup(name)
     drawn = set().union(*(classes_of(architecture, draw(architecture, seed)) for seed in range(60)))
     assert drawn == architecture.tolerates
-    assert all(fault.startswith("crash:") or fault in FAULT_CLASSES for fault in drawn)
+    assert all(fault.startswith(("crash:", "gone:")) or fault in FAULT_CLASSES for fault in drawn)
 
 
 def test_faults_end_before_progress_is_demanded() -> None:

@@ -60,7 +60,7 @@ class Host:
         return ended
 
     async def open(self) -> list[tuple[Address, int, int, bytes]]:
-        adopted = await self.agent.open()
+        adopted = await self.agent.open(("node/0", "node/1", "node/7"))
         self.agent.go_on(self.end_of)
         assert all(isinstance(event, Adopted) for _, event in adopted)
         return [(node, event.task.id, event.attempt, event.note) for node, event in adopted]
@@ -137,7 +137,7 @@ def test_what_ends_while_the_next_life_is_about_to_begin_is_heard_of_when_it_has
         (pid,) = await written(free_folder / "pid")
         first.die()
         async with last_life(free_folder) as second:
-            assert [event.task.id for _, event in await second.agent.open()] == [0]
+            assert [event.task.id for _, event in await second.agent.open(("node/7",))] == [0]
             (free_folder / "fifo").write_text("go on\n")
             await gone(int(pid))
             await asyncio.sleep(0.1)

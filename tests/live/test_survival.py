@@ -85,3 +85,34 @@ def test_what_a_design_bears_is_said(name: str, given: dict[str, object], bears:
     deployment = Plan(architecture, configure(architecture, given), Cluster.uniform(100)).build()
     assert bears in recovery(architecture, deployment)
     assert survives(architecture, deployment) == ("recovers when any host" in bears)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("count = 6", "count = 4", "2 attempts ran on node/4, node/5, which this host has no more"),
+        ("count = 6\nslots = 2", "count = 6\nslots = 1", "attempts run where the cluster has no place for them"),
+    ],
+    ids=["fewer nodes", "fewer slots"],
+)
+def test_a_federation_that_begins_anew_with_less_runs_what_has_no_place_again(
+    open_folder: Path, before: str, after: str, said: str
+) -> None:
+    file = open_folder / "federation.toml"
+    size = 12 if "slots" in before else 6
+    file.write_text(CONFIG.replace("count = 4", before))
+    command = f"echo begun; while ! test -e {open_folder}/go; do sleep 0.05; done"
+    with serving(["up", str(file)]) as (first,), Client(first.ready()["api"]) as client:
+        number = client.send({"command": command, "tasks": size}).id
+        for place in range(size):
+            _written(client, number, place, 1)
+        first.running.kill()
+        first.running.wait(30)
+    file.write_text(CONFIG.replace("count = 4", after))
+    with serving(["up", str(file)]) as (second,), Client(second.ready()["api"]) as client:
+        (open_folder / "go").touch()
+        job = _ended(client, number)
+        assert (job.state, job.finished) == ("done", size)
+        status, errors = second.stop()
+    assert status == 0
+    assert said in errors

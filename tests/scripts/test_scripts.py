@@ -136,6 +136,29 @@ def test_an_invalid_request_costs_one_round_trip() -> None:
     assert re.search(r"lm/0 > gm/1  Inconsistency\(tasks=\[2\], update=Update\(.*taken=\{", text)
 
 
+FREED = case([4 * SECOND, 7 * SECOND], [[2 * SECOND] * 3, [SECOND]], [0] * 3)
+"""The heartbeat at 5 s tells gm/1 that all is taken; all is free from 6 s on, which the heartbeat at 10 s tells."""
+
+
+@script
+def megha_asks_for_news() -> str:
+    """The next job on an idle cluster is at the GM that did not have the work before it."""
+    title = "not in the papers, a default of federations: a GM with waiting tasks asks for news (ask)"
+    return transcript(title, "megha", FREED, parameters={"gms": 2, "lms": 1, "ask": True})
+
+
+@pytest.mark.parametrize("design", ["megha", "megha-2021"])
+@pytest.mark.parametrize("reliable", [False, True])
+def test_the_next_job_on_an_idle_cluster_starts_in_milliseconds(design: str, reliable: bool) -> None:
+    """Ask, 2 ms for whoever had the room before, the update, and three hops: 5 ms; else the rest of the heartbeat."""
+    parameters = {"gms": 2, "lms": 1, "heartbeat_s": 5.0, "reliable": reliable}
+    asked, waited = (
+        responses(transcript("", design, FREED, parameters={**parameters, "ask": ask}))[1] for ask in (True, False)
+    )
+    assert asked <= 1.006
+    assert waited >= 4.0
+
+
 NOTICE = case([0], [[8_600, 8_600, 8_600]], [0])
 """The first task ends 0.4 ms before a heartbeat, so that its notice and the update are under way together."""
 

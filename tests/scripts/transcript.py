@@ -20,6 +20,9 @@ from volery.policies.match import positions
 from volery.sim import Network, Options, simulate
 from volery.sim.faults import FaultPlan
 
+TOLD_WHERE_MOVED = frozenset({"epoch", "term", "fenced", "moves"})
+"""Fields that say something only after jobs were moved between entries; left out where they have their defaults."""
+
 
 def shown(value: Any) -> str:
     """A value as reviewers like to read it: t3 a task, t3{1,2} with its constraints, bit vectors as sets."""
@@ -32,7 +35,11 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{' '.join(shown(item) for item in value)}]"
     if isinstance(value, msgspec.Struct):
-        fields = (f"{name}={shown(getattr(value, name))}" for name in value.__struct_fields__)
+        fields = (
+            f"{field.name}={shown(getattr(value, field.name))}"
+            for field in msgspec.structs.fields(value)
+            if field.name not in TOLD_WHERE_MOVED or getattr(value, field.name) != field.default
+        )
         return f"{type(value).__name__}({', '.join(fields)})"
     return str(value)
 

@@ -120,6 +120,8 @@ class Deployment(msgspec.Struct, frozen=True):
             lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
         billing: machines that are off at first and run nothing while they are, and what they cost while they are not;
             None: all machines are always on.
+        standins: entries that take over each other's jobs, in the order in which they do. The driver watches them and
+            decides by `volery.core.assignment`; nothing where jobs of an entry that is gone wait for it.
     """
 
     components: Mapping[Address, Component]
@@ -139,6 +141,7 @@ class Deployment(msgspec.Struct, frozen=True):
     looks: bool = False
     sharers: tuple[Address, ...] = ()
     shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None
+    standins: tuple[Address, ...] = ()
 
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""
@@ -163,9 +166,10 @@ class Learning(msgspec.Struct, frozen=True):
     learn: Callable[[Any, Records, Simulate], Any]
 
 
-FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE")
+FAULT_CLASSES = ("loss", "duplication", "delay", "partition", "crash:ROLE", "gone:ROLE")
 """Classes of faults. Delay lets messages of one link overtake each other; crash:gm is the crash of a component of that
-role, and of the machine with all that runs on it where the component stands on one."""
+role, and of the machine with all that runs on it where the component stands on one; gone:gm is the crash of one that
+does not come back while jobs are open, as long as another of its role is left."""
 
 
 class Architecture(msgspec.Struct, frozen=True):
@@ -191,6 +195,7 @@ class Architecture(msgspec.Struct, frozen=True):
             waiting on an overloaded cluster do not mean hundreds of thousands of attempts.
         gangs: name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
             never; "" where there is none. Conformance sets it for the check of gangs, and only there.
+        live: parameters that a federation has where its file says nothing else; the lab keeps `defaults`.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
         heeds: features of a workload that it decides by, each with when: "" always, else a parameter that has to be
@@ -217,6 +222,7 @@ class Architecture(msgspec.Struct, frozen=True):
     vectors: bool = False
     prompt: Mapping[str, Any] = {}
     gangs: str = ""
+    live: Mapping[str, Any] = {}
     graphs: bool = False
     heeds: Mapping[str, str] = {}
     named: Callable[[Any], Mapping[Stage, str]] | None = None

@@ -23,9 +23,15 @@ Outcome = Literal["finished", "failed", "killed"]
 
 
 class Submit(Message, frozen=True):
-    """A job arrives, with the first chunk of its tasks."""
+    """A job arrives, with the first chunk of its tasks.
+
+    Args:
+        job: which.
+        epoch: of the `Move` that brought the job here from another entry; 0: no other entry ever had the job.
+    """
 
     job: Job
+    epoch: int = 0
 
 
 class MoreTasks(Message, frozen=True):
@@ -53,6 +59,30 @@ class Cancel(Message, frozen=True):
     """
 
     job: JobId
+
+
+class Move(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """All open jobs of one entry were assigned to another, because the first did not answer.
+
+    Args:
+        epoch: of the assignment; each move has the next number, from 1.
+        origin: the entry that had the jobs; what it places under an earlier epoch is void.
+        heir: the entry that has them now.
+    """
+
+    epoch: int
+    origin: Address
+    heir: Address
+
+
+class Moved(Message, frozen=True):
+    """Jobs were assigned to other entries; these are all moves so far, in order of their epochs.
+
+    The driver sends it to the origin and the heir of a move, and to each entry that has begun anew before any job. An
+    origin forgets every job that it was given before its move. An heir passes the moves on to whoever validates.
+    """
+
+    moves: tuple[Move, ...]
 
 
 class Drain(Message, frozen=True):
@@ -176,7 +206,7 @@ DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, 
 """What a driver tells a component of its own accord; encoded like messages, because journals hold them too."""
 
 SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset(
-    {Submit, MoreTasks, Cancel, Drain, Reweigh, Look, Seen, JobAccepted, JobRejected, JobDone}
+    {Submit, MoreTasks, Cancel, Moved, Drain, Reweigh, Look, Seen, JobAccepted, JobRejected, JobDone}
 )
 
 

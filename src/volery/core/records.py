@@ -143,6 +143,10 @@ class Records(Facts):
         self.billing: Billing | None = None
         self.moments: dict[str, Moments] = {}
 
+    def number_widely(self) -> None:
+        """Make room for attempts of jobs that are moved between entries; before anything is recorded."""
+        self.attempt = array("q", self.attempt)
+
     def digest(self) -> str:
         """SHA-256 of the table (submit, start, finish, worker, attempt of every task, answer of every job)."""
         sha = hashlib.sha256()

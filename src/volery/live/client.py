@@ -28,11 +28,8 @@ from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     ENDED_TASKS,
-<<<<<<< HEAD
-    HostStatus,
-=======
     RESULTS_MAX,
->>>>>>> w-store
+    HostStatus,
     JobStatus,
     NodeStatus,
     PreemptionStatus,

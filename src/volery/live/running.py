@@ -218,7 +218,7 @@ def _hearer(
 
 async def _begin(host: Host, hands: Hands, made: Front | None, nodes: Sequence[Address]) -> None:
     """Open and start everything, and take up what earlier lives have left."""
-    adopted = await hands.kept.open() if hands.kept is not None else ()
+    adopted = await hands.kept.open(nodes) if hands.kept is not None else ()
     await host.open()
     host.start(adopted)
     if hands.reporter is not None:
@@ -298,7 +298,8 @@ def _watches(
     """Whom this host watches; None where nobody would know what to do with the news."""
     if not survives(federation.plan.architecture, deployment):
         return None
-    return Watches(watched_by(deployment.watches, where, name), deployment.detection_us)
+    pairs = [*deployment.watches, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]
+    return Watches(watched_by(pairs, where, name), deployment.detection_us)
 
 
 def _journal(
@@ -343,6 +344,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
                 store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
                 deployment.due, deployment.shares, deployment.sharers, deployment.looks,
                 KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
+                deployment.standins, deployment.detection_us,
             )  # fmt: skip
             self._archive = Archive(
                 store, self._desk.written, folder / "jobs.sqlite", folder / "archive", federation.file.retention

@@ -50,6 +50,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     submitted_us: UnixMicroseconds
     started_us: UnixMicroseconds | None = None
     ended_us: UnixMicroseconds | None = None
+    moved: Annotated[
+        str, Meta(description="which scheduler has it instead of the usual one, and why; empty: the usual one has it")
+    ] = ""
     revision: Revision
 
     @property

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, sent_to
-from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
+from volery.core.events import Adopted, Move, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.links import LinkPort, Renewed
@@ -54,6 +54,7 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
         unit: where, in the master's own numbering.
         request: what it asked for; nothing: a slot.
         account: on whose account it runs, in the owner's numbering.
+        term: the epoch of the owner's last relief, see `volery.core.events.Moved`.
     """
 
     task: TaskId
@@ -63,6 +64,7 @@ class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
     unit: int
     request: Amounts = ()
     account: int = 0
+    term: int = 0
 
 
 class Run(Message, frozen=True):
@@ -74,6 +76,7 @@ class Run(Message, frozen=True):
     owner: Address
     unit: int
     account: int = 0
+    term: int = 0
 
 
 class Stop(Message, frozen=True):
@@ -93,17 +96,53 @@ class Inquire(Message, frozen=True):
 
 
 class Deposed(Message, frozen=True):
-    """Node or client > master: a master of this epoch leads here."""
+    """Node or client > master: a master of this epoch leads here.
+
+    Term: of a client of which jobs were moved to another, see `volery.core.events.Moved`.
+    """
 
     epoch: int
+    term: int = 0
 
 
 class Status(Message, frozen=True):
-    """Node > master: what runs here and what has finished, as of this epoch; `NO_EPOCH` after a restart."""
+    """Node > master: what runs here and what has finished, as of this epoch; `NO_EPOCH` after a restart.
+
+    Moves: all that the node stores, see `Fence`.
+    """
 
     epoch: int
     running: tuple[Active, ...]
     finished: tuple[Active, ...]
+    moves: tuple[Move, ...] = ()
+
+
+class Unseat(Message, frozen=True):
+    """Master > node: the cluster has no place for these attempts any more; end them, then send `Status` again.
+
+    What comes to its own end first is a result as ever.
+    """
+
+    epoch: int
+    tasks: tuple[TaskId, ...]
+
+
+class Fence(Message, frozen=True):
+    """Master > node: store these moves of jobs between owners, so that each later master learns them from you.
+
+    A node refuses the fence of a master that it does not obey. So a master whose nodes have all stored a move is sure
+    that no older master can launch for the origin of that move.
+    """
+
+    epoch: int
+    moves: tuple[Move, ...]
+
+
+class Fenced(Message, frozen=True):
+    """Node > master: the moves up to this one are stored here."""
+
+    epoch: int
+    move: int
 
 
 class Result(Message, frozen=True):
@@ -119,7 +158,9 @@ class Forget(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Run, Stop, Lead, Inquire, Deposed, Status, Result, Forget})
+NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Run, Stop, Lead, Inquire, Deposed, Status, Unseat, Fence, Fenced, Result, Forget}
+)
 
 
 class GuardedNode(Component):
@@ -133,9 +174,8 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_pair",
-        "_running",
-        "_tells_owner",
+        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_moves",
+        "_pair", "_running", "_tells_owner", "_unseated",
     )  # fmt: skip
 
     def __init__(self, pair: tuple[Address, Address], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
@@ -149,6 +189,8 @@ class GuardedNode(Component):
         self._running: dict[TaskId, Active] = {}
         self._finished: dict[TaskId, Active] = {}
         self._lost: set[Address] = set()
+        self._moves: tuple[Move, ...] = ()
+        self._unseated: set[TaskId] = set()
 
     def bind(self, port: Port) -> None:
         """It needs links."""
@@ -168,7 +210,7 @@ class GuardedNode(Component):
 
     def _tell_status(self, *masters: Address) -> None:
         for master in masters:
-            status = Status(self._epoch, tuple(self._running.values()), tuple(self._finished.values()))
+            status = Status(self._epoch, tuple(self._running.values()), tuple(self._finished.values()), self._moves)
             self._port.send(master, status)
 
     def on_run(self, message: Run, source: Address, now: Time) -> None:
@@ -180,7 +222,8 @@ class GuardedNode(Component):
         task = message.task
         if task.id in self._running:
             return
-        active = Active(task.id, task.job, message.attempt, message.owner, message.unit, task.request, message.account)
+        attempt, owner, unit = message.attempt, message.owner, message.unit
+        active = Active(task.id, task.job, attempt, owner, unit, task.request, message.account, message.term)
         if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
             self._finished[task.id] = active
             self._tell(Result(active))
@@ -200,8 +243,13 @@ class GuardedNode(Component):
         if active is None or active.attempt != event.attempt:
             return
         del self._running[active.task]
-        self._finished[active.task] = active
-        self._tell(Result(active))
+        if active.task not in self._unseated or event.outcome != "killed":
+            self._finished[active.task] = active
+            self._tell(Result(active))
+        if self._unseated:
+            self._unseated.discard(active.task)
+            if not self._unseated:
+                self._tell_status(self._master)
 
     def _tell(self, result: Result) -> None:
         for master in self._pair:
@@ -228,6 +276,26 @@ class GuardedNode(Component):
     def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
         """Say which epoch is obeyed here."""
         self._port.send(source, Deposed(self._epoch))
+
+    def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
+        """End attempts that have no place in the cluster any more."""
+        if message.epoch != self._epoch:
+            return
+        self._unseated.update(task for task in message.tasks if task in self._running)
+        for task in message.tasks:
+            if task in self._running:
+                self._port.kill(task, self._running[task].attempt)
+        if not self._unseated:
+            self._tell_status(source)
+
+    def on_fence(self, message: Fence, source: Address, now: Time) -> None:
+        """Store moves that the master knows; refuse one that is not obeyed here."""
+        if message.epoch < self._epoch:
+            self._port.send(source, Deposed(self._epoch))
+        elif message.epoch == self._epoch:
+            if not self._moves or self._moves[-1].epoch < message.moves[-1].epoch:
+                self._moves = message.moves
+            self._port.send(source, Fenced(self._epoch, self._moves[-1].epoch))
 
     def _watch_master(self, now: Time) -> None:
         if self._master in self._lost:
@@ -257,6 +325,7 @@ class GuardedNode(Component):
         for active in self._running.values():
             self._port.kill(active.task, active.attempt)
         self._running.clear()
+        self._unseated.clear()
         for master in self._pair:
             self._links.renew(master)
         self._tell_status(*self._pair)
@@ -275,6 +344,8 @@ class GuardedNode(Component):
         Forget: on_forget,
         Lead: on_lead,
         Inquire: on_inquire,
+        Unseat: on_unseat,
+        Fence: on_fence,
         Adopted: on_adopted,
         TaskFinished: on_task_finished,
         TimerFired: on_timer,
@@ -283,7 +354,7 @@ class GuardedNode(Component):
         Renewed: on_renewed,
     }
     sends = (
-        sent_to("lm", Status, Deposed, Result)
+        sent_to("lm", Status, Deposed, Fenced, Result)
         | sent_to("master", Status, Deposed, Result)
         | sent_to("distributor", Result)
     )

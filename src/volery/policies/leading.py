@@ -11,17 +11,22 @@ Leases    A node that was lost for `Lease.lease_us` has ended what ran there, un
           That can only be the partner, and only if the partner has lost this one, which then has been told that the
           partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
           waits until node or partner answer.
+Moves     Jobs may be moved from one client to another (`volery.core.events.Moved`). A leader has every node store the
+          moves that it knows, and learns from nodes those that it does not. When all nodes that are not given up have
+          stored a move, the pair is *fenced* up to it: no master of the pair launches for its origin any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Drain, PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, Message, Time
-from volery.policies.guarded import NO_EPOCH, Deposed, Inquire, Lead, Lease, Status
+from volery.core.events import Counted, Drain, Move, PeerBack, PeerLost, TimerFired
+from volery.core.model import Address, Message, TaskId, Time
+from volery.policies.guarded import NO_EPOCH, Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
 from volery.policies.links import Renewed
 
 CLAIM: Final = "claim"
@@ -44,7 +49,7 @@ def pair_sends(own: str, client: str) -> Sends:
         own: their role.
         client: the role of those that place tasks on their nodes.
     """
-    return sent_to(own, Standing) | sent_to("node", Lead, Inquire) | sent_to(client, Inquire)
+    return sent_to(own, Standing) | sent_to("node", Lead, Inquire, Unseat) | sent_to(client, Inquire)
 
 
 class PairedMaster(Component):
@@ -53,6 +58,7 @@ class PairedMaster(Component):
     Attributes:
         epoch: the highest known.
         leading, opened, settled: see above.
+        fenced: the last move that all nodes have stored; 0: none.
     """
 
     def join_pair(
@@ -68,7 +74,7 @@ class PairedMaster(Component):
         self._partner = pair[1 - me]
         self._me = me
         self._nodes = dict.fromkeys(nodes)
-        self._clients = tuple(clients)
+        self._clients = dict.fromkeys(clients)
         self._lease = lease
         self._restarted = incarnation > 0
         self.epoch = NO_EPOCH if incarnation else 0
@@ -79,6 +85,9 @@ class PairedMaster(Component):
         self._unheard: dict[Address, None] = {}
         self._lost: dict[Address, None] = {}
         self._drained: dict[Address, None] = {}
+        self._moves: tuple[Move, ...] = ()
+        self._unfenced: dict[Address, None] = {}
+        self.fenced = 0
 
     def start(self, now: Time) -> None:
         """A restarted master asks who leads."""
@@ -106,6 +115,28 @@ class PairedMaster(Component):
             del self._drained[node]
         if self.leading and self.reachable(node):
             (self.node_away if message.drained else self.node_back)(node)
+
+    def places_of(self, node: Address) -> Iterable[int]:
+        """The units of a node, in the master's own numbering."""
+        raise NotImplementedError
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        """The attempts at a node that the master has an account of."""
+        raise NotImplementedError
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """The attempts that the present cluster has a place for, each at a unit of its node."""
+        places = dict.fromkeys(self.places_of(node))
+        seated: dict[int, Active] = {}
+        for active in running:
+            if active.unit in places:
+                seated.setdefault(active.unit, active)
+        free = [unit for unit in places if unit not in seated]
+        for active in running:
+            if seated.get(active.unit) is not active and free:
+                unit = free.pop(0)
+                seated[unit] = replace(active, unit=unit)
+        return list(seated.values())
 
     def begin_to_lead(self) -> None:
         """Nothing is known of any node."""
@@ -139,12 +170,51 @@ class PairedMaster(Component):
         """It has settled."""
         raise NotImplementedError
 
+    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+        """Account for these moves from now on, the nodes' included."""
+
+    def all_fenced(self) -> None:
+        """It is fenced up to the last move."""
+
+    def learn(self, moves: Iterable[Move]) -> None:
+        """Take over the moves that are new, and have the nodes store them."""
+        known = {move.epoch for move in self._moves}
+        fresh = [move for move in moves if move.epoch not in known]
+        if not fresh:
+            return
+        self._moves = tuple(sorted([*self._moves, *fresh], key=lambda move: move.epoch))
+        self.adopt_moves(fresh)
+        if self.leading:
+            self._unfenced = {node: None for node in self._nodes if not self._is_given_up(node)}
+            for node in self._nodes:
+                self._port.send(node, Fence(self.epoch, self._moves))
+
+    def _is_given_up(self, node: Address) -> bool:
+        return node in self._lost and node in self._unheard
+
+    def on_fenced(self, message: Fenced, source: Address, now: Time) -> None:
+        """A node has stored moves."""
+        if self.leading and message.epoch == self.epoch and message.move == self._moves[-1].epoch:
+            self._unfenced.pop(source, None)
+            self._look()
+
+    def _fence_again(self, node: Address, status: Status) -> None:
+        """Learn the moves that a node stores; have it store the others."""
+        self.learn(status.moves)
+        if self._moves and (not status.moves or status.moves[-1].epoch < self._moves[-1].epoch):
+            self._unfenced[node] = None
+            self._port.send(node, Fence(self.epoch, self._moves))
+        else:
+            self._unfenced.pop(node, None)
+
     def _claim(self, above: int) -> None:
         epoch = above + 1
         self.epoch = epoch if epoch % 2 == self._me else epoch + 1
         self.leading, self.opened, self.settled, self._sure = True, False, False, False
         self._missing = dict(self._nodes)
         self._unheard.clear()
+        self._unfenced = dict(self._nodes) if self._moves else {}
+        self.fenced = 0
         self.begin_to_lead()
         for node in self._nodes:
             self._port.send(node, Lead(self.epoch))
@@ -207,11 +277,26 @@ class PairedMaster(Component):
             else:
                 self.on_deposed(Deposed(message.epoch), source, now)
             return
+        seated = self.seats(source, [self._known(source, active) for active in self._of_clients(message.running)])
+        if len(seated) < len(message.running):  # its next status will be without the others
+            left = {active.task for active in message.running} - {active.task for active in seated}
+            self._port.observe(Counted("attempts_unseated", len(left)))
+            self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
+            return
+        message = replace(message, running=tuple(seated))
         self._missing.pop(source, None)
         self._unheard.pop(source, None)
         self._port.cancel_timer(("lease", source))
+        self._fence_again(source, message)
         self.node_reported(source, message)
         self._look()
+
+    def _known(self, node: Address, active: Active) -> Active:
+        known = self.known_at(node).get(active.task)
+        return active if known is None or known.attempt != active.attempt else known
+
+    def _of_clients(self, running: Iterable[Active]) -> list[Active]:
+        return [active for active in running if active.owner in self._clients]
 
     def _look(self) -> None:
         reported = len(self._missing) < len(self._nodes)
@@ -222,6 +307,9 @@ class PairedMaster(Component):
         elif self.leading and not self.settled and not self._missing:
             self.settled = True
             self.all_reported()
+        if self.settled and self._moves and not self._unfenced and self.fenced < self._moves[-1].epoch:
+            self.fenced = self._moves[-1].epoch
+            self.all_fenced()
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Take over from a lost partner; wait for a lost node."""
@@ -268,6 +356,8 @@ class PairedMaster(Component):
         if self.leading and self._sure and node in self._lost and node not in self._missing:
             self._unheard[node] = None
             self.node_dead(node)
+            self._unfenced.pop(node, None)
+            self._look()
 
     def _renew_leases(self, now: Time) -> None:
         for node in self._lost:

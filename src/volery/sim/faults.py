@@ -91,12 +91,14 @@ class FaultPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         messages, partitions, crashes: what happens when.
         deadline_us: the run must be quiet by then; 0: no limit.
+        progress_us: every job must be done by then, whatever comes back later; 0: no limit.
     """
 
     messages: tuple[MessageFaults, ...] = ()
     partitions: tuple[Partition, ...] = ()
     crashes: tuple[Crash, ...] = ()
     deadline_us: Moment = 0
+    progress_us: Moment = 0
 
     def __post_init__(self) -> None:
         """Refuse what ends before it begins, and crashes of one address that overlap."""
@@ -178,6 +180,7 @@ class Unreliable:
         self._plan = plan
         self._deployment = deployment
         self._stream = kernel.streams.of("faults")
+        self._entry_stream = kernel.streams.of("faults/entries")
         self._schedule = kernel.schedule
         self._cut_off_at: dict[Address, Time] = {}
         self._address_of = {machine: address for address, machine in deployment.machines.items()}
@@ -190,6 +193,9 @@ class Unreliable:
             pair = _Pair(a, b)
             self._pairs.setdefault(a, []).append(pair)
             self._pairs.setdefault(b, []).append(pair)
+        for entry in deployment.standins:
+            pair = _Pair(SUBMITTER, entry)
+            self._pairs.setdefault(entry, []).append(pair)
         for crash in plan.crashes:
             if deployment.rebuild is None or crash.address not in deployment.components:
                 reason = "is not an address" if deployment.rebuild else "cannot be rebuilt: the design bears no crash"
@@ -208,6 +214,15 @@ class Unreliable:
             self._schedule(crash.back_us, self._restart, crash.address, None)
         if self._plan.deadline_us:
             self._schedule(self._plan.deadline_us, self._demand_quiet, None, None)
+        if self._plan.progress_us:
+            self._schedule(self._plan.progress_us, self._demand_progress, None, None)
+
+    def _demand_progress(self, _first: None, _second: None, now: Time) -> None:
+        kernel = self._kernel
+        open_jobs = kernel.trace.job_count - kernel.submitter.jobs_done
+        if open_jobs:
+            gone = [crash.address for crash in self._plan.crashes if crash.at_us < now < crash.back_us]
+            raise NotQuiet(f"{open_jobs} jobs are not done at {now} us; {', '.join(gone) or 'nobody'} is gone for good")
 
     def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
         kernel = self._kernel
@@ -288,25 +303,32 @@ class Unreliable:
         self._schedule(now + self._soon(), self._tell_submitter, address, gate.incarnation)
         for pair in self._pairs.get(address, ()):
             if self._is_cut(pair):
-                self._schedule(now + self._soon(), self._tell_lost, pair, (address, pair.outage))
+                self._schedule(now + self._soon(pair), self._tell_lost, pair, (address, pair.outage))
             elif not pair.told[pair.other(address)]:
-                self._schedule(now + self._soon(), self._tell_of_restart, pair, (address, gate.incarnation))
+                self._schedule(now + self._soon(pair), self._tell_of_restart, pair, (address, gate.incarnation))
         self._look_again(self._pairs.get(address, ()), now)
 
     def _tell_submitter(self, address: Address, incarnation: int, _now: Time) -> None:
         gate = self.gates[address]
         if gate.up and gate.incarnation == incarnation:
+            for pair in self._pairs.get(address, ()):
+                if pair.both[0] == SUBMITTER:  # it hears of the entry, so that the next outage is news again
+                    pair.told[SUBMITTER] = False
             self._kernel.submitter.resubmit(address)
             self._kernel.orders.repeat(address)
 
-    def _soon(self) -> Time:
-        """A detection time."""
+    def _soon(self, pair: _Pair | None = None) -> Time:
+        """A detection time; those of the submitter come from a stream of their own."""
         whole = self._deployment.detection_us or SECOND
-        return whole // 8 + int(self._stream.random() * (whole - whole // 8))
+        stream = self._entry_stream if pair is not None and pair.both[0] == SUBMITTER else self._stream
+        return whole // 8 + int(stream.random() * (whole - whole // 8))
+
+    def _is_up(self, address: Address) -> bool:
+        return address == SUBMITTER or self.gates[address].up
 
     def _is_cut(self, pair: _Pair) -> bool:
         a, b = pair.both
-        return not (self.gates[a].up and self.gates[b].up) or self.cut(a, b)
+        return not (self._is_up(a) and self._is_up(b)) or self.cut(a, b)
 
     def _look_again(self, pairs: Sequence[_Pair], now: Time) -> None:
         """Reachability may have changed."""
@@ -315,16 +337,16 @@ class Unreliable:
             if cut and not pair.cut:
                 pair.outage += 1
                 for side in pair.both:
-                    self._schedule(now + self._soon(), self._tell_lost, pair, (side, pair.outage))
+                    self._schedule(now + self._soon(pair), self._tell_lost, pair, (side, pair.outage))
             elif pair.cut and not cut and pair.suspected:
-                self._schedule(now + 2 * self._soon(), self._tell_back, pair, pair.outage)
+                self._schedule(now + 2 * self._soon(pair), self._tell_back, pair, pair.outage)
             if pair.cut or cut:
                 self._cut_off_at.update(dict.fromkeys(pair.both, now))
             pair.cut = cut
 
     def _tell_lost(self, pair: _Pair, which: tuple[Address, int], now: Time) -> None:
         side, outage = which
-        if not self.gates[side].up or pair.told[side] or not (pair.suspected or (pair.cut and outage == pair.outage)):
+        if not self._is_up(side) or pair.told[side] or not (pair.suspected or (pair.cut and outage == pair.outage)):
             return
         pair.suspected = pair.told[side] = True
         self._tell(side, PeerLost(pair.other(side)), now)
@@ -344,8 +366,11 @@ class Unreliable:
         if not pair.cut and not pair.told[side] and self.gates[address].incarnation == incarnation:
             self._tell(side, PeerBack(address), now)
 
-    def _tell(self, address: Address, event: Event, now: Time) -> None:
-        self.gates[address].port.deliver(event, None, now)
+    def _tell(self, address: Address, event: PeerLost | PeerBack, now: Time) -> None:
+        if address == SUBMITTER:
+            self._kernel.submitter.on_peer(event)
+        elif event.peer != SUBMITTER:  # schedulers do nothing about it
+            self.gates[address].port.deliver(event, None, now)
 
     def demand_rest(self, slots: Sequence[int]) -> None:
         """After a run: nothing runs on any machine, and every component has nothing left.

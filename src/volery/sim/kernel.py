@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from volery.core.assignment import Assignments
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
 from volery.core.costs import Frames, HostCosts
 from volery.core.events import Event, TaskFinished
@@ -101,6 +102,8 @@ class Kernel:
         self.options = options
         self.records = Records(trace)
         self.records.billing = deployment.billing
+        if options.plan is not None and deployment.standins:
+            self.records.number_widely()
         keeps = deployment.keeps_progress or deployment.checkpoint_us > 0
         self.left_us = trace.duration_us[:] if keeps else trace.duration_us
         self.now: Time = 0
@@ -131,7 +134,8 @@ class Kernel:
         self.unreliable: Unreliable | None = None
         self.copies = Copies(self, deployment) if deployment.copies > 1 else None
         self.attempts = self.copies or Attempts(self, deployment)
-        self.submitter = Submitter(self, deployment.entry_for)
+        assignments = Assignments(deployment.entry_for, deployment.standins, deployment.detection_us)
+        self.submitter = Submitter(self, assignments)
         self._stalls = Stalls(self, starts_count=self.left_us is not trace.duration_us)
         self.orders = Orders(self, deployment, options.drains, options.reweighs)
         if options.plan is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from volery.core.events import Event, JobAccepted, JobDone, JobRejected
+from msgspec.structs import replace
+
+from volery.core.assignment import Assignments, Owner
+from volery.core.events import Event, JobAccepted, JobDone, JobRejected, PeerBack, PeerLost, Submit
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 
 if TYPE_CHECKING:
@@ -17,11 +20,16 @@ FAR: Time = 1 << 62
 
 
 class Submitter:
-    """The lab's submitter: sends jobs in on time, hears the answers, and tries again when it is told to."""
+    """The lab's submitter: sends jobs in on time, takes the answers, and tries again when it is told to.
 
-    def __init__(self, kernel: Kernel, entry: Callable[[JobId, str], Address]) -> None:
+    Args:
+        kernel: of the run.
+        assignments: the entry of every job.
+    """
+
+    def __init__(self, kernel: Kernel, assignments: Assignments) -> None:
         self._kernel = kernel
-        self._entry = entry
+        self._assignments = assignments
         self.submitted = 0
         self.due_us = kernel.trace.arrival_us[0] if kernel.trace.job_count else FAR
         self.jobs_done = 0
@@ -37,6 +45,8 @@ class Submitter:
         arrivals = self._kernel.trace.arrival_us
         self._kernel.enter(0)
         while self.due_us == now:
+            users = self._kernel.trace.user
+            self._assignments.assign(self.submitted, users[self.submitted] if users else "")
             self.submit(self.submitted)
             self.submitted += 1
             self.due_us = arrivals[self.submitted] if self.submitted < len(arrivals) else FAR
@@ -46,15 +56,48 @@ class Submitter:
 
     def resubmit(self, entry: Address) -> None:
         """Submit all that is not done to an entry that has begun anew: it knows no job any more."""
-        answered = self._kernel.records.answered_us
         self._kernel.enter(0)
-        for job in range(self.submitted):
-            if answered[job] == NEVER and self._entry_of(job) == entry:
+        self._greet(entry)
+        for job, _ in self._open_jobs():
+            if self._owner_of(job).entry == entry:
                 self.submit(job)
 
-    def _entry_of(self, job: JobId) -> Address:
+    def on_peer(self, event: PeerLost | PeerBack) -> None:
+        """Move the jobs of an entry that does not answer, unless it comes back soon."""
+        if isinstance(event, PeerBack):
+            self._greet(event.peer)
+        elif self._assignments.is_moving:
+            self._assignments.lost(event.peer)
+            self._move_later(event.peer)
+
+    def _greet(self, entry: Address) -> None:
+        self._assignments.back(entry)
+        for message in self._assignments.greeting(entry):
+            self._send_to(entry, [message])
+
+    def _move_later(self, origin: Address) -> None:
+        self._kernel.schedule(self._kernel.now + self._assignments.grace_us, self._maybe_move, origin, None)
+
+    def _maybe_move(self, origin: Address, _: None, _now: Time) -> None:
+        move = self._assignments.next_move(origin)
+        if move is None:
+            if self._assignments.is_lost(origin) and any(self._open_jobs()):
+                self._move_later(origin)
+            return
+        moved = self._assignments.make(move, self._open_jobs())
+        for entry in (move.heir, move.origin):
+            for message in self._assignments.greeting(entry):
+                self._send_to(entry, [message])
+        for job in moved:
+            self.submit(job)
+
+    def _open_jobs(self) -> list[tuple[JobId, str]]:
+        answered, users = self._kernel.records.answered_us, self._kernel.trace.user
+        return [(job, users[job] if users else "") for job in range(self.submitted) if answered[job] == NEVER]
+
+    def _owner_of(self, job: JobId) -> Owner:
         users = self._kernel.trace.user
-        return self._entry(job, users[job] if users else "")
+        return self._assignments.owner(job, users[job] if users else "")
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay; of a workflow what may be sent now."""
@@ -63,7 +106,14 @@ class Submitter:
 
     def send(self, job: JobId, messages: Sequence[Message]) -> None:
         """Send messages about a job to its entry, without delay."""
-        entry = self._entry_of(job)
+        owner = self._owner_of(job)
+        if owner.epoch:
+            messages = [
+                replace(message, epoch=owner.epoch) if isinstance(message, Submit) else message for message in messages
+            ]
+        self._send_to(owner.entry, messages)
+
+    def _send_to(self, entry: Address, messages: Sequence[Message]) -> None:
         self.message_count += len(messages)
         if self._counter is not None and self._kernel.host_at(entry) is not None:
             for message in messages:

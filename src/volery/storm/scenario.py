@@ -37,6 +37,10 @@ FLOWING: Final = (7, 2)
 """In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
 REWEIGHED: Final = (5, (1, 2, 4))
 """In storms whose seeds leave one of these remainders weights change, where users have shares; none was kept before."""
+LIVE: Final = (4, 3)
+"""In storms whose seeds leave this remainder designs have the parameters of federations."""
+GONE: Final = (3, (1,))
+"""In storms whose seeds leave one of these remainders entries that others can stand in for go, and do not come back."""
 REWEIGHS_MAX: Final = 5
 WEIGHT_MAX: Final = 8
 RESOURCES: Final = ("cpu_milli", "memory_mb")
@@ -140,6 +144,8 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     """The storm of a seed."""
     stream = Streams(seed).of(f"storm/{architecture.name}")
     parameters = dict(architecture.bearing)
+    if seed % LIVE[0] == LIVE[1]:
+        parameters |= architecture.live
     machines = stream.randint(*MACHINES)
     constraints, slots = _machines(stream, MACHINES_ENOUGH)
     jobs, few = _flowing(_jobs(stream), seed), (constraints[:machines], slots[:machines])
@@ -153,13 +159,33 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     addresses = list(deployment.components)
     mortal = addresses if deployment.rebuild is not None else []
-    return msgspec.structs.replace(
+    scenario = msgspec.structs.replace(
         scenario,
         delay_us=stream.choice((0, 100, 500, 500, 5_000)),
         jitter_us=stream.choice((0, 0, 1_000)),
         tie_shuffle=stream.choice((None, seed)),
         plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
     )
+    replaceable = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
+    return _without(scenario, replaceable) if len(replaceable) > 1 and seed % GONE[0] in GONE[1] else scenario
+
+
+def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
+    """With entries that go for good, all but one at most: every job has to be done before they come back.
+
+    They do come back at last, so that what is left of them is seen to do no harm. A stream of its own leaves all else
+    as it is.
+    """
+    stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/gone")
+    gone = stream.sample(entries, stream.choice((1, 1, len(entries) - 1)))
+    plan = scenario.plan
+    back_us = plan.deadline_us + SECOND
+    left = [crash for crash in plan.crashes if crash.address not in gone]
+    left += [Crash(int(stream.random() * (HEAL_US - SECOND)), entry, back_us) for entry in gone]
+    plan = msgspec.structs.replace(
+        plan, crashes=tuple(left), progress_us=plan.deadline_us, deadline_us=back_us + LATE_US
+    )
+    return msgspec.structs.replace(scenario, plan=plan)
 
 
 def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:

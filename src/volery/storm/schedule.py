@@ -46,7 +46,7 @@ BUSY_MAX: Final = 2
 BACK_US: Final[Time] = 9 * SECOND // 10
 """What a process takes to be at work again; in the lab."""
 
-Kind = Literal["kill", "stop", "broker", "tear", "fill", "slow", "cut"]
+Kind = Literal["kill", "lose", "stop", "broker", "tear", "fill", "slow", "cut"]
 WEIGHTS: Final[Mapping[Kind, int]] = {"kill": 6, "stop": 4, "broker": 2, "tear": 2, "fill": 2, "slow": 2, "cut": 2}
 LASTS_S: Final[Mapping[Kind, tuple[float, ...]]] = {
     "kill": (0.0, 0.3, 3.0, 8.0),
@@ -71,9 +71,10 @@ class Harm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         at_us: when, from the beginning of the schedule.
-        kind: kill: SIGKILL, and started again after `lasts_us`; stop: SIGSTOP and SIGCONT; broker: the broker is killed
-            and started again; tear: as kill, and what was written last gets a torn end; fill: nothing can be
-            written; slow: what passes the host's link takes longer; cut: its link is cut.
+        kind: kill: SIGKILL, and started again after `lasts_us`; lose: SIGKILL, and never started again; stop: SIGSTOP
+            and SIGCONT; broker: the broker is killed and started again; tear: as kill, and what was written last gets
+            a torn end; fill: nothing can be written; slow: what passes the host's link takes longer; cut: its link is
+            cut.
         lasts_us: for how long.
         host: whom it befalls, or the keeper of its tasks (`KEEPER`).
         garbage_bytes: of tear.
@@ -151,6 +152,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         crashes: list[Crash] = []
         partitions: list[Partition] = []
         weather: list[MessageFaults] = []
+        gone: list[Address] = []
+        lost_us = 0
         for harm in self.harms:
             here, at, until = self.hosts.get(harm.base, ()), harm.at_us, harm.until_us
             match harm.kind:
@@ -160,13 +163,21 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     partitions.append(Partition(at, until, here))
                 case "slow" if here:
                     weather.append(MessageFaults(at, until, delay=1.0, extra_us=harm.extra_us, among=here))
+                case "lose":
+                    gone += here
+                    crashes = [crash for crash in crashes if crash.address not in here or crash.back_us < at]
+                    lost_us = at
                 case "kill" | "tear" | "fill":
                     crashes += [Crash(at, address, until + BACK_US) for address in here]
                 case _:
                     continue
         work_us = sum(sum(job.durations_us) for job in self.jobs)
         deadline_us = max([self.lasts_us, *[harm.until_us for harm in self.harms]]) + LATE_US + work_us
-        return FaultPlan(tuple(weather), tuple(partitions), tuple(crashes), deadline_us)
+        if not gone:
+            return FaultPlan(tuple(weather), tuple(partitions), tuple(crashes), deadline_us)
+        crashes += [Crash(lost_us, address, deadline_us + SECOND) for address in gone]
+        whole_us = deadline_us + LATE_US
+        return FaultPlan(tuple(weather), tuple(partitions), tuple(crashes), whole_us, progress_us=deadline_us)
 
 
 def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amounts: bool = False) -> Schedule:
@@ -208,9 +219,35 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
         CAPACITY if amounts else (),
         hosts,
         jobs,
-        tuple(_harms(stream, borne(architecture, deployment, hosts), lasts_us)),
+        tuple(
+            _with_loss(
+                architecture,
+                deployment,
+                hosts,
+                seed,
+                lasts_us,
+                _harms(stream, borne(architecture, deployment, hosts), lasts_us),
+            )
+        ),
         lasts_us,
     )
+
+
+def _with_loss(
+    architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]], seed: int,
+    lasts_us: Time, harms: Iterator[Harm],
+) -> Iterator[Harm]:  # fmt: skip
+    """Of hosts of entries that others stand in for, one is lost for good; a stream of its own leaves all else."""
+    able = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
+    whom = [host for host, addresses in hosts.items() if addresses and all(one in able for one in addresses)]
+    if len(whom) < 2:
+        yield from harms
+        return
+    stream = Streams(seed).of(f"schedule/{architecture.name}/loss")
+    lost, at = stream.choice(whom), stream.randint(lasts_us // 5, lasts_us // 2)
+    ours = Harm(at, "lose", lasts_us - at, lost)
+    kept = [harm for harm in harms if harm.base != lost or harm.until_us + BACK_US < at]
+    yield from sorted([*kept, ours], key=lambda harm: harm.at_us)
 
 
 def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tuple[Address, ...]]:

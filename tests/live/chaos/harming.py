@@ -97,6 +97,9 @@ class Harming:
             case "tear":
                 role.kill()
                 self._tear(harm)
+            case "lose":
+                role.kill()
+                return lambda: None
             case _:
                 role.kill()
         return role.start
@@ -134,6 +137,8 @@ def told(harm: Harm) -> str:
             return "killed the broker"
         case "kill":
             return f"killed {harm.host}"
+        case "lose":
+            return f"killed {harm.host} for good"
         case "stop":
             return f"stopped {harm.host}"
         case "tear":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from volery.core.events import PeerBack, PeerLost, TimerFired
-from volery.core.model import SECOND, Address, Message, Time
-from volery.policies.guarded import Deposed, Inquire, Lead, Lease, Status
+from collections.abc import Mapping, Sequence
+
+from volery.core.events import Move, PeerBack, PeerLost, TimerFired
+from volery.core.model import SECOND, Address, Message, TaskId, Time
+from volery.policies.guarded import Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
 from volery.policies.leading import PairedMaster, Standing
 from volery.policies.links import Renewed
 from volery.sim.recording import RecordingPort, TimerCancelled, TimerSet
@@ -20,6 +22,12 @@ class Pupil(PairedMaster):
     def __init__(self, me: int, incarnation: int = 0) -> None:
         self.notes: list[str] = []
         self.join_pair(PAIR, me, NODES, ("gm/0",), LEASE, incarnation)
+
+    def places_of(self, node: Address) -> Sequence[int]:
+        return (NODES.index(node),)
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        return {}
 
     def begin_to_lead(self) -> None:
         self.notes.append("begin")
@@ -203,3 +211,23 @@ def test_nobody_who_is_deposed_behind_a_partition_claims_at_once() -> None:
     assert leader.take(Deposed(1), NODES[0], now=3) == ["stop"]
     assert leader.port.drain() == [TimerSet("claim", 3 + LEASE.lease_us)]
     assert leader.take(TimerFired("claim"), PAIR[0]) == ["begin"]
+
+
+def test_what_the_cluster_has_no_place_for_is_ended_before_its_node_counts_as_reported() -> None:
+    bench = Bench(1)
+    bench.take(PeerLost("m/0"), PAIR[1])
+    running = [Active(task, 0, 1, "gm/0", 0) for task in (0, 1)]
+    assert not bench.take(Status(1, tuple(running), ()), NODES[0])
+    assert (NODES[0], Unseat(1, (1,))) in [(sent.to, sent.message) for sent in bench.port.sent()]
+    assert bench.take(Status(1, (running[0],), ()), NODES[0]) == ["reported node/0"]
+
+
+def test_a_master_is_fenced_when_each_node_stores_the_move_and_tells_it_to_nodes_that_do_not() -> None:
+    bench = Bench(0)
+    move = Move(1, "gm/0", "gm/1")
+    bench.master.learn([move])
+    assert [(node, Fence(0, (move,))) for node in NODES] == [(sent.to, sent.message) for sent in bench.port.sent()]
+    bench.master.on_fenced(Fenced(0, 1), NODES[0], 0)
+    assert bench.master.fenced == 0
+    bench.master.on_fenced(Fenced(0, 1), NODES[1], 0)
+    assert bench.master.fenced == 1

@@ -36,7 +36,12 @@ def test_a_seed_draws_one_schedule_which_is_written_and_read() -> None:
 
 
 def test_every_kind_is_done_once_first_and_no_more_than_three_hosts_are_harmed_at_once() -> None:
-    harms = draw_schedule(lookup("megha"), 1, 600 * SECOND).harms
+    everything = draw_schedule(lookup("megha"), 1, 600 * SECOND).harms
+    (lost,) = (harm for harm in everything if harm.kind == "lose")
+    assert lost.host in ("gm-a", "gm-b")
+    assert lost.until_us == 600 * SECOND, "for good"
+    assert all(harm.until_us < lost.at_us for harm in everything if harm.base == lost.host and harm != lost)
+    harms = [harm for harm in everything if harm != lost]
     assert {harm.kind for harm in harms[:7]} == {"kill", "stop", "broker", "tear", "fill", "slow", "cut"}
     assert {harm.base for harm in harms} == {"", "api", "gm-a", "gm-b", "lm-a", "lm-b", "node-a", "node-b"}
     assert any(harm.host == "node-a/keeper" for harm in harms)

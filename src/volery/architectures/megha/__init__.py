@@ -71,6 +71,10 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     eager_retry: Annotated[
         bool, msgspec.Meta(description="place a refused task at once; false: the published code")
     ] = True
+    ask: Annotated[
+        bool,
+        msgspec.Meta(description="a GM with waiting tasks asks LMs for news; false: it waits for updates (the paper)"),
+    ] = False
     queue_max: Annotated[
         Count, msgspec.Meta(description="tasks waiting at a GM before jobs are refused; 0: no limit")
     ] = 0
@@ -125,6 +129,7 @@ def _gm_arguments(config: MeghaConfig) -> dict[str, Any]:
         "batch_max": config.batch_max,
         "eager_retry": config.eager_retry,
         "queue_max": config.queue_max,
+        "ask": config.ask,
     }
 
 
@@ -312,8 +317,9 @@ MEGHA = Architecture(
     stages=STAGES,
     build=build,
     hops=3,
-    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node"}),
+    tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:gm", "crash:lm", "crash:node", "gone:gm"}),
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
+    live={"ask": True},
     vectors=True,
     heeds={"constraints": "", "users": "shares"},
     captions=CAPTIONS,
@@ -325,6 +331,7 @@ CENTRAL = msgspec.structs.replace(
     summary="Megha with one Global Master and one Local Master: a central scheduler",
     source="Thiyyakat et al., arXiv 2103.08413, section V (centralised counterpart)",
     defaults=MeghaConfig(gms=1, lms=1),
+    tolerates=MEGHA.tolerates - {"gone:gm"},
     bearing={"reliable": True},
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},

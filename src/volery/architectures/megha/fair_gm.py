@@ -59,7 +59,7 @@ class FairGlobalMaster(VectorGlobalMaster):
     """Queues by user, and preemption under contention.
 
     Args:
-        gm, layout, match, batch_max, eager_retry, queue_max, stream, repartition, rescheduling: see
+        gm, layout, match, batch_max, eager_retry, queue_max, stream, ask, repartition, rescheduling: see
             `VectorGlobalMaster`.
         sharing: of the cluster.
         spared_us: a user whose GM has refused to give up a task is not asked again for so long.
@@ -85,6 +85,7 @@ class FairGlobalMaster(VectorGlobalMaster):
         rescheduling: Rescheduling,
         sharing: Sharing,
         spared_us: Time,
+        ask: bool = False,
     ) -> None:
         super().__init__(
             gm,
@@ -96,6 +97,7 @@ class FairGlobalMaster(VectorGlobalMaster):
             stream=stream,
             repartition=repartition,
             rescheduling=rescheduling,
+            ask=ask,
         )
         self._sharing = sharing
         self._spared_us = spared_us

@@ -24,8 +24,8 @@ from volery.architectures.megha.fair_messages import (
     UserRequest,
     Yield,
 )
-from volery.architectures.megha.local_master import HEARTBEAT, CompletionNotice, Node, Updates
-from volery.architectures.megha.messages import Request, Withdraw
+from volery.architectures.megha.local_master import HEARTBEAT, Answering, CompletionNotice, Node, Updates
+from volery.architectures.megha.messages import Ask, Request, Withdraw
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active, Told, VectorLocalMaster
@@ -355,6 +355,7 @@ class FairLocalMaster(VectorLocalMaster):
         Preempt: on_preempt,
         Answer: on_answer,
         Withdraw: on_withdraw,
+        Ask: Answering.on_ask,
         Completed: on_completed,
         Drain: VectorLocalMaster.on_drain,
         Evicted: on_evicted,

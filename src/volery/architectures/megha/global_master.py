@@ -8,7 +8,7 @@ from random import Random
 from typing import Literal
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Inconsistency, Notice, Request, Update, Withdraw
+from volery.architectures.megha.messages import Ask, Inconsistency, Notice, Request, Update, Withdraw
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Look, Measured, MoreTasks, Seen, Submit
 from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
@@ -31,12 +31,13 @@ class GlobalMaster(Component):
         eager_retry: place a task whose placement was invalid at once; otherwise it waits at the head of the queue for
             the next unit that becomes free (the published code).
         queue_max: see `JobLedger`.
+        ask: whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
         stream: of random choices.
     """
 
     __slots__ = (
-        "_after", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_heard", "_jobs", "_layout", "_lms",
-        "_members", "_next", "_orders", "_outside", "_placed", "_queue", "_queue_max", "_requests", "_stream",
+        "_after", "_ask", "_asked", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_heard", "_jobs", "_layout",
+        "_lms", "_members", "_next", "_orders", "_outside", "_placed", "_queue", "_queue_max", "_requests", "_stream",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +50,7 @@ class GlobalMaster(Component):
         eager_retry: bool,
         queue_max: int,
         stream: Random,
+        ask: bool = False,
     ) -> None:
         self._by_fewest = match != "random"
         self._layout = layout
@@ -71,6 +73,8 @@ class GlobalMaster(Component):
         self._placed: dict[TaskId, tuple[Task, int, int]] = {}
         self._requests = [0] * layout.lm_count
         self._heard = dict.fromkeys(self._lms, 0)
+        self._ask = ask
+        self._asked: set[int] = set()
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs."""
@@ -123,6 +127,22 @@ class GlobalMaster(Component):
                 self._enqueue(task)
             else:
                 self._jobs.unsatisfiable(task.job)
+        if self._ask:
+            self._ask_all()
+
+    def _ask_all(self) -> None:
+        """While tasks wait, each Local Master has been asked for news once."""
+        if self._queued():
+            for lm, address in enumerate(self._lms):
+                if lm not in self._asked:
+                    self._asked.add(lm)
+                    self._port.send(address, Ask())
+
+    def _answered(self, lm: int) -> None:
+        """News has come, or the one that was asked is gone."""
+        if self._ask:
+            self._asked.discard(lm)
+            self._ask_all()
 
     def _enqueue(self, task: Task) -> None:
         self._queue.push(task)
@@ -238,6 +258,10 @@ class GlobalMaster(Component):
     def on_update(self, message: Update, source: Address, now: Time) -> None:
         """Take over what a Local Master says about its cluster, and use what has become free."""
         self._offer_all(self._learn(message, source))
+        self._answered(self._number_of(source))
+
+    def _number_of(self, source: Address) -> int:
+        return self._lms.index(source)
 
     def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
         for partition, vector in freed:
@@ -272,6 +296,8 @@ class GlobalMaster(Component):
         for task in reversed(waiting):
             self._queue.push_front(task)
         self._offer_all(freed)
+        if self._ask:
+            self._ask_all()
 
     def _still_wanted(self, refused: Sequence[Task]) -> list[Task]:
         """Refused tasks without those of cancelled jobs, which end here."""
@@ -314,4 +340,4 @@ class GlobalMaster(Component):
         Update: on_update,
         Inconsistency: on_inconsistency,
     }
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)

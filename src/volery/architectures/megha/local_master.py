@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Change, Inconsistency, Notice, Request, Update, Withdraw
+from volery.architectures.megha.messages import Ask, Change, Inconsistency, Notice, Request, Update, Withdraw
 from volery.core.component import Component, sent_to
 from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, TaskId, Time
@@ -18,6 +18,9 @@ CompletionNotice = Literal["once", "twice"]
 
 HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
+NEWS: Final = "news"
+NEWS_US: Final[Time] = 2_000
+"""A GM that has asked is told of room that is this old: whoever had it before, and has tasks, has taken it by then."""
 
 
 class Told:
@@ -42,7 +45,33 @@ class Told:
         self.update = 0
 
 
-class LocalMaster(Component):
+class Answering(Component):
+    """A base of Local Masters that GMs ask for news.
+
+    Attributes:
+        _askers: who has asked and was not answered.
+        _counting: whether the timer runs after which they are answered, if there is news.
+    """
+
+    __slots__ = ("_askers", "_counting")
+
+    def __init__(self) -> None:
+        self._askers: dict[Address, None] = {}
+        self._counting = False
+
+    def on_ask(self, message: Ask, source: Address, now: Time) -> None:
+        """A GM has tasks that wait: tell it of room that it does not know of, as soon as there is some."""
+        self._askers[source] = None
+        self._tell_askers_soon(now)
+
+    def _tell_askers_soon(self, now: Time) -> None:
+        """Something is free, or may be: look whether it still is when its owner has had time to take it."""
+        if self._askers and not self._counting:
+            self._counting = True
+            self._port.set_timer(NEWS, now + NEWS_US)
+
+
+class LocalMaster(Answering):
     """Validates placements against the exact state and tells every GM what it cannot know.
 
     Per GM it keeps what that GM has been told. The difference from the truth is the next delta, so that a unit which
@@ -72,6 +101,7 @@ class LocalMaster(Component):
         updates: Updates,
         completion_notice: CompletionNotice,
     ) -> None:
+        super().__init__()
         self._layout = layout
         self._partitions = layout.partitions_of_lm(lm)
         self._heartbeat_us = heartbeat_us
@@ -129,7 +159,17 @@ class LocalMaster(Component):
             self._port.set_timer(NOTICES, now)
             if not self._armed:
                 self._arm(now)
+            if self._askers:
+                self._tell_askers_soon(now)
         gm.finished.append(message.task)
+
+    def _tell_askers(self) -> None:
+        self._counting = False
+        for address in list(self._askers):
+            gm = self._gms[address]
+            if any(gm.busy[partition] & ~self._busy[partition] for partition in self._partitions):
+                del self._askers[address]
+                self._port.send(address, self._update(gm, self._news(gm)))
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; its unit is freed, and its GM told, when the node reports the end."""
@@ -155,6 +195,7 @@ class LocalMaster(Component):
                 self._closed[partition] = closed
         if not self._armed:
             self._arm(now)
+        self._tell_askers_soon(now)
 
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
@@ -168,6 +209,9 @@ class LocalMaster(Component):
                 self._port.send(gm.address, Notice(tuple(gm.finished)))
                 gm.finished.clear()
             self._telling.clear()
+            return
+        if event.key == NEWS:
+            self._tell_askers()
             return
         self._armed = False
         for gm in self._gms.values():
@@ -200,6 +244,7 @@ class LocalMaster(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Request: on_request,
         Withdraw: on_withdraw,
+        Ask: Answering.on_ask,
         Completed: on_completed,
         Drain: on_drain,
         TimerFired: on_timer,

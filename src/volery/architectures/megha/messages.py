@@ -47,6 +47,10 @@ class Update(Message, frozen=True):
     changes: tuple[Change, ...]
 
 
+class Ask(Message, frozen=True):
+    """GM > LM: tasks wait here and find no room; send an Update once, when you have room that I do not know of."""
+
+
 class Inconsistency(Message, frozen=True):
     """LM > GM: these placements were invalid; the update rides along."""
 
@@ -54,4 +58,6 @@ class Inconsistency(Message, frozen=True):
     update: Update
 
 
-MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {Request, Withdraw, Notice, Change, Update, Inconsistency}
+MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {
+    Request, Withdraw, Notice, Change, Update, Inconsistency, Ask,
+}  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
-from volery.architectures.megha.surviving_lm import pair_of
+from volery.architectures.megha.paired_lm import pair_of
 from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
 from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Component, Deployment, role_of
@@ -90,4 +90,5 @@ class Survival:
             self._lease.detection_us,
             looks=True,
             in_charge=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
+            standins=tuple([f"gm/{gm}" for gm in range(gm_count)]),
         )

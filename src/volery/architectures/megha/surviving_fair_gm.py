@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
 from volery.architectures.megha.fair_messages import Answer, Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
 from volery.architectures.megha.surviving_gm import Surviving
@@ -39,10 +41,10 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
     def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
         place = super()._placement(number, partition, tasks, places)
         users = tuple([self._user_of(task) for task in tasks])
-        return Place(place.epoch, number, partition, tasks, places, place.attempts, users)
+        return replace(place, accounts=users)
 
     def _send_preempt(self, lm: int, message: Preempt) -> None:
-        self._port.send(self._lms[lm], Contest(self._epochs[lm], message))
+        self._port.send(self._lms[lm], Contest(self._epochs[lm], message, self._term))
 
     # What a leader says of its cluster.
 
@@ -51,7 +53,9 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         self._pictures[source] = message
 
     def on_report(self, message: Report, source: Address, now: Time) -> None:
-        """As of amounts, then enforce the shares."""
+        """As of amounts, then enforce the shares; what goes with it may have come before this GM began anew."""
+        if message.whole and source not in self._pictures:
+            return
         super().on_report(message, source, now)
         self._pictures.pop(source, None)
         self._enforce()

@@ -7,7 +7,10 @@ claimed, when another begins to lead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from volery.architectures.megha.fair_lm import Claim, FairLocalMaster, Holder, _News
 from volery.architectures.megha.fair_messages import Answer, Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
@@ -67,11 +70,17 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
     def _claims_at(self, node: Address) -> list[Claim]:
         return [claim for claim in self._claims.values() if self._node_of(claim) == node]
 
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """As of amounts; users whom the tree names no more are among the others."""
+        nobody = self._others
+        named = [active if active.account <= nobody else replace(active, account=nobody) for active in running]
+        return super().seats(node, named)
+
     # What Global Masters say.
 
     def on_contest(self, message: Contest, source: Address, now: Time) -> None:
         """A preemption of this epoch; where the node is away, or another for the same task has not ended, it fails."""
-        if not self.opened or message.epoch != self.epoch:
+        if not self.opened or message.epoch != self.epoch or self._is_void(source, message.term):
             return
         wanted = message.preempt
         node = self._layout.nodes[wanted.partition][wanted.position]
@@ -86,7 +95,7 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
         return super()._may_end(task, message) and self._holders[task].attempt % ATTEMPTS < PREEMPTIONS_MAX
 
     def on_answer(self, message: Answer, source: Address, now: Time) -> None:
-        """End the victims, or let them run on."""
+        """End the victims, or let them run on; what a GM says whose tasks were moved to another counts no more."""
         claim = self._asked.pop(message.number, None)
         if claim is None:
             return
@@ -141,8 +150,14 @@ class SurvivingFairLocalMaster(SurvivingVectorLocalMaster, FairLocalMaster):
             self._losers[wanted.task.id] = claim.losers
         unit, task = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task
         owner = claim.owner.address
-        self._begin(task, Active(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user), node)
+        term = self._terms.get(owner, 0)
+        self._begin(task, Active(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term), node)
         self._port.send(owner, Taken(task.id))
+
+    def _tell_nothing(self, told: Told) -> None:
+        super()._tell_nothing(told)
+        told.request = 0
+        self._news[told.address] = _News()
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Stop what runs; what still waits for its victims to end never will."""
@@ -235,7 +250,7 @@ class PreemptibleNode(GuardedNode):
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """An attempt that was ended for another's sake has no result."""
         active, task = self._running.get(event.task.id), event.task.id
-        vacated = task in self._vacating and event.outcome == "killed"
+        vacated = task in self._vacating and task not in self._unseated and event.outcome == "killed"
         self._vacating.discard(task)
         if vacated and active is not None and active.attempt == event.attempt:
             del self._running[task]

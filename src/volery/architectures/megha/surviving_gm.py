@@ -3,21 +3,24 @@
 It believes the leader of each cluster and nobody else there. When another one begins to lead, its report says what runs
 and what has finished; what it does not mention is in doubt until the cluster has settled, and then lost. A new
 incarnation knows nothing: its jobs are submitted again, and it schedules none of their tasks before every cluster has
-told what runs. It alone numbers attempts. What its view holds, units or amounts, is the business of the roles.
+told what runs. It alone numbers attempts. When its jobs were moved to another GM it begins anew, too. The heir has
+every cluster fenced and reported before it schedules tasks of these jobs. What its view holds, units or amounts, is
+the business of the roles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import Inconsistency, Notice, Update, Withdraw
-from volery.architectures.megha.surviving_lm import pair_of
-from volery.architectures.megha.surviving_messages import ATTEMPTS, Join, Lost, Place, Report, place_of
+from volery.architectures.megha.paired_lm import pair_of
+from volery.architectures.megha.surviving_messages import ATTEMPTS, MOVE_SHIFT, Join, Lost, Place, Report, place_of
 from volery.core.component import sent_to
-from volery.core.events import Cancel, MoreTasks, Submit
+from volery.core.events import Cancel, MoreTasks, Move, Moved, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Forget, Inquire
 from volery.policies.jobs import ANSWERS, REFUSALS, SIGHTS
@@ -29,17 +32,33 @@ class Surviving(GlobalMaster):
     Args:
         gm, layout: see `GlobalMaster`.
         incarnation: of this component.
+        moves: of jobs from one GM to another, of which this component knows.
         arguments: of the Global Master that it stands before.
     """
 
-    def __init__(self, gm: int, layout: Layout, *, incarnation: int, **arguments: Any) -> None:
+    def __init__(
+        self, gm: int, layout: Layout, *, incarnation: int, moves: tuple[Move, ...] = (), **arguments: Any
+    ) -> None:
         super().__init__(gm, layout, **arguments)
+        self._begin_anew = partial(
+            type(self).__init__,
+            self,
+            gm,
+            layout,
+            incarnation=incarnation,
+            **arguments,
+        )
+        self._moves = moves
+        self._term = max((move.epoch for move in moves if move.origin == f"gm/{gm}"), default=0)
+        incarnation_or_term = incarnation or self._term
+        self._fenced = [0] * layout.lm_count
+        self._inherited: dict[JobId, int] = {}
         self._lm_at = {address: lm for lm in range(layout.lm_count) for address in pair_of(lm)}
         self._heard = dict.fromkeys(self._lm_at, 0)
-        self._epochs = [-1 if incarnation else 0] * layout.lm_count
+        self._epochs = [-1 if incarnation_or_term else 0] * layout.lm_count
         self._first_attempt = incarnation * ATTEMPTS
         self._attempts: dict[TaskId, int] = {}
-        self._unknown: dict[int, None] = dict.fromkeys(range(layout.lm_count if incarnation else 0))
+        self._unknown: dict[int, None] = dict.fromkeys(range(layout.lm_count if incarnation_or_term else 0))
         self._doubted: list[dict[TaskId, None]] = [{} for _ in range(layout.lm_count)]
         self._held_back: list[Task] = []
         self._found: dict[TaskId, Active] = {}
@@ -73,7 +92,7 @@ class Surviving(GlobalMaster):
         """A new incarnation asks every cluster what runs there."""
         super().start(now)
         for address in self._lm_at if self._unknown else ():
-            self._port.send(address, Join())
+            self._port.send(address, Join(self._term))
 
     def _attempt_of(self, task: TaskId) -> int:
         return self._attempts.get(task, self._first_attempt)
@@ -84,7 +103,7 @@ class Surviving(GlobalMaster):
     def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
         epoch = self._epochs[self._layout.lm_of[partition]]
         attempts = tuple([self._attempt_of(task.id) for task in tasks])
-        return Place(epoch, number, partition, tasks, places, attempts)
+        return Place(epoch, number, partition, tasks, places, attempts, term=self._term)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -92,17 +111,37 @@ class Surviving(GlobalMaster):
         self._maybe_forget(message.job)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Schedule a job; of one that is submitted again some tasks may run or have finished."""
+        """Schedule a job; of one that is submitted again, or was moved here, some tasks may run or have finished."""
+        if message.epoch and not self._jobs.is_done(message.job.id):
+            self._inherited[message.job.id] = message.epoch
         super().on_submit(message, source, now)
         self._maybe_forget(message.job.id)
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
-        if self._unknown:
+        epoch = self._inherited.get(tasks[0].job, 0) if tasks and self._inherited else 0
+        if epoch:
+            for task in tasks:
+                self._attempts.setdefault(task.id, self._first_of(epoch))
+        if self._unknown or epoch > min(self._fenced):
             self._held_back += tasks
         elif self._found or self._over:
             super()._schedule([task for task in tasks if not self._recognised(task)])
         else:
             super()._schedule(tasks)
+
+    def _first_of(self, epoch: int) -> int:
+        return (epoch << MOVE_SHIFT) + self._first_attempt
+
+    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
+        """Forget all jobs that were moved to another; have all clusters fenced against the origins of the others."""
+        if len(message.moves) > len(self._moves):
+            me = self._port.address
+            self._moves = message.moves
+            if any(move.origin == me and move.epoch > self._term for move in message.moves):
+                self._begin_anew(moves=message.moves)
+                self.start(now)
+        for address in self._lm_at:
+            self._port.send(address, message)
 
     def _recognised(self, task: Task) -> bool:
         """Whether an earlier incarnation has placed the task: it runs, or has finished."""
@@ -126,8 +165,10 @@ class Surviving(GlobalMaster):
 
     def _maybe_forget(self, job: JobId) -> None:
         """When a job is done, nobody need keep its results."""
-        if self._jobs.is_done(job) and job in self._results:
-            self._forget(self._results.pop(job))
+        if self._jobs.is_done(job):
+            self._inherited.pop(job, None)
+            if job in self._results:
+                self._forget(self._results.pop(job))
 
     def _forget(self, results: Iterable[tuple[int, TaskId]]) -> None:
         at: dict[int, list[TaskId]] = {}
@@ -157,12 +198,19 @@ class Surviving(GlobalMaster):
                 self._found.pop(task, None)
             self._place_again([task for task in doubted if task in self._placed])
             self._unknown.pop(lm, None)
+        self._fenced[lm] = max(self._fenced[lm], message.fenced)
+        if message.whole and self._moves and message.fenced < self._moves[-1].epoch:
+            self._port.send(source, Moved(self._moves))  # it may lead because whoever was sent them is gone
         self._offer_all(freed)
         if not self._unknown and self._held_back:
             held_back, self._held_back = self._held_back, []
-            self._schedule(held_back)
-            for job in dict.fromkeys(task.job for task in held_back):
+            jobs: dict[JobId, list[Task]] = {}
+            for waiting in held_back:
+                jobs.setdefault(waiting.job, []).append(waiting)
+            for job, held in jobs.items():
+                self._schedule(held)
                 self._maybe_forget(job)
+        self._answered(lm)
 
     def _at(self, lm: int) -> dict[TaskId, None]:
         """All tasks that run in a cluster, as far as is known."""
@@ -197,10 +245,13 @@ class Surviving(GlobalMaster):
         """Tasks whose attempt is dead go before all others, as another attempt."""
         tasks = [self._placed.pop(number)[0] for number in dead]
         for task in tasks:
-            self._attempts[task.id] = self._attempt_of(task.id) + 1
+            epoch = self._inherited.get(task.job, 0)
+            self._attempts[task.id] = max(self._attempt_of(task.id) + 1, self._first_of(epoch) if epoch else 0)
         wanted = self._still_wanted(tasks)
         for task in reversed(self._place(wanted)):
             self._push_front(task)
+        if self._ask:
+            self._ask_all()
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Attempts are dead."""
@@ -240,9 +291,9 @@ class Surviving(GlobalMaster):
 
     def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
         """Say which epoch is known."""
-        self._port.send(source, Deposed(self._epochs[self._lm_at[source]]))
+        self._port.send(source, Deposed(self._epochs[self._lm_at[source]], self._term))
 
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Deposed)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Moved, Deposed)
 
 
 class SurvivingGlobalMaster(Surviving):
@@ -296,5 +347,6 @@ class SurvivingGlobalMaster(Surviving):
         **GlobalMaster.receives,
         Report: Surviving.on_report,
         Lost: Surviving.on_lost,
+        Moved: Surviving.on_moved,
         Inquire: Surviving.on_inquire,
     }

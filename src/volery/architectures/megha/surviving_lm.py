@@ -1,288 +1,25 @@
-"""Megha's Local Master where components may crash: one of a pair, rebuilt from its nodes whenever it begins to lead.
-
-The nodes are the record: what runs where, and what has finished and is not forgotten. The standby receives every
-result, too. A leader hands tasks of dead nodes, from its list of active tasks, back to the GMs that own them, which
-alone number attempts. What is allocated, units or amounts, and how GMs are told of it, is the business of the roles.
-"""
+"""Megha's Local Master of units where components may crash: what it allocates are bits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import repeat
-from typing import Any
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, LocalMaster, Told, Updates
-from volery.architectures.megha.messages import Change, Inconsistency, Notice, Update, Withdraw
-from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Lost, Place, Report, place_of
-from volery.architectures.megha.vector_messages import StateUpdate
+from volery.architectures.megha.local_master import (
+    NOTICES,
+    CompletionNotice,
+    LocalMaster,
+    Told,
+    Updates,
+)
+from volery.architectures.megha.messages import Change, Inconsistency, Notice, Update
+from volery.architectures.megha.paired_lm import PairedLocalMaster
+from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Place, place_of
 from volery.core.component import sent_to
-from volery.core.events import Drain, PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, Task, TaskId, Time
-from volery.policies.guarded import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
-from volery.policies.leading import PairedMaster, Standing, pair_sends
-from volery.policies.links import Renewed
-from volery.policies.match import vector_bytes
-
-
-def pair_of(lm: int) -> tuple[Address, Address]:
-    """The addresses of the two masters of a cluster."""
-    return f"lm/{lm}", f"lm/{lm}/standby"
-
-
-class PairedLocalMaster(PairedMaster):
-    """A mixin (without slots) before a Local Master: what the two of a cluster do, whatever they allocate.
-
-    It validates while it leads, and follows the results while its partner does. `join_cluster` takes the place of its
-    constructor.
-    """
-
-    _layout: Any
-    _partitions: range
-    _gms: dict[Address, Any]
-    _armed: bool
-
-    def join_cluster(self, lm: int, me: int, lease: Lease, incarnation: int) -> None:
-        """Become one of the pair of a cluster.
-
-        Args:
-            lm: its number.
-            me: 0, or 1 for the standby.
-            lease: of its nodes.
-            incarnation: of this component.
-        """
-        nodes = list(dict.fromkeys(node for partition in self._partitions for node in self._layout.nodes[partition]))
-        self.join_pair(pair_of(lm), me, nodes, list(self._gms), lease, incarnation)
-        self._there: dict[Address, dict[TaskId, Active]] = {node: {} for node in nodes}
-        self._results: dict[TaskId, tuple[Active, Address]] = {}
-        if not self.leading:
-            self.stop_leading()
-
-    # What the roles differ in.
-
-    def _take_note(self, told: Any, message: Place) -> None:
-        """Take note of what the GM believes from now on."""
-        raise NotImplementedError
-
-    def _has_room(self, active: Active, node: Address) -> bool:
-        """Whether the attempt can have what it asks for."""
-        raise NotImplementedError
-
-    def _refuse(self, told: Any, refused: list[Active]) -> None:
-        """Answer invalid placements with the news that the GM lacks."""
-        raise NotImplementedError
-
-    def _holds(self, task: TaskId) -> bool:
-        """Whether something is allocated to the task."""
-        raise NotImplementedError
-
-    def _allot(self, active: Active, node: Address) -> None:
-        """The attempt has what it asked for."""
-        raise NotImplementedError
-
-    def _give_back(self, active: Active, node: Address) -> None:
-        """What the attempt had is free if its node is usable."""
-        raise NotImplementedError
-
-    def _note(self, active: Active, now: Time) -> None:
-        """The owner is to be told of the end in this instant."""
-        raise NotImplementedError
-
-    def _forget_notices(self) -> None:
-        """Tell nobody of ends."""
-        raise NotImplementedError
-
-    def _clear(self) -> None:
-        """Nothing is allocated, nothing is free, and no GM has been told anything."""
-        raise NotImplementedError
-
-    def _meet_anew(self, told: Any) -> None:
-        """The GM has begun anew."""
-        raise NotImplementedError
-
-    def _news_for(self, told: Any) -> Update | StateUpdate:
-        """What the GM lacks; from now on it has been told."""
-        raise NotImplementedError
-
-    def _state_for(self, told: Any) -> Update | StateUpdate:
-        """Everything; from now on it has been told."""
-        raise NotImplementedError
-
-    def _maybe_arm(self, now: Time) -> None:
-        """Set the heartbeat where it is not."""
-        raise NotImplementedError
-
-    def _on_own_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """What a Local Master does that stands alone."""
-        raise NotImplementedError
-
-    # What they have in common.
-
-    def begin_to_lead(self) -> None:
-        """All counts as taken until the nodes have answered."""
-        self.stop_leading()
-
-    def stop_leading(self) -> None:
-        """Forget all but results."""
-        for known in self._there.values():
-            known.clear()
-        self._clear()
-
-    def on_place(self, message: Place, source: Address, now: Time) -> None:
-        """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
-        if not self.opened or message.epoch != self.epoch:
-            return
-        told, partition = self._gms[source], message.partition
-        self._take_note(told, message)
-        nodes, refused = self._layout.nodes[partition], []
-        wanted = zip(message.tasks, message.positions, message.attempts, strict=True)
-        for (task, position, attempt), account in zip(wanted, message.accounts or repeat(0), strict=False):
-            unit, node = partition << UNIT_SHIFT | position, nodes[position]
-            active = Active(task.id, task.job, attempt, source, unit, task.request, account)
-            if node not in self._drained and self._has_room(active, node):
-                self._begin(task, active, node)
-            else:
-                refused.append(active)
-        if refused:
-            self._refuse(told, refused)
-        self._maybe_arm(now)
-
-    def _begin(self, task: Task, active: Active, node: Address) -> None:
-        self._take_on(active, node)
-        self._run(task, active, node)
-
-    def _run(self, task: Task, active: Active, node: Address) -> None:
-        self._port.send(node, Run(self.epoch, task, active.attempt, active.owner, active.unit, active.account))
-
-    def _take_on(self, active: Active, node: Address) -> None:
-        self._there[node][active.task] = active
-        self._allot(active, node)
-
-    def _let_go(self, active: Active, node: Address) -> None:
-        """The attempt has ended."""
-        del self._there[node][active.task]
-        self._give_back(active, node)
-
-    def on_result(self, message: Result, source: Address, now: Time) -> None:
-        """Keep the result; the leader frees the unit and tells the owner."""
-        self._end(message.active, source, now)
-
-    def _end(self, active: Active, node: Address, now: Time) -> bool:
-        """Keep a result; whether the owner is sent a notice of it."""
-        earlier = self._results.get(active.task)
-        if earlier is None or earlier[0].attempt <= active.attempt:
-            self._results[active.task] = (active, node)
-        known = self._there[node].get(active.task)
-        if known is None or known.attempt != active.attempt:
-            return False
-        self._let_go(active, node)
-        self._note(active, now)
-        return True
-
-    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
-        """Stop what still runs; the node reports the end."""
-        wanted = frozenset(message.tasks)
-        for node, active in self._there.items():
-            for task in active:
-                if task in wanted:
-                    self._port.send(node, Stop(task))
-
-    def on_forget(self, message: Forget, source: Address, now: Time) -> None:
-        """Drop results, here and, as the leader, at their nodes."""
-        at: dict[Address, list[TaskId]] = {}
-        for task in message.tasks:
-            known = self._results.pop(task, None)
-            if known is not None:
-                at.setdefault(known[1], []).append(task)
-        for node, tasks in at.items() if self.leading else ():
-            self._port.send(node, Forget(tuple(tasks)))
-
-    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The pair's timers, and a Local Master's own while it leads."""
-        if self.is_lease(event):
-            self.on_lease_timer(event, now)
-        elif self.opened:
-            self._on_own_timer(event, source, now)
-        elif event.key == NOTICES:  # the first report tells them
-            self._forget_notices()
-        else:
-            self._armed = False
-
-    def _arm_soon(self) -> None:
-        """The GMs are to hear of it with the next heartbeat."""
-        if not self._armed and self.opened:
-            self._armed = True
-            self._port.set_timer(HEARTBEAT, 0)
-
-    def node_reported(self, node: Address, status: Status) -> None:
-        """Take over what runs there; what does not, and has not finished, is lost."""
-        running = {active.task for active in status.running}
-        finished = [active for active in status.finished if not self._end(active, node, 0)]
-        self._hand_back(node, [active for task, active in self._there[node].items() if task not in running])
-        fresh = [active for active in status.running if not self._holds(active.task)]
-        for active in fresh:
-            self._take_on(active, node)
-        if self.reachable(node):
-            self.node_back(node)
-        if self.opened:
-            for address in self._gms:
-                self._report(address, fresh, finished, whole=False)
-
-    def node_dead(self, node: Address) -> None:
-        """Its tasks go back to their owners."""
-        self._hand_back(node, list(self._there[node].values()))
-
-    def _hand_back(self, node: Address, dead: list[Active]) -> None:
-        owners: dict[Address, list[Active]] = {}
-        for active in dead:
-            self._let_go(active, node)
-            owners.setdefault(active.owner, []).append(active)
-        for owner, attempts in owners.items():
-            self._port.send(owner, Lost(tuple(attempts)))
-        self._arm_soon()
-
-    def all_reachable_reported(self) -> None:
-        """Tell every GM what the cluster looks like now."""
-        for address in self._gms:
-            self._report_whole(address)
-
-    def all_reported(self) -> None:
-        """Tell every GM that nothing else runs here."""
-        for address in self._gms:
-            self._report(address, (), (), whole=False)
-
-    def on_join(self, message: Join, source: Address, now: Time) -> None:
-        """A GM has begun anew."""
-        if self.opened:
-            self._meet_anew(self._gms[source])
-            self._report_whole(source)
-
-    def _report_whole(self, address: Address) -> None:
-        running = [active for known in self._there.values() for active in known.values()]
-        self._report(address, running, [active for active, _ in self._results.values()], whole=True)
-
-    def _report(self, address: Address, running: Iterable[Active], finished: Iterable[Active], *, whole: bool) -> None:
-        told = self._gms[address]
-        update = self._state_for(told) if whole else self._news_for(told)
-        mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
-        self._port.send(address, Report(self.epoch, whole, self.settled, update, mine[0], mine[1]))
-
-    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Place: on_place,
-        Withdraw: on_withdraw,
-        Result: on_result,
-        Forget: on_forget,
-        Join: on_join,
-        Drain: PairedMaster.on_drain,
-        Standing: PairedMaster.on_standing,
-        Deposed: PairedMaster.on_deposed,
-        Status: PairedMaster.on_status,
-        PeerLost: PairedMaster.on_peer_lost,
-        PeerBack: PairedMaster.on_peer_back,
-        Renewed: PairedMaster.on_renewed,
-        TimerFired: on_timer,
-    }
-    sends = pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget) | sent_to("gm", Report, Lost)
+from volery.core.events import TimerFired
+from volery.core.model import Address, TaskId, Time
+from volery.policies.guarded import Active, Lease
+from volery.policies.match import positions, vector_bytes
 
 
 class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
@@ -311,6 +48,11 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
             for position, node in enumerate(layout.nodes[partition]):
                 self._masks[node] = (partition, self._masks.get(node, (partition, 0))[1] | 1 << position)
         self.join_cluster(lm, me, lease, incarnation)
+
+    def places_of(self, node: Address) -> Iterable[int]:
+        """Units by partition and position."""
+        partition, mask = self._masks[node]
+        return [partition << UNIT_SHIFT | position for position in positions(mask)]
 
     def _clear(self) -> None:
         self._owned.clear()
@@ -369,6 +111,14 @@ class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):
         self._telling.clear()
 
     def _meet_anew(self, told: Told) -> None:
+        told.finished.clear()
+
+    def _hand_over(self, active: Active) -> None:
+        partition, bit, _ = self._owned[active.task]
+        self._owned[active.task] = partition, bit, self._gms[active.owner]
+
+    def _tell_nothing(self, told: Told) -> None:
+        told.busy[:] = self._busy
         told.finished.clear()
 
     def _news_for(self, told: Told) -> Update:

@@ -7,6 +7,7 @@ from typing import Final
 from volery.architectures.megha.fair_messages import Holding, Preempt
 from volery.architectures.megha.messages import Update
 from volery.architectures.megha.vector_messages import StateUpdate
+from volery.core.events import Moved
 from volery.core.model import Message, Task, TaskId
 from volery.core.records import INCARNATION_ATTEMPTS
 from volery.policies.guarded import NODE_MESSAGES, Active
@@ -17,7 +18,8 @@ from volery.policies.links import LINK_MESSAGES
 class Place(Message, frozen=True):
     """GM > LM: a Request, or a Repartition, of an epoch; one of another epoch is void.
 
-    Accounts: the users of the tasks, by number, where users have shares.
+    Accounts: the users of the tasks, by number, where users have shares. Term: the epoch of the last move of which the
+    GM was the origin; one of an earlier term than the LM knows of is void, too.
     """
 
     epoch: int
@@ -27,6 +29,7 @@ class Place(Message, frozen=True):
     positions: tuple[int, ...]
     attempts: tuple[int, ...]
     accounts: tuple[int, ...] = ()
+    term: int = 0
 
 
 class Lost(Message, frozen=True):
@@ -36,14 +39,17 @@ class Lost(Message, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """GM > LM: I have begun anew and know nothing."""
+    """GM > LM: I have begun anew and know nothing; in this term, see `Place`."""
+
+    term: int = 0
 
 
 class Report(Message, frozen=True):
     """LM > GM: I lead in this epoch; what of yours runs here and what has finished.
 
     Whole: all that is known, else what has been learnt since. Settled: no other task of yours runs here. Before that,
-    some nodes have not answered.
+    some nodes have not answered. Fenced: no master of the cluster launches for the origin of this move of jobs, or of
+    an earlier one, what was placed before it.
     """
 
     epoch: int
@@ -52,13 +58,15 @@ class Report(Message, frozen=True):
     update: Update | StateUpdate
     running: tuple[Active, ...]
     finished: tuple[Active, ...]
+    fenced: int = 0
 
 
 class Contest(Message, frozen=True):
-    """GM > LM: a Preempt of an epoch; one of another epoch is void."""
+    """GM > LM: a Preempt of an epoch and a term; one of another epoch, or an earlier term, is void."""
 
     epoch: int
     preempt: Preempt
+    term: int = 0
 
 
 class Picture(Message, frozen=True):
@@ -89,7 +97,7 @@ class Vacated(Message, frozen=True):
 
 SURVIVING_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
     {
-        Place, Lost, Join, Report, Contest, Picture, Vacate, Vacated,
+        Place, Lost, Join, Report, Contest, Picture, Vacate, Vacated, Moved,
         *NODE_MESSAGES, *PAIR_MESSAGES, *LINK_MESSAGES,
     }
 )  # fmt: skip
@@ -98,6 +106,9 @@ UNIT_SHIFT: Final = 24
 """A unit's number is its partition above, its position below; of amounts, a unit is a machine."""
 ATTEMPTS: Final = INCARNATION_ATTEMPTS
 """Attempts that one incarnation of a GM may make at a task: their numbers never collide with an earlier one's."""
+MOVE_SHIFT: Final = 20
+"""An attempt at a task of a job that was moved counts from the epoch of the move, shifted by this: higher than all
+attempts of the GM that had the job before, in any of 65,536 incarnations."""
 
 
 def place_of(unit: int) -> tuple[int, int]:

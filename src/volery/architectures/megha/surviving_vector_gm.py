@@ -6,7 +6,7 @@ from volery.architectures.megha.surviving_gm import Surviving
 from volery.architectures.megha.surviving_messages import Lost, Report, place_of
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
-from volery.core.events import Cancel, Look, MoreTasks, Submit
+from volery.core.events import Cancel, Look, MoreTasks, Moved, Submit
 from volery.core.model import Address, Message, Task, Time
 from volery.policies.guarded import Active, Inquire
 
@@ -81,5 +81,6 @@ class SurvivingVectorMaster(Surviving, VectorGlobalMaster):
         Refusal: on_refusal,
         Report: Surviving.on_report,
         Lost: Surviving.on_lost,
+        Moved: Surviving.on_moved,
         Inquire: Surviving.on_inquire,
     }

@@ -6,12 +6,14 @@ was split off goes back once, whoever leads by then. A machine that is not usabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from volery.architectures.megha.messages import Withdraw
-from volery.architectures.megha.surviving_lm import PairedLocalMaster
-from volery.architectures.megha.surviving_messages import Place, place_of
+from volery.architectures.megha.paired_lm import PairedLocalMaster
+from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Place, place_of
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active as Allotment
 from volery.architectures.megha.vector_lm import Told, VectorLocalMaster
@@ -54,6 +56,17 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
                 self._seats[node] = (here, position)
         self.join_cluster(lm, me, lease, incarnation)
 
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """As many, in order, as the machine offers amounts for now."""
+        here, position = self._seats[node]
+        unit, left, found = self._partitions[here] << UNIT_SHIFT | position, self._whole_free[here][position], []
+        for active in running:
+            less = left - self._packing[active.request]
+            if less & self._guards == self._guards:
+                left = less
+                found.append(active if active.unit == unit else replace(active, unit=unit))
+        return found
+
     def _clear(self) -> None:
         self._active.clear()
         self._telling.clear()
@@ -82,16 +95,20 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
 
     def _send_unsent(self, node: Address) -> None:
         for task, active in self._unsent.pop(node, ()):
-            if self._there[node].get(task.id) is active:
+            if self._is_there(active, node):
                 self._run(task, active, node)
+
+    def _is_there(self, active: Active, node: Address) -> bool:
+        known = self._there[node].get(active.task)
+        return known is not None and known.attempt == active.attempt
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
         for node, unsent in self._unsent.items():
             for task, active in unsent:
-                if task.id in message.tasks and self._there[node].get(task.id) is active:
+                if task.id in message.tasks and self._is_there(active, node):
+                    self._note(self._there[node][task.id], now)
                     self._let_go(active, node)
-                    self._note(active, now)
         super().on_withdraw(message, source, now)
 
     def _refuse(self, told: Told, refused: list[Active]) -> None:
@@ -104,15 +121,25 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         return task in self._active
 
     def _allot(self, active: Active, node: Address) -> None:
+        allotment = self._allotment_of(active)
+        self._active[active.task] = allotment
+        if allotment.guest >= 0:
+            self._port.observe(Counted("repartitions"))
+        self._recount(node, allotment.owner)
+
+    def _allotment_of(self, active: Active) -> Allotment:
         partition, position = place_of(active.unit)
         owner = self._gms[active.owner]
         own = self._first + owner.number
         guest = own if self._repartition and partition != own else -1
-        took = self._packing[active.request]
-        self._active[active.task] = Allotment(partition, position, took, owner, guest)
-        if guest >= 0:
-            self._port.observe(Counted("repartitions"))
-        self._recount(node, owner)
+        return Allotment(partition, position, self._packing[active.request], owner, guest)
+
+    def _hand_over(self, active: Active) -> None:
+        self._active[active.task] = self._allotment_of(active)
+
+    def _tell_nothing(self, told: Told) -> None:
+        told.lacks = [0] * len(told.lacks)
+        told.ended = []
 
     def _give_back(self, active: Active, node: Address) -> None:
         del self._active[active.task]

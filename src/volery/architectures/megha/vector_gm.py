@@ -60,7 +60,7 @@ class VectorGlobalMaster(GlobalMaster):
     taken off again.
 
     Args:
-        gm, layout, match, batch_max, eager_retry, queue_max, stream: see `GlobalMaster`.
+        gm, layout, match, batch_max, eager_retry, queue_max, stream, ask: see `GlobalMaster`.
         repartition: whether external machines are asked for by Repartition, as in the first Megha, or by Request.
         rescheduling: where a refused task goes that fits nowhere in the view: before all others, as in the published
             code of 2023, or to the tail (arXiv 2103.08413, section IV-B5).
@@ -83,6 +83,7 @@ class VectorGlobalMaster(GlobalMaster):
         stream: Random,
         repartition: bool,
         rescheduling: Rescheduling,
+        ask: bool = False,
     ) -> None:
         super().__init__(
             gm,
@@ -92,6 +93,7 @@ class VectorGlobalMaster(GlobalMaster):
             eager_retry=eager_retry,
             queue_max=queue_max,
             stream=stream,
+            ask=ask,
         )
         self._vectors = layout
         self._ladders = layout.ladders
@@ -245,6 +247,7 @@ class VectorGlobalMaster(GlobalMaster):
     def on_state_update(self, message: StateUpdate, source: Address, now: Time) -> None:
         """Take over what a Local Master says about its cluster, and use what has become free."""
         self._offer_all(self._learn_state(message, source))
+        self._answered(self._layout_lm(source))
 
     def _learn_state(self, update: StateUpdate, source: Address) -> list[tuple[int, int]]:
         """Change the view; return per partition the machines that have more free now. An old update is stale."""
@@ -306,10 +309,14 @@ class VectorGlobalMaster(GlobalMaster):
         if self._tail:
             for task in waiting:
                 self._lines.push(task)
+            if self._ask:
+                self._ask_all()
             return
         for task in reversed(waiting):
             self._lines.push_front(task)
         self._offer_all(freed)
+        if self._ask:
+            self._ask_all()
 
     def _layout_lm(self, source: Address) -> int:
         return self._vectors.lm_of_address[source]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from volery.architectures.megha.local_master import HEARTBEAT, NOTICES, CompletionNotice, Updates
-from volery.architectures.megha.messages import Request, Withdraw
+from volery.architectures.megha.local_master import HEARTBEAT, NEWS, NOTICES, Answering, CompletionNotice, Updates
+from volery.architectures.megha.messages import Ask, Request, Withdraw
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
-from volery.core.component import Component, sent_to
+from volery.core.component import sent_to
 from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import positions, vector_bytes
@@ -62,7 +62,7 @@ class Active(NamedTuple):
     guest: int
 
 
-class VectorLocalMaster(Component):
+class VectorLocalMaster(Answering):
     """Validates placements against the exact amounts, and tells every GM what it cannot know.
 
     Args:
@@ -102,6 +102,7 @@ class VectorLocalMaster(Component):
         completion_notice: CompletionNotice,
     ) -> None:
         self._completion_twice = completion_notice == "twice"
+        super().__init__()
         self._layout = layout
         self._partitions = layout.partitions_of_lm(lm)
         self._first = self._partitions.start
@@ -187,6 +188,24 @@ class VectorLocalMaster(Component):
             if not self._armed:
                 self._arm(now)
         owner.ended.append(task)
+        self._tell_askers_soon(now)
+
+    def _tell_askers(self) -> None:
+        self._counting = False
+        self._consider()
+        for address in list(self._askers):
+            told = self._gms[address]
+            if self._has_room_for_news(told):
+                del self._askers[address]
+                self._port.send(address, self._update(told))
+
+    def _has_room_for_news(self, told: Told) -> bool:
+        """Whether anything is free on a machine of which the GM may believe something else."""
+        return any(
+            free[position] != self._guards
+            for free, lacks in zip(self._free, told.lacks, strict=True)
+            for position in positions(lacks)
+        )
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; what it took is freed, and its GM told, when the node reports the end."""
@@ -209,6 +228,7 @@ class VectorLocalMaster(Component):
                 self._nobody_knows(here, position)
         if not self._armed:
             self._arm(now)
+        self._tell_askers_soon(now)
 
     def _hold(self, here: int, position: int) -> None:
         """Keep back what is free on a machine, if it is drained."""
@@ -234,6 +254,9 @@ class VectorLocalMaster(Component):
                 if owner.ended:
                     self._tell_ended(owner)
             self._telling.clear()
+            return
+        if event.key == NEWS:
+            self._tell_askers()
             return
         self._armed = False
         self._consider()
@@ -292,6 +315,7 @@ class VectorLocalMaster(Component):
         Request: on_request,
         Repartition: on_repartition,
         Withdraw: on_withdraw,
+        Ask: Answering.on_ask,
         Completed: on_completed,
         Drain: on_drain,
         TimerFired: on_timer,

@@ -7,7 +7,7 @@ Distributors do not crash: the paper is silent about them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from volery.architectures.pigeon.distributor import Distributor
@@ -229,12 +229,14 @@ class SurvivingMaster(Master, PairedMaster):
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """A worker is idle; its result is passed on, for the worker may crash before it has."""
+        unit = self._owned.get(message.active.task, -1)
         if self.leading and self._end(message.active, source) and self.usable(source):
-            self._serve(message.active.unit)
+            self._serve(unit)
 
     def _end(self, active: Active, node: Address) -> bool:
         """Pass a result on; whether it frees a unit."""
-        self._port.send(active.owner, Result(active))
+        if active.owner in self._clients:
+            self._port.send(active.owner, Result(active))
         known = self._active[node].get(active.task)
         if known is None or known.attempt != active.attempt:
             return False
@@ -276,6 +278,14 @@ class SurvivingMaster(Master, PairedMaster):
         for unit in positions(self._masks[node] & ~self._free):
             if unit not in busy:
                 self._serve(unit)
+
+    def places_of(self, node: Address) -> Iterable[int]:
+        """Units of the group."""
+        return positions(self._masks[node])
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        """All that runs there, as far as is known."""
+        return self._active[node]
 
     def node_reported(self, node: Address, status: Status) -> None:
         """Take over what runs there; what does not, and has not finished, is lost."""

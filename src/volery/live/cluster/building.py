@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.streams import Streams
@@ -38,15 +38,22 @@ def survives(architecture: Architecture, deployment: Deployment) -> bool:
 def recovery(architecture: Architecture, deployment: Deployment) -> str:
     """What a federation of this deployment recovers from when its hosts die, in words."""
     if survives(architecture, deployment):
-        roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if ":" in fault))
+        roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if "crash:" in fault))
         seconds = deployment.detection_us / SECOND
         given_up = f"a host that does not answer counts as failed within {seconds:g} s"
-        return f"{architecture.name} recovers when any host of {roles} fails; {given_up}"
+        return f"{architecture.name} recovers when any host of {roles} fails; {given_up}; {_heirs(deployment)}"
     bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
     given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
     instead = f"; with {given} it would recover from that" if bears else ", and it has no parameter for that"
     problem = "recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted"
     return f"{architecture.name} {problem}{instead}"
+
+
+def _heirs(deployment: Deployment) -> str:
+    """What becomes of jobs whose scheduler does not come back, in words."""
+    if len(deployment.standins) > 1:
+        return f"jobs of a {role_of(deployment.standins[0])} that does not come back go to another"
+    return f"jobs of {deployment.entry(0)} wait until it is started again"
 
 
 class Plan(msgspec.Struct, frozen=True):

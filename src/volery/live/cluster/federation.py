@@ -218,7 +218,8 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     Raises:
         InputError: naming the key.
     """
-    architecture, config = choose(file.architecture, file.parameters)
+    architecture, _ = choose(file.architecture, {})
+    architecture, config = choose(file.architecture, {**architecture.live, **file.parameters})
     machines, slots, capacities = [], [], []
     folder = base / file.folder
     here = discover(folder=folder)

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 from volery.core.component import Component, UnknownMessageError, role_of
-from volery.core.events import Adopted, Computed, Event, PeerLost, Preemption, TimerFired
+from volery.core.events import Adopted, Computed, Counted, Event, PeerBack, PeerLost, Preemption, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
@@ -44,6 +44,8 @@ EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
 TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
 """Facts of which the submitter is told, and how."""
+
+UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
 
 
 class Superseded(RuntimeError):  # noqa: N818 - it names a state
@@ -365,6 +367,9 @@ class Host:
         self.inbox.clear()
         for to, event, at in news:
             door, then = self._doors[to], max(self.turn_us, at)
+            if SUBMITTER in (to, event.peer):
+                self._tell_submitter(door, event)
+                continue
             if then > self.turn_us:
                 self._commit(self.turn_us)
                 self.turn_us = then
@@ -378,6 +383,12 @@ class Host:
             self._tell(to, PeerTold(to, event.peer, isinstance(event, PeerLost)))
         self._commit(self.turn_us)
         self.inbox.extend(waiting)
+
+    def _tell_submitter(self, door: Door, event: PeerLost | PeerBack) -> None:
+        """Only the submitter is told: schedulers do nothing about it. It handles the news in its next turn."""
+        if door.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
+            self.inbox.append((door, event, SUBMITTER))
+            self._tell(SUBMITTER, PeerTold(SUBMITTER, event.peer, isinstance(event, PeerLost)))
 
     def _apply(self, door: Door, now: Time) -> None:
         """What stays here happens now, what leaves is held until the commit."""
@@ -406,6 +417,8 @@ class Host:
             door.drop_timer(effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
+            if type(effect[1]) is Counted and effect[1].name == "attempts_unseated":
+                log.warning(UNSEATED, door.address, effect[1].amount)
             if type(effect[1]) in TOLD:
                 told = TOLD[type(effect[1])]
                 self._tell(door.address, told(door.address, time.time_ns() // 1000, effect[1]))

@@ -7,7 +7,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -80,11 +80,16 @@ class KeptAgent:
         self._going_on = False
         self._adopted: list[Attempt] = []
         self._asked: set[tuple[TaskId, int]] = set()
+        self._strays: set[tuple[TaskId, int]] = set()
+        self._none_strays = asyncio.Event()
         self._ticking: asyncio.TimerHandle | None = None
         self._gone = asyncio.Event()
 
-    async def open(self) -> tuple[tuple[Address, Adopted], ...]:
-        """Find or start the keeper.
+    async def open(self, nodes: Collection[Address]) -> tuple[tuple[Address, Adopted], ...]:
+        """Find or start the keeper; end what runs for nodes that this host has no more, before anybody runs it again.
+
+        Args:
+            nodes: that this host has.
 
         Returns:
             What is adopted: attempts that run, and those that have ended since the host was last there; and on which
@@ -108,12 +113,29 @@ class KeptAgent:
         if held.attempts:
             how = "were given up" if held.expired else "go on, or have ended meanwhile"
             log.warning("%d attempts of an earlier life %s", len(held.attempts), how)
-        self._ended = [attempt.end for attempt in held.attempts if attempt.end is not None]
+        self._ended[:0] = [attempt.end for attempt in held.attempts if attempt.end is not None]
         if held.expired:  # what had come to its own end by then is done nevertheless
             self._adopted = [it for it in held.attempts if it.end is not None and it.end.state != "killed"]
         else:
             self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
+        await self._end_strays([it for it in held.attempts if it.node not in nodes])
+        self._adopted = [it for it in self._adopted if it.node in nodes]
         return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
+
+    async def _end_strays(self, attempts: Sequence[Attempt]) -> None:
+        """End attempts of nodes that this host had in an earlier life, and wait for that."""
+        running = [it for it in attempts if it.end is None]
+        if not running:
+            return
+        names = ", ".join(dict.fromkeys(it.node for it in running))
+        log.warning("%d attempts ran on %s, which this host has no more: ended, to run again elsewhere",
+                    len(running), names[:200])  # fmt: skip
+        self._strays = {(it.task.id, it.attempt) for it in running} - {(it.task, it.attempt) for it in self._ended}
+        for task, attempt in self._strays:
+            self.kill(task, attempt)
+        if self._strays and not self._gone.is_set():
+            self._none_strays.clear()  # ends of other attempts may have set it
+            await self._none_strays.wait()
 
     def _connected(self) -> Any:
         self._state.mkdir(parents=True, exist_ok=True)
@@ -211,6 +233,9 @@ class KeptAgent:
             self._report(message.report)
         elif not self._going_on:  # it has ended since the keeper told what it holds, and the components do not hear yet
             self._ended.append(message.report)
+            self._strays.discard((message.report.task, message.report.attempt))
+            if not self._strays:
+                self._none_strays.set()
         else:
             self._end(message.report)
 
@@ -244,6 +269,7 @@ class KeptAgent:
 
     def _hung_up(self, _: Channel) -> None:
         self._gone.set()
+        self._none_strays.set()
         if not self._held.done():
             self._held.set_exception(KeeperLost("the keeper has ended"))
         elif not self._closing:

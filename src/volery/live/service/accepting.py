@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from volery.core.errors import InputError
-from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.events import Submit
+from volery.core.model import JobId, Message, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.command import decode_payload, encode_payload
 from volery.live.jobs import Demand, JobDescription, demands, merged, plan, submission
@@ -52,7 +53,6 @@ class Sent(NamedTuple):
 
     Args:
         number, first, description: see `NewJob`.
-        to: the address of the scheduler.
         fleet: the machines.
         left: so many of its tasks are to run.
         ended: places of the others.
@@ -62,17 +62,24 @@ class Sent(NamedTuple):
     number: JobId
     first: TaskId
     description: JobDescription
-    to: Address
     fleet: Fleet
     left: int
     ended: Set[int] = frozenset()
     begun: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
-    def messages(self) -> Iterator[Message]:
-        """The messages that submit it, made as they are taken; each call begins from the first one."""
+    def messages(self, epoch: int) -> Iterator[Message]:
+        """The messages that submit it, made as they are taken; each call begins from the first one.
+
+        Args:
+            epoch: since which its scheduler has it.
+        """
         everything = plan(self.description, self.number, self.first, self.fleet)
         tasks = still_to_run((task for task, _ in everything), self.ended, self.begun)
-        return submission(self.number, tasks, self.left, self.description.user, TASKS_PER_TURN)
+        messages = submission(self.number, tasks, self.left, self.description.user, TASKS_PER_TURN)
+        first = next(messages)
+        assert isinstance(first, Submit)
+        yield msgspec.structs.replace(first, epoch=epoch)
+        yield from messages
 
 
 async def wanted(demands: Iterator[Demand]) -> list[Demand]:

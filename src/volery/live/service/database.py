@@ -17,7 +17,7 @@ from typing import Final
 
 from volery.core.errors import InputError
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.live.service import retired, usages
+from volery.live.service import assigned, retired, usages
 from volery.live.service.migrating import migrate
 
 VERSION: Final = 2
@@ -57,6 +57,7 @@ _ADDED: Final = (
     "CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL",
     usages.TABLE,
     *retired.TABLES,
+    *assigned.TABLES,
 )
 
 log = logging.getLogger(__name__)

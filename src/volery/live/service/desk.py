@@ -18,7 +18,18 @@ from typing import Any, Final, TypeVar
 
 from volery.core.component import Component, role_of
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Drain, Event, JobAccepted, JobDone, JobRejected, Seen, TimerFired
+from volery.core.events import (
+    Cancel,
+    Drain,
+    Event,
+    JobAccepted,
+    JobDone,
+    JobRejected,
+    PeerBack,
+    PeerLost,
+    Seen,
+    TimerFired,
+)
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.shares import Share
 from volery.live.cluster.fleet import Fleet
@@ -27,10 +38,11 @@ from volery.live.hosts.presence import Register
 from volery.live.jobs import JobDescription, demands, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
-from volery.live.service.accepting import Sent, admit, planned_jobs, wanted
+from volery.live.service.accepting import NewJob, Sent, admit, planned_jobs, wanted
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
+from volery.live.service.failover import Failover
 from volery.live.service.feeding import Feed, Outgoing
 from volery.live.service.history import History
 from volery.live.service.looking import Sight
@@ -67,7 +79,7 @@ class Desk(Questions, Component):
         nodes: address of each node -> number of its machine.
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
-        due, shares, sharers, looks: see `Deployment`.
+        due, shares, sharers, looks, standins, detection_us: see `Deployment`.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
@@ -80,7 +92,7 @@ class Desk(Questions, Component):
     """
 
     __slots__ = (
-        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_entry", "_feed", "_fleet", "_held",
+        "_book", "_checkpoints", "_closed", "_confined", "_drained", "_ends", "_failover", "_feed", "_fleet", "_held",
         "_in_charge", "_late_s", "_latest", "_lost", "_news", "_nodes", "_numbers", "_post", "_resuming", "_running",
         "_sent", "_sight", "_store", "_thread", "_told", "_told_nodes", "_wake", "_writer", "_writes", "asking",
         "commit_s", "commits", "history", "hosts", "pace", "sharing", "told",
@@ -91,10 +103,10 @@ class Desk(Questions, Component):
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
         due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
         sharers: Collection[Address] = (), looks: bool = False, reports_late_s: float = REPORTS_LATE_S,
+        standins: Sequence[Address] = (), detection_us: Time = 0,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
-        self._entry = entry
         self._nodes = nodes
         self._post = post
         self._in_charge = in_charge
@@ -113,6 +125,9 @@ class Desk(Questions, Component):
         self._checkpoints = Checkpoints(store.checkpoint)
         self._writes: list[Write] = []
         self._feed = Feed(post)
+        self._failover = Failover(
+            entry, standins, detection_us, store.assigned, self.written, self._order, self._resubmit
+        )
         self._held: dict[JobId, Sent] | None = None
         self._resuming: asyncio.Task[None] | None = None
         self._sent: dict[JobId, Sent] = {}
@@ -195,7 +210,11 @@ class Desk(Questions, Component):
         """Submit a refused job again."""
         assert isinstance(event.key, int)
         if (sent := self._sent.get(event.key)) is not None:
-            self._feed.submit(event.key, sent.to, sent.messages())
+            self._submit(sent)
+
+    def on_peer_lost_or_back(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
+        """A scheduler does not answer, or answers again."""
+        self._failover.on_peer(event)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
@@ -210,6 +229,8 @@ class Desk(Questions, Component):
         JobRejected: on_news,
         JobDone: on_news,
         TimerFired: on_timer,
+        PeerLost: on_peer_lost_or_back,
+        PeerBack: on_peer_lost_or_back,
     }
 
     # What the API calls.
@@ -226,6 +247,7 @@ class Desk(Questions, Component):
         loop = asyncio.get_running_loop()
         self._writer = loop.create_task(self._write())
         self._repeat_orders()
+        self._failover.greet_all_but(elsewhere)
         if unfinished := self._store.open_ids():
             self._held = {}
             self._resuming = loop.create_task(self._resume(unfinished, elsewhere))
@@ -240,6 +262,7 @@ class Desk(Questions, Component):
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
+        self._failover.greet(entries)
         self.sharing.tell(entries)
         await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
 
@@ -248,6 +271,7 @@ class Desk(Questions, Component):
         if self._closed:
             return
         self._closed = True
+        await self._failover.close()
         if self._resuming is not None:
             self._resuming.cancel()
             await asyncio.wait((self._resuming,))
@@ -286,15 +310,21 @@ class Desk(Questions, Component):
             if self._numbers == taken:  # nobody has taken the next ones meanwhile
                 self._numbers = number, first
             raise
-        receipts = await self.written(lambda: admit(self._store, jobs, _now_us()))
+        receipts = await self.written(lambda: self._admit(jobs))
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
-                entry = self._entry(job.number, job.description.user)
-                sent = Sent(job.number, job.first, job.description, entry, self._fleet, job.tasks)
+                sent = Sent(job.number, job.first, job.description, self._fleet, job.tasks)
                 if self._held is None:
                     self._submit(sent)
                 else:
                     self._held[job.number] = sent
+        return receipts
+
+    def _admit(self, jobs: Sequence[NewJob]) -> list[Receipt]:
+        receipts = admit(self._store, jobs, _now_us())
+        for job, receipt in zip(jobs, receipts, strict=True):
+            if not receipt.known:
+                self._failover.assign(job.number, job.description.user)
         return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
@@ -302,7 +332,7 @@ class Desk(Questions, Component):
         if await self.written(lambda: self._store.cancel(number)):
             status = self._store.job(number)
             assert status is not None
-            self._withdraw(number, self._entry(number, status.user))
+            self._withdraw(number, status.user)
         return self._store.job(number)
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
@@ -360,24 +390,31 @@ class Desk(Questions, Component):
 
     def _submit(self, sent: Sent) -> None:
         self._sent[sent.number] = sent
-        self._feed.submit(sent.number, sent.to, sent.messages())
+        self._failover.send(lambda: self._feed_scheduler(sent))
 
-    def _withdraw(self, number: JobId, entry: Address) -> None:
+    def _feed_scheduler(self, sent: Sent) -> None:
+        """Begin to send a job to the scheduler that has it now, unless it was given up or submitted again meanwhile."""
+        if self._sent.get(sent.number) is sent:
+            owner = self._failover.owner(sent.number, sent.description.user)
+            self._feed.submit(sent.number, owner.entry, sent.messages(owner.epoch))
+
+    def _withdraw(self, number: JobId, user: str) -> None:
         """Give a job up: nothing more of it is sent, and nothing that waits to be sent is before the order."""
         self._sent.pop(number, None)
         if self._held is not None:
             self._held.pop(number, None)
         self._feed.drop(number)
-        self._order(entry, Cancel(number))
+        self._failover.send(lambda: self._order(self._failover.entry(number, user), Cancel(number)))
 
-    async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool]) -> None:
+    async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool] = lambda _: True) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
         for number in numbers:
             job = self._store.open_job(number)
             if job is None or self._closed:
                 continue
-            entry = self._entry(job.id, job.description.user)
+            entry = self._failover.entry(job.id, job.description.user)
             if is_meant(entry):
+                await self._failover.settled()
                 await self._feed.room()
                 await self._submit_again(job, entry)
             else:
@@ -394,13 +431,13 @@ class Desk(Questions, Component):
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return
         if self._store.cancelling(job.id):  # perhaps meanwhile
-            self._withdraw(job.id, entry)
+            self._withdraw(job.id, job.description.user)
             return
         ended = self._store.ended_places(job.id)
         count = needs[-1].first + needs[-1].tasks - len(ended)
         if count:
             begun = self._store.begun(job.id)
-            self._submit(Sent(job.id, job.first_task, job.description, entry, self._fleet, count, ended, begun))
+            self._submit(Sent(job.id, job.first_task, job.description, self._fleet, count, ended, begun))
         else:
             self.on_news(JobDone(job.id), entry, 0)
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from volery.core.model import JobId, TaskId, Time
+from volery.live.service.assigned import NOTE_COLUMN
 from volery.live.status import JobStatus
 
-JOB_COLUMNS: Final = ", ".join(JobStatus.__struct_fields__)
+JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
 _WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?", "instr(name, ?)")
@@ -55,12 +56,12 @@ def job_status(row: Sequence[Any]) -> JobStatus:
     """A job from a row of `JOB_COLUMNS`."""
     (
         number, name, user, state, reason, tasks, running, finished, failed, killed, unsatisfiable, submitted_us,
-        started_us, ended_us, revision,
+        started_us, ended_us, moved, revision,
     ) = row  # fmt: skip
     return JobStatus(
         id=number, name=name, user=user, state=state, reason=reason, tasks=tasks, running=running, finished=finished,
         failed=failed, killed=killed, unsatisfiable=unsatisfiable, submitted_us=submitted_us, started_us=started_us,
-        ended_us=ended_us, revision=revision,
+        ended_us=ended_us, moved=moved, revision=revision,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from volery.live.hosts.explaining import (
 )
 from volery.live.hosts.presence import Register
 from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
+from volery.live.service.failover import Failover
 from volery.live.service.history import History, Sample
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.looking import Sight
@@ -48,7 +49,6 @@ class Questions:
     _book: DecisionBook
     _confined: dict[Address, str]
     _drained: set[Address]
-    _entry: Callable[[JobId, str], Address]
     _fleet: Fleet
     _in_charge: Callable[[Address], tuple[Address, ...]] | None
     _lost: set[tuple[Address, Address]]
@@ -57,6 +57,7 @@ class Questions:
     _store: JobStore
     _told_nodes: list[NodeStatus]
     _closed: bool
+    _failover: Failover
     _sight: Sight | None
     _told: asyncio.Event
     history: History
@@ -121,7 +122,7 @@ class Questions:
             return None
         more = []
         if self._sight is not None and why.state == "pending":
-            scheduler, wanted = self._entry(number, job.user), self.wanted(number, why.index)
+            scheduler, wanted = self._failover.entry(number, job.user), self.wanted(number, why.index)
             seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
             if seen is not None:
                 more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
@@ -146,7 +147,7 @@ class Questions:
 
     def assigned(self) -> dict[Address, int]:
         """Component -> how many jobs that have not ended are assigned to it."""
-        return Counter(self._entry(number, user) for number, user in self._store.open_users())
+        return Counter(self._failover.entry(number, user) for number, user in self._store.open_users())
 
     def absent(self) -> tuple[str, ...]:
         """A sentence about each host that does not answer."""

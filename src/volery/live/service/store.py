@@ -23,6 +23,7 @@ from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import TaskReport
 from volery.live.service import listing, usages
+from volery.live.service.assigned import AssignmentBook
 from volery.live.service.database import Database
 from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, job_status
 from volery.live.service.migrating import described
@@ -72,6 +73,7 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.shares = ShareBook(self._sql, self._read)
+        self.assigned = AssignmentBook(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}

@@ -1,0 +1,125 @@
+"""Assignment of jobs to entries: which scheduler has a job, and which one takes it over when that one does not answer.
+
+Drivers own the clock and the messages, this module owns the decision, so that the lab and a federation decide alike.
+Each move of jobs has an epoch. Components refuse what an entry places under an epoch before its last move
+(`volery.core.events.Moved`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from volery.core.events import Move, Moved
+from volery.core.model import Address, JobId, Time
+
+GRACE: int = 2
+"""An entry that was given up has so many detection times to come back before its jobs are moved."""
+
+
+class Owner(NamedTuple):
+    """The entry that has a job, and the epoch of the move that brought it there; 0: no other entry had it."""
+
+    entry: Address
+    epoch: int = 0
+
+
+class Assignments:
+    """Knows the entry of every job.
+
+    Args:
+        entry_for: (job, user) -> the entry that has the job while all entries answer.
+        standins: entries that take over each other's jobs, in order; see `Deployment`.
+        detection_us: see `Deployment`.
+        moves: made before, in order of their epochs.
+
+    Attributes:
+        grace_us: how long after an entry was given up its jobs are moved.
+    """
+
+    def __init__(
+        self,
+        entry_for: Callable[[JobId, str], Address],
+        standins: Sequence[Address] = (),
+        detection_us: Time = 0,
+        moves: Iterable[Move] = (),
+    ) -> None:
+        self._entry_for = entry_for
+        self._standins = tuple(standins)
+        self._moves = list(moves)
+        self._lost: set[Address] = set()
+        self._relieved: set[Address] = set()
+        self._elsewhere: dict[JobId, Owner] = {}
+        self.grace_us = GRACE * detection_us
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether jobs of an entry that does not answer are moved at all."""
+        return len(self._standins) > 1
+
+    def owner(self, job: JobId, user: str) -> Owner:
+        """The entry that has a job."""
+        return self._elsewhere.get(job) or Owner(self._entry_for(job, user))
+
+    def assign(self, job: JobId, user: str) -> Owner:
+        """Choose the entry of a new job: another than usual while that one is relieved of its jobs."""
+        usual = self._entry_for(job, user)
+        if usual in self._relieved and (heir := self._next_to(usual, self._relieved)) is not None:
+            self._elsewhere[job] = Owner(heir)  # if that one does not answer either, the job moves with its others
+        return self.owner(job, user)
+
+    def restore(self, job: JobId, owner: Owner) -> None:
+        """Note where a job was assigned to in an earlier life of the driver."""
+        self._elsewhere[job] = owner
+
+    def lost(self, entry: Address) -> None:
+        """Note that an entry does not answer."""
+        self._lost.add(entry)
+
+    def back(self, entry: Address) -> None:
+        """Note that an entry answers again; it has to be sent `greeting` before any job."""
+        self._lost.discard(entry)
+        self._relieved.discard(entry)
+
+    def is_lost(self, entry: Address) -> bool:
+        """Whether an entry does not answer."""
+        return entry in self._lost
+
+    def _next_to(self, entry: Address, excluded: Collection[Address]) -> Address | None:
+        """The next entry in turn that is not excluded."""
+        if entry not in self._standins:
+            return None
+        at = self._standins.index(entry)
+        others = (*self._standins[at + 1 :], *self._standins[:at])
+        return next((other for other in others if other not in excluded), None)
+
+    def next_move(self, origin: Address) -> Move | None:
+        """The move that is due now; None while the entry answers, or no other one does."""
+        heir = self._next_to(origin, self._lost)
+        if heir is None or origin not in self._lost:
+            return None
+        return Move(self._moves[-1].epoch + 1 if self._moves else 1, origin, heir)
+
+    def make(self, move: Move, jobs: Iterable[tuple[JobId, str]]) -> list[JobId]:
+        """Make a move.
+
+        Args:
+            move: as `next_move` returned it.
+            jobs: all open jobs, with their users.
+
+        Returns:
+            The jobs that the heir has now and did not have before.
+        """
+        moved = [job for job, user in jobs if self.owner(job, user).entry == move.origin]
+        self._moves.append(move)
+        if move.origin in self._lost:
+            self._relieved.add(move.origin)
+        for job in moved:
+            self._elsewhere[job] = Owner(move.heir, move.epoch)
+        return moved
+
+    def greeting(self, entry: Address) -> tuple[Moved, ...]:
+        """The message that an entry has to know before any job: nothing where no jobs were ever moved from or to it."""
+        if any(entry in (move.origin, move.heir) for move in self._moves):
+            return (Moved(tuple(self._moves)),)
+        return ()
