@@ -34,6 +34,13 @@ SERVING = {"serve", "up", "run-node", "watch", "browse", "federation", "host", "
 TEMPLATES = {
     ("compare",): ["oracle", "sparrow", "--trace", "syn:3x2", "--workers", "6"],
     ("trace", "describe"): ["syn:3x2"],
+    ("trace", "synth"): ["syn:3x2", "-o", "made.tr"],
+    ("theory",): ["mm1"],
+    ("strl",): ["nCk(g, 1, 0, 1, 1)", "--set", "g=0-1"],
+    ("stages",): ["omega"],
+    ("architectures",): ["omega"],
+    ("why",): ["0", "--in", "made"],
+    **{(name,): ["made"] for name in ("show", "report", "verify", "timeline")},
 }
 """Arguments with which commands go on to their options."""
 
@@ -150,6 +157,9 @@ def test_a_number_without_end_is_refused_with_one_error(option: str, tmp_path: P
 @pytest.mark.parametrize(("path", "option"), _options())
 def test_extreme_values_of_an_option_run_or_are_refused_with_one_error(path: str, option: str, tmp_path: Path) -> None:
     words = path.split()
+    if "made" in TEMPLATES.get(tuple(words), []):
+        made = ["compare", "oracle", "--trace", "syn:3x2", "--workers", "6", "--seeds", "1", "-o", "made"]
+        assert fuzzing.status_of(made, tmp_path, LIMIT_S)[0] == 0
     for value in fuzzing.EXTREMES:
         given = [*words, *TEMPLATES.get(tuple(words), []), f"{option}={value}"]
         status, told = fuzzing.status_of(given, tmp_path, LIMIT_S)

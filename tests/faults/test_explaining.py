@@ -13,8 +13,9 @@ from volery.core.streams import Streams
 from volery.core.why import KEPT_PER_TASK, Decision, Noted
 from volery.metrics.why import explained, staleness
 from volery.sim.faults import Crash, FaultPlan
-from volery.sim.kernel import Kernel, Options
+from volery.sim.kernel import Kernel
 from volery.sim.network import Network
+from volery.sim.options import Options
 from volery.storm import Scenario, StormJob, draw
 
 

@@ -12,8 +12,9 @@ from volery.core.model import SECOND, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.sim.faults import Crash, FaultPlan, Partition
-from volery.sim.kernel import Kernel, Options
+from volery.sim.kernel import Kernel
 from volery.sim.network import Network
+from volery.sim.options import Options
 from volery.storm import Scenario, StormJob
 from volery.storm.judge import attempts_of
 

@@ -41,7 +41,8 @@ class Case(msgspec.Struct, frozen=True):
     Args:
         name, seed: what failures tell of it.
         trace, cluster: these.
-        gangs: the tasks of a job start together or never; such cases have slots alone, and no workflows.
+        gangs: the tasks of a job start together or never, but for workflows and jobs in parts; such cases have
+            slots alone.
     """
 
     name: str
@@ -64,10 +65,18 @@ class Case(msgspec.Struct, frozen=True):
             for need, amounts in set(zip(needs, asked, strict=True))
         }
         alone = [fits[kind] for kind in zip(needs, asked, strict=True)]
-        if self.gangs:
-            return [whole for job in range(self.trace.job_count) for whole in self._whole(job)]
         barred = below(self.trace, [not fit for fit in alone])
-        return [fit and not late for fit, late in zip(alone, barred, strict=True)]
+        apart = [fit and not late for fit, late in zip(alone, barred, strict=True)]
+        if not self.gangs:
+            return apart
+        first, late = self.trace.first, self.trace.submit_us
+        jobs = [range(first[job], first[job + 1]) for job in range(self.trace.job_count)]
+        flows = [any(map(self.trace.parents_of, tasks)) or len({*late[tasks.start : tasks.stop]}) > 1 for tasks in jobs]
+        return [
+            fit
+            for job, tasks in enumerate(jobs)
+            for fit in (apart[tasks.start : tasks.stop] if flows[job] else self._whole(job))
+        ]
 
     def _whole(self, job: int) -> list[bool]:
         """Per task of a gang, the same: whether the empty cluster holds all of them, by augmenting paths."""

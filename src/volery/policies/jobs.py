@@ -7,7 +7,7 @@ from typing import Final
 
 from volery.core.component import Sends, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Seen, Submit
-from volery.core.model import SUBMITTER, Address, JobId, Message, Task, Time
+from volery.core.model import CHUNK_TASKS, SUBMITTER, Address, JobId, Message, Task, Time
 
 Send = Callable[[Address, Message], None]
 
@@ -20,6 +20,11 @@ SIGHTS: Final[Sends] = sent_to(SUBMITTER, Seen)
 RETRY_AFTER_US: Time = 1_000_000
 NO_MORE: Final = -1
 """Where no chunk of tasks begins."""
+
+
+def comes_in_parts(message: MoreTasks) -> bool:
+    """Tell if these tasks came later than their job, as those of a workflow do; chunks of a large job are full."""
+    return message.first % CHUNK_TASKS != 0
 
 
 class JobLedger:

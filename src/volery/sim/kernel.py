@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -18,7 +18,7 @@ import msgspec
 
 from volery.core.assignment import Assignments
 from volery.core.component import Component, Deployment, UnknownMessageError, role_of, unknown
-from volery.core.costs import Frames, HostCosts
+from volery.core.costs import Frames
 from volery.core.events import Event, TaskFinished
 from volery.core.locality import Pace, check_locality
 from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Message, TaskId, Time
@@ -30,61 +30,19 @@ from volery.core.workflows import check_workflows, comes_in_parts
 from volery.sim.attempts import Attempts
 from volery.sim.copies import Copies
 from volery.sim.execution import Door, Handle, LabPort, Route, Routes
-from volery.sim.faults import FaultPlan, Gate, Unreliable
+from volery.sim.faults import Gate, Unreliable
 from volery.sim.flows import Flow
 from volery.sim.frames import Cores, Wire
 from volery.sim.hosts import Counter, Host
 from volery.sim.network import Faults, Lane, Network, Sent
-from volery.sim.orders import Drained, Orders, Reweighed
+from volery.sim.options import Enough, Options, Progress
+from volery.sim.orders import Orders
 from volery.sim.ports import Preferred, role_port_class
 from volery.sim.stalls import STEPS_MAX, Stalled, Stalls
 from volery.sim.submitter import FAR, Submitter
 
 PROGRESS_S = 0.2
 PROGRESS_INSTANTS = 2048
-
-
-class Enough(Exception):  # noqa: N818 - nothing is wrong
-    """Raised by who is told of progress: the run ends there, and its records hold what has happened so far."""
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How far a run is."""
-
-    now_us: Time
-    jobs_done: int
-    tasks_finished: int
-
-
-class Options(msgspec.Struct, frozen=True):
-    """How a run is driven; none of these changes what a correct design does on a reliable network.
-
-    Args:
-        check: call `check()` of every component after each of its events (tests).
-        copy_messages: copy every message through the codec; the digest must not change.
-        tie_shuffle: a seed that shuffles what arrives in the same instant (each link stays FIFO): shows how much of a
-            result is ties.
-        costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
-        faults: an unreliable network between components.
-        plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
-        hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
-        frames: what lies between these hosts; None: the network, message by message.
-        graphs: the design takes workflows whole, see `Architecture.graphs`.
-        drains: machines that are taken out of use.
-        reweighs: changes of who has which share.
-    """
-
-    check: bool = False
-    copy_messages: bool = False
-    tie_shuffle: int | None = None
-    costs: Mapping[str, Time] = {}
-    faults: Faults = Faults()
-    plan: FaultPlan | None = None
-    hosts: Mapping[str, HostCosts] = {}
-    frames: Frames | None = None
-    graphs: bool = False
-    drains: tuple[Drained, ...] = ()
-    reweighs: tuple[Reweighed, ...] = ()
 
 
 Action = tuple[Callable[..., None], Any, Any]

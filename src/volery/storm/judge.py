@@ -18,8 +18,9 @@ from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.workflows import below
-from volery.sim.kernel import Kernel, Options
+from volery.sim.kernel import Kernel
 from volery.sim.network import Network
+from volery.sim.options import Options
 from volery.storm.checks import Attempt, Breach, excesses, losses, overlaps
 from volery.storm.scenario import Scenario
 from volery.storm.sharing import Dues, losses_below_due

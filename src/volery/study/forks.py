@@ -27,7 +27,7 @@ from volery.core.standing import Interval, Known, Moments, Outlook, Preempted, S
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.sim import Options, Progress, simulate
-from volery.sim.kernel import Enough
+from volery.sim.options import Enough
 from volery.sim.orders import Drained, Reweighed
 from volery.study.lifetimes import JobLifetimes, Kind
 

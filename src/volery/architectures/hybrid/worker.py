@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -388,6 +389,10 @@ class Worker(SlotKeeper):
         assert self._idle + asking <= self._slots, "more requests than slots"
         assert not (self._idle and waiting), f"{self._idle} idle slots while {waiting} reservations wait"
         assert self._longs == long + self._long_active, "lost count of long tasks"
+        if self._lefts is not None:
+            counted = Counter(entry.remaining_us for entry in self._queue.values())
+            assert self._lefts == counted, "lost count of the work that is left"
+            assert self._least_left_us == min(counted, default=FOREVER), "lost the least work that is left"
         for entry in self._queue.values():
             bound_us = self._setting.bypass_max * entry.estimate_us
             assert entry.long or entry.delayed_us <= bound_us, f"passed for {entry.delayed_us} us, more than {bound_us}"

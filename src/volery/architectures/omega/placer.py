@@ -30,7 +30,7 @@ from volery.core.events import (
 )
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.policies.firstfit import Placing, place, stretch
-from volery.policies.jobs import ANSWERS, JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger, comes_in_parts
 
 SEARCHES: Final = 32
 """Draws after which a gang that the empty cell did not hold in any of them counts as impossible."""
@@ -69,6 +69,9 @@ class Waiting:
         running: tasks that run.
         attempts: how often it was tried without success for all that was tried.
         placed: whether any task was ever placed.
+        task_count: of the job.
+        lacking: tasks that fit no machine.
+        in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
         gang: whether its tasks are placed together.
         refused: whether it is a gang that the empty cell cannot hold; what is claimed of it has a verdict to come.
         priority: of the job.
@@ -80,11 +83,14 @@ class Waiting:
         "gang",
         "held",
         "id",
+        "in_parts",
+        "lacking",
         "placed",
         "priority",
         "queued",
         "refused",
         "running",
+        "task_count",
         "tasks",
         "workload",
     )
@@ -93,6 +99,9 @@ class Waiting:
         self.id = job.id
         self.workload = workload
         self.priority = job.priority
+        self.task_count = job.task_count
+        self.lacking = 0
+        self.in_parts = False
         self.tasks: list[Task] = []
         self.held: dict[Task, int] = {}
         self.running: set[TaskId] = set()
@@ -101,6 +110,10 @@ class Waiting:
         self.gang = gang
         self.refused = False
         self.queued = False
+
+    def is_complete(self) -> bool:
+        """Tell if the job is one gang: all its tasks have come together, and none was placed."""
+        return not self.in_parts and len(self.tasks) + len(self.held) + self.lacking == self.task_count
 
 
 class Placer(Component):
@@ -141,19 +154,20 @@ class Placer(Component):
         """Queue a further chunk with its job."""
         tasks = self._jobs.more(message)
         if tasks:
-            self._add(self._work[message.job], tasks, now)
+            work = self._work[message.job]
+            work.in_parts |= comes_in_parts(message)
+            self._add(work, tasks, now)
 
     def _add(self, work: Waiting, tasks: Iterable[Task], now: Time) -> None:
-        fits, nowhere = self._layout.fits_somewhere, 0
+        fits = self._layout.fits_somewhere
         for task in tasks:
             if fits(task):
                 work.tasks.append(task)
                 self._unplaced += 1
             else:
-                nowhere += 1
-        for _ in range(nowhere):
-            self._jobs.unsatisfiable(work.id)
-        if work.gang and nowhere:
+                work.lacking += 1
+                self._jobs.unsatisfiable(work.id)
+        if work.gang and work.lacking and work.is_complete():
             self._refuse(work)
         self._maybe_forget(work)
         self._maybe_queue(work, now)
@@ -234,9 +248,7 @@ class Placer(Component):
         work.queued = self._allowed(work) and not abandoned and not cancelled
         if work.queued and whole:  # all that was tried runs: the others have come, or may run, since
             self._queue.append(work)
-        elif work.queued and (
-            work.refused or (not placed and not refused and work.gang and not self._ever_whole(work))
-        ):
+        elif work.queued and (work.refused or (not placed and not refused and self._is_impossible(work))):
             work.queued = False
             self._refuse(work)
             left = 0
@@ -261,6 +273,13 @@ class Placer(Component):
         if setting.fruitless_max and not work.placed:
             most = min(most or setting.fruitless_max, setting.fruitless_max)
         return bool(most and work.tasks and work.attempts > most)
+
+    def _is_impossible(self, work: Waiting) -> bool:
+        """Tell if a gang that found no room never finds any; what is ready of a workflow is placed as it comes then."""
+        if not work.gang or self._ever_whole(work):
+            return False
+        work.gang = work.is_complete()
+        return work.gang
 
     def _ever_whole(self, work: Waiting) -> bool:
         """Tell if the empty cell can hold the gang, what is kept for it included.

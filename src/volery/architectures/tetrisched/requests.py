@@ -3,7 +3,7 @@
 A job's tasks that wait are a gang: all start at once, on machines of one option. Where tasks of a job have different
 constraints, the gang is a min over them. A gang that would not fit on the empty cluster is impossible: no plan holds
 it. Without gangs every job is elastic: it takes what it gets (LnCk), now. A deadline that cannot be met any more makes
-a job best effort.
+a job best effort. What is ready of a workflow is a gang if the empty cluster holds it, and elastic if not.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Waiting(msgspec.Struct):
         groups: its tasks that wait, by their constraints.
         planned: (set, start) that the last plan had for it, absolute; nothing: none.
         missed: its deadline has been given up.
+        lacking: tasks of it that fit no machine.
+        in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
     """
 
     job: Job
@@ -56,6 +58,8 @@ class Waiting(msgspec.Struct):
     groups: Groups
     planned: tuple[str, Time] | None = None
     missed: bool = False
+    lacking: int = 0
+    in_parts: bool = False
 
     @property
     def tasks(self) -> int:
@@ -97,7 +101,7 @@ class Requests:
     def make(self, waiting: Waiting, grid: Grid) -> Request:
         """The request of a job with tasks that wait and each fit some machine."""
         needs = tuple(waiting.groups)
-        if not self._asking.gangs:
+        if not (self._asking.gangs and self.is_possible(waiting)):
             return self._elastic(waiting, grid)
         if self._asking.timeless is not None:
             return self._timeless(waiting, grid, self._asking.timeless)

@@ -12,7 +12,7 @@ from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
-from volery.policies.jobs import ANSWERS, JobLedger
+from volery.policies.jobs import ANSWERS, JobLedger, comes_in_parts
 from volery.policies.match import positions
 from volery.policies.runners import Completed, Kill, Launch
 from volery.policies.utility.expressions import leaves
@@ -87,22 +87,33 @@ class Scheduler(Component):
         """More of a job waits; a gang of its own if the rest has started."""
         tasks = self._jobs.more(message)
         if tasks:
+            self._open[message.job].in_parts |= comes_in_parts(message)
             self._wait(message.job, tasks, now)
 
     def _wait(self, job: JobId, tasks: tuple[Task, ...], now: Time) -> None:
-        waiting, lacking = self._open[job], False
+        waiting = self._open[job]
         for task in tasks:
             if self._machines.fitting(task.constraints):
                 waiting.groups.setdefault(task.constraints, []).append(task)
             else:
+                waiting.lacking += 1
                 self._jobs.unsatisfiable(job)
-                lacking = self._setting.asking.gangs
-        if lacking or not self._requests.is_possible(waiting):
+        if self._is_impossible(waiting):
             self._refuse(waiting)
         elif waiting.groups:
             self._waiting[job] = waiting
         self._close_if_done(job)
         self._change(now)
+
+    def _is_impossible(self, waiting: Waiting) -> bool:
+        """Tell if all tasks of the job came together, wait, and never fit on the empty cluster."""
+        if (
+            not self._setting.asking.gangs
+            or waiting.in_parts
+            or waiting.tasks + waiting.lacking < waiting.job.task_count
+        ):
+            return False
+        return waiting.lacking > 0 or not self._requests.is_possible(waiting)
 
     def _refuse(self, waiting: Waiting) -> None:
         """Report the tasks of a gang that the empty cluster cannot hold as tasks that fit no machine."""
@@ -111,8 +122,6 @@ class Scheduler(Component):
         waiting.groups.clear()
         if count:
             self._port.observe(Counted(GANG_TASKS_REFUSED, count))
-        if self._jobs.is_open(job):
-            self._jobs.refuse_rest(job)
         for _ in range(count):
             self._jobs.unsatisfiable(job)
 

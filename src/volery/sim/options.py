@@ -1,0 +1,56 @@
+"""How a run is driven, and what is told of it while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from volery.core.costs import Frames, HostCosts
+from volery.core.model import Time
+from volery.sim.faults import FaultPlan
+from volery.sim.network import Faults
+from volery.sim.orders import Drained, Reweighed
+
+
+class Enough(Exception):  # noqa: N818 - nothing is wrong
+    """Raised by who is told of progress: the run ends there, and its records hold what has happened so far."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run is."""
+
+    now_us: Time
+    jobs_done: int
+    tasks_finished: int
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a run is driven; none of these changes what a correct design does on a reliable network.
+
+    Args:
+        check: call `check()` of every component after each of its events (tests).
+        copy_messages: copy every message through the codec; the digest must not change.
+        tie_shuffle: a seed that shuffles what arrives in the same instant (each link stays FIFO): shows how much of a
+            result is ties.
+        costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
+        faults: an unreliable network between components.
+        plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
+        hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
+        frames: what lies between these hosts; None: the network, message by message.
+        graphs: the design takes workflows whole, see `Architecture.graphs`.
+        drains: machines that are taken out of use.
+        reweighs: changes of who has which share.
+    """
+
+    check: bool = False
+    copy_messages: bool = False
+    tie_shuffle: int | None = None
+    costs: Mapping[str, Time] = {}
+    faults: Faults = Faults()
+    plan: FaultPlan | None = None
+    hosts: Mapping[str, HostCosts] = {}
+    frames: Frames | None = None
+    graphs: bool = False
+    drains: tuple[Drained, ...] = ()
+    reweighs: tuple[Reweighed, ...] = ()
