@@ -31,7 +31,7 @@ LIMIT_S = 60
 """CPU seconds of a case: integer programs and flows take some."""
 SERVING = {"serve", "up", "run-node", "watch", "browse", "federation", "host", "node", "broker", "top"}
 """Commands that go on until they are stopped: no time limit is demanded of them, only that they fail with one error."""
-TEMPLATES = {
+TEMPLATES: dict[tuple[str, ...], list[str]] = {
     ("compare",): ["oracle", "sparrow", "--trace", "syn:3x2", "--workers", "6"],
     ("trace", "describe"): ["syn:3x2"],
     ("trace", "synth"): ["syn:3x2", "-o", "made.tr"],

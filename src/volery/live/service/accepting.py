@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -130,15 +130,21 @@ def still_to_run(
             yield task
 
 
-def admit(store: JobStore, jobs: Sequence[NewJob], now_us: Time) -> list[Receipt]:
+def admit(
+    store: JobStore, jobs: Sequence[NewJob], now_us: Time, assign: Callable[[JobId, str], None]
+) -> list[Receipt]:  # fmt: skip
     """Write jobs into the batch that is under way; nothing is written before all of them are known to be sound.
+
+    Args:
+        store, jobs, now_us: where, which and when.
+        assign: chooses the scheduler of a new job of a user.
 
     Raises:
         ConflictError: a key stands for another job.
     """
     before: dict[tuple[str, str], tuple[NewJob, JobId]] = {}
     known = [_known(store, job, before) if job.description.key else None for job in jobs]
-    return [receipt or _insert(store, job, now_us) for job, receipt in zip(jobs, known, strict=True)]
+    return [receipt or _insert(store, job, now_us, assign) for job, receipt in zip(jobs, known, strict=True)]
 
 
 def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[NewJob, JobId]]) -> Receipt | None:
@@ -158,10 +164,11 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
     return Receipt(id=number, tasks=job.tasks, known=True)
 
 
-def _insert(store: JobStore, job: NewJob, now_us: Time) -> Receipt:
+def _insert(store: JobStore, job: NewJob, now_us: Time, assign: Callable[[JobId, str], None]) -> Receipt:
     refused = [one for one in job.wanted if one.obstacle]
     obstacles = [(place, one.obstacle) for one in refused for place in range(one.first, one.first + one.tasks)]
     store.insert(job.number, job.first, job.description, job.tasks, obstacles, now_us)
+    assign(job.number, job.description.user)
     reasons = {one.obstacle: one.first for one in reversed(refused)}
     warnings = tuple([f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items())])
     return Receipt(id=job.number, tasks=job.tasks, warnings=warnings[:WARNINGS_MAX])

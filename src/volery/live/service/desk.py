@@ -38,7 +38,7 @@ from volery.live.hosts.presence import Register
 from volery.live.jobs import JobDescription, demands, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
-from volery.live.service.accepting import NewJob, Sent, admit, planned_jobs, wanted
+from volery.live.service.accepting import Sent, admit, planned_jobs, wanted
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints
 from volery.live.service.errors import UnwrittenError
@@ -310,7 +310,7 @@ class Desk(Questions, Component):
             if self._numbers == taken:  # nobody has taken the next ones meanwhile
                 self._numbers = number, first
             raise
-        receipts = await self.written(lambda: self._admit(jobs))
+        receipts = await self.written(lambda: admit(self._store, jobs, self.now_us, self._failover.assign))
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
                 sent = Sent(job.number, job.first, job.description, self._fleet, job.tasks)
@@ -318,13 +318,6 @@ class Desk(Questions, Component):
                     self._submit(sent)
                 else:
                     self._held[job.number] = sent
-        return receipts
-
-    def _admit(self, jobs: Sequence[NewJob]) -> list[Receipt]:
-        receipts = admit(self._store, jobs, _now_us())
-        for job, receipt in zip(jobs, receipts, strict=True):
-            if not receipt.known:
-                self._failover.assign(job.number, job.description.user)
         return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
@@ -426,7 +419,7 @@ class Desk(Questions, Component):
         except InputError as error:
             reason = f"not submitted again: {error}"
             try:
-                await self.written(lambda: self._store.fail(job.id, reason, _now_us()))
+                await self.written(lambda: self._store.fail(job.id, reason, self.now_us))
             except UnwrittenError:
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return
@@ -480,7 +473,7 @@ class Desk(Questions, Component):
         self._store.begin(durable=bool(writes))
         for write in writes:
             write.make()
-        late = self._store.take_in(news, _now_us())
+        late = self._store.take_in(news, self.now_us)
         # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
         # them would have to win the interpreter back from a busy loop after each.
         loop = asyncio.get_running_loop()
@@ -500,9 +493,5 @@ class Desk(Questions, Component):
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:
             ignored = asyncio.get_running_loop().create_future()
-            self._writes.append(Write(lambda: self._store.give_up_waiting(number, _now_us()), ignored))
+            self._writes.append(Write(lambda: self._store.give_up_waiting(number, self.now_us), ignored))
             self._wake.set()
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
