@@ -78,7 +78,7 @@ def _print_table(verification: Verification) -> None:
         f"{wrong} of {len(verification.runs)} runs differ."
         if wrong
         else f"All {len(verification.runs)} runs come out as recorded"
-        + (", but files of the folder were changed:" if verification.differences else ", and so does every number.")
+        + (", but files of the folder do not:" if verification.differences else ", and so does every number.")
     )
     for difference in verification.differences:
         terminal().print(Text(f"  {difference}", "bold red"), soft_wrap=True)

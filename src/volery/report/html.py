@@ -5,7 +5,6 @@ Where scripts run, views that answer to the reader take the place of some pictur
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -329,10 +328,9 @@ def _timeline_figures(results: Results) -> Iterator[str]:
         )
         yield figure(gantt.picture(one), f"timeline-{place}", f"{shortened(one.label)}, seed {one.seed}: {what}.")
     if results.timelines:
-        name = shlex.quote(results.path.resolve().name)
         rest = len(results.timelines) - min(len(shown), TIMELINES_MAX)
-        more = f"{rest} more runs: volery timeline {name} --run NAME --seed N -o FILE.svg. " if rest else ""
-        yield paragraph_note(f"{more}To see a run played: volery watch {name} --run NAME --seed N")
+        more = f"{rest} more runs, in this folder: volery timeline . --run NAME --seed N -o FILE.svg. " if rest else ""
+        yield paragraph_note(f"{more}To see a run played, in this folder: volery watch . --run NAME --seed N")
 
 
 def _allocation_table(groups: Sequence[RunGroup]) -> str:
@@ -442,9 +440,10 @@ def _verify(results: Results) -> str:
     trace = manifest.trace or {}
     lines = [Row([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
     return (
-        paragraph("This runs everything again and compares the digests (SHA-256 over submit, start, finish, worker and "
-                  "attempt of every task and the answer to every job):")
-        + code(f"volery verify {shlex.quote(results.path.resolve().name)}")
+        paragraph("In this folder, the command below runs everything again and compares every number of every file, "
+                  "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "
+                  "answer to every job):")
+        + code("volery verify .")
         + definitions([("Trace SHA-256", str(trace.get("sha256", "")))])
         + folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3))
     )  # fmt: skip

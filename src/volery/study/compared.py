@@ -18,28 +18,29 @@ MEASURED: Final = frozenset({"wall_s", "cpu_s", "tasks_per_cpu_s", "peak_rss_mb"
 _MISSING: Final = object()
 _ROWS: Final = 1 << 16
 
-Same = Callable[[Any, Any], bool]
-"""Whether a recorded value that is no container equals the one found now."""
 
-
-def same_value(renamed: Mapping[str, str]) -> Same:
-    """The comparison of single values.
+class Same(msgspec.Struct, frozen=True):
+    """The comparison of a recorded value that is no container with the one found now: whole numbers are exact.
 
     Args:
         renamed: names found now -> names recorded, of inputs that lie elsewhere now.
     """
 
-    def same(recorded: Any, found: Any) -> bool:
-        if isinstance(found, str) and isinstance(recorded, str) and recorded != found:
-            for now, before in renamed.items():
-                found = found.replace(now, before)
+    renamed: Mapping[str, str] = {}
+
+    def restored(self, text: str) -> str:
+        """A text found now, with the recorded names."""
+        for now, before in self.renamed.items():
+            text = text.replace(now, before)
+        return text
+
+    def __call__(self, recorded: Any, found: Any) -> bool:
+        """Whether the two are equal."""
         if isinstance(recorded, bool) or isinstance(found, bool):
             return recorded is found
-        if isinstance(recorded, int | float) and isinstance(found, int | float):
+        if isinstance(recorded, float) and isinstance(found, int | float):
             return math.isclose(recorded, found, rel_tol=RELATIVE) or (math.isnan(recorded) and math.isnan(found))
-        return bool(recorded == found)
-
-    return same
+        return bool(recorded == found or (isinstance(found, str) and recorded == self.restored(found)))
 
 
 def of_trees(recorded: Any, found: Any, same: Same, place: str = "") -> Iterator[str]:
@@ -78,7 +79,9 @@ def of_columns(recorded: Mapping[str, Any], found: Mapping[str, Any], same: Same
         if old.shape != new.shape:
             yield f"column {name} has {len(old)} rows, and comes out with {len(new)}"
         elif old.dtype.kind in "iufb" and new.dtype.kind in "iufb":
-            differs = np.flatnonzero(~np.isclose(old, new, rtol=RELATIVE, atol=0.0, equal_nan=True))
+            exact = "f" not in (old.dtype.kind, new.dtype.kind)
+            equal = old == new if exact else np.isclose(old, new, rtol=RELATIVE, atol=0.0, equal_nan=True)
+            differs = np.flatnonzero(~equal)
             if differs.size:
                 at = int(differs[0])
                 yield f"{name}[{first_row + at}] is {old[at]}, and comes out as {new[at]}"
@@ -123,6 +126,10 @@ def of_tables(recorded: Path, found: Path, same: Same) -> Iterator[str]:
         if old.metadata.num_rows != new.metadata.num_rows:
             yield f"has {old.metadata.num_rows} rows, and comes out with {new.metadata.num_rows}"
             return
+        names = old.schema_arrow.names
+        if len(set(names)) < len(names):
+            yield f"has a column twice: {', '.join(names)}"
+            return
         first = 0
         for pair in zip(*(file.iter_batches(_ROWS) for file in (old, new)), strict=True):
             before, after = (
@@ -130,13 +137,27 @@ def of_tables(recorded: Path, found: Path, same: Same) -> Iterator[str]:
                 for batch in pair
             )
             yield from of_columns(before, after, same, first)
+            yield from _of_nulls(pair[0], pair[1], first)
             first += pair[0].num_rows
+
+
+def _of_nulls(recorded: Any, found: Any, first_row: int) -> Iterator[str]:
+    """Differences in where two pieces of tables have nulls, which numpy does not tell from NaN."""
+    import numpy as np
+
+    for name in set(recorded.schema.names).intersection(found.schema.names):
+        old, new = (batch.column(name).is_null().to_numpy(zero_copy_only=False) for batch in (recorded, found))
+        differs = np.flatnonzero(old != new)
+        if differs.size:
+            at = int(differs[0])
+            yield f"{name}[{first_row + at}] is {'null' if old[at] else 'a number'}, and comes out otherwise"
 
 
 def of_pages(recorded: Path, found: Path, same: Same) -> Iterator[str]:
     """Differences between the words, and the content of the scripts, of two HTML pages; pictures are left out."""
     old, new = (_PageText.of(path) for path in (recorded, found))
-    wrong = next((pair for pair in zip_longest(old.words, new.words, fillvalue="") if not same(*pair)), None)
+    words = same.restored(" ".join(new.words)).split(" ")
+    wrong = next((pair for pair in zip_longest(old.words, words, fillvalue="") if not same(*pair)), None)
     if wrong is not None:
         yield f"{_short(wrong[0])} stands where {_short(wrong[1])} comes out"
     for text, other in zip_longest(old.content, new.content, fillvalue="null"):
@@ -151,7 +172,7 @@ COMPARED: Final[dict[str, Callable[[Path, Path, Same], Iterator[str]]]] = {
 
 
 class _PageText(HTMLParser):
-    """Takes the text that a reader sees, and the JSON that scripts read, from an HTML page."""
+    """Takes the text and the attributes that a reader sees, and the JSON that scripts read, from an HTML page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,11 +186,14 @@ class _PageText(HTMLParser):
         """The text of a file."""
         text = cls()
         text.feed(path.read_text(encoding="utf-8"))
+        text.close()
         return text
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notice parts whose text nobody reads, and words that go on after a place for a line break."""
+        """Keep attributes; notice parts whose text nobody reads, and words that go on after a line break's place."""
         self._broken = tag == "wbr"
+        if not self._within and tag not in ("svg", "wbr"):
+            self.words += " ".join(f"{name}={value}" for name, value in attrs).split()
         if not self._within and tag in ("svg", "style", "script"):
             self._within = "json" if dict(attrs).get("type") == "application/json" else tag
 

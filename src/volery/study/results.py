@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -39,7 +39,7 @@ class FinishedRun(msgspec.Struct, frozen=True):
         trace_sha256: of the input, task constraints included.
     """
 
-    key: str
+    key: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]  # names files: a foreign manifest gives no path
     architecture: str
     parameters: dict[str, Any]
     label: str

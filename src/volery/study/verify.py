@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.study.compared import COMPARED, MEASURED, Same, of_trees, same_value, without_measured
+from volery.study.compared import COMPARED, MEASURED, Same, of_trees, without_measured
 from volery.study.keeper import Keeper, new_manifest
 from volery.study.plan import PlannedRun, content_digest, outline
 from volery.study.pool import Watcher, check_places, each_outcome
@@ -81,7 +81,8 @@ def verify(
     """Run every finished run of a folder again, derive every file anew, and compare all numbers.
 
     Processor times and memory are measured, and so not compared with those of the new runs; they must agree between the
-    files of the folder. Pictures in report.html are not compared.
+    files of the folder. Pictures in report.html are not compared. Until the comparison ends, the new folder takes as
+    much room in TMPDIR as the recorded one takes.
 
     Args:
         folder: the results.
@@ -99,7 +100,7 @@ def verify(
     moved = _moved(manifest, traces)
     planned = _planned(folder, manifest, recorded, moved)
     with tempfile.TemporaryDirectory() as place:
-        again = _Again(folder, Path(place) / folder.resolve().name, manifest, planned)
+        again = _Again(folder, Path(place), manifest, planned)
         unique = {run.key: run for run in planned}.values()
         with closing(each_outcome(list(unique), processes, watcher, dask)) as outcomes:
             for run, outcome in outcomes:
@@ -109,9 +110,8 @@ def verify(
             for run in sorted(planned, key=lambda run: list(recorded).index((run.spec.label, run.spec.seed)))
         )
         same_code = manifest.code_sha256 == study_digest(manifest.config)
-        agree = all(run.agrees and run.same_input for run in runs)
-        renamed = {new: old for old, new in moved.items()} | again.renamed
-        differences = tuple(again.differences(same_value(renamed))) if agree else ()
+        agree = all(run.agrees for run in runs)
+        differences = tuple(again.differences(moved, Same({new: old for old, new in moved.items()}))) if agree else ()
         return Verification(same_code, manifest.planned, runs, differences)
 
 
@@ -149,7 +149,7 @@ def _moved(manifest: Manifest, places: Sequence[Path]) -> dict[str, str]:
     Raises:
         InputError: a place is not there, or an input is found at none of them.
     """
-    files = [path for place in places for path in _files(place)]
+    files = {path.absolute(): _digest(path) for place in places for path in _files(place)}
     names = [str(value) for axis, values in manifest.config.axes.items() for value in values if is_file(axis, value)]
     moved = {}
     for name in dict.fromkeys(names):
@@ -157,8 +157,8 @@ def _moved(manifest: Manifest, places: Sequence[Path]) -> dict[str, str]:
         if is_synthetic(name) and not Path(name).exists():
             continue
         if files:
-            same = (path for path in files if digest is not None and content_digest(str(path)) == digest)
-            guess = files[0] if digest is None and len(files) == 1 and len(names) == 1 else None
+            same = (path for path, found in files.items() if digest is not None and found == digest)
+            guess = next(iter(files)) if digest is None and len(files) == 1 and len(names) == 1 else None
             place = next(same, guess)
             if place is not None:
                 moved[name] = str(place)
@@ -168,7 +168,19 @@ def _moved(manifest: Manifest, places: Sequence[Path]) -> dict[str, str]:
                 name, "the input is not there" + (", and none of the files given with --trace has its digest" if files
                 else "; give the file, or a folder that holds it, with --trace")
             )  # fmt: skip
+    used = set(moved.values())
+    useless = next((path for path in places if path.is_file() and str(path.absolute()) not in used), None)
+    if useless is not None:
+        raise InputError("--trace", f"{str(useless)!r} has the digest of no input of this study; leave it out")
     return moved
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of a file's bytes; None where the file cannot be read."""
+    try:
+        return content_digest(str(path))
+    except InputError:
+        return None
 
 
 def _files(place: Path) -> list[Path]:
@@ -180,31 +192,27 @@ def _files(place: Path) -> list[Path]:
 
 
 class _Again:
-    """The folder as today's runs make it, beside the recorded one.
-
-    Attributes:
-        renamed: names of traces found now -> recorded, where a file has another name now.
-    """
+    """The folder as today's runs make it, beside the recorded one."""
 
     def __init__(self, folder: Path, place: Path, manifest: Manifest, planned: Sequence[PlannedRun]) -> None:
         self._recorded = folder
         self._new = ResultsFolder(place)
-        (place / RUNS).mkdir(parents=True)
+        (place / RUNS).mkdir()
         with suppress(FileNotFoundError):
             (place / STAGE_TIMES).write_bytes((folder / STAGE_TIMES).read_bytes())
         self._manifest = manifest
         self._planned = planned
         self._done: dict[str, StoredRun] = {}
-        self.renamed: dict[str, str] = {}
 
     def add(self, run: PlannedRun, outcome: Outcome) -> None:
-        """Keep a run, with the processor times and the memory that were recorded."""
+        """Keep a run, with the processor times, the memory and the name of the file that were recorded."""
         stored = ResultsFolder(self._recorded).summarised(run.key)
         if stored is not None:
-            if outcome.trace.name != stored.trace.name:
-                self.renamed[outcome.trace.name] = stored.trace.name
             outcome.summary = _as_measured(outcome.summary, stored.summary)
             outcome.trace = _as_measured(outcome.trace, stored.trace)
+            if not is_synthetic(run.spec.trace):  # the name of a file is no number: the file may have another today
+                outcome.summary = msgspec.structs.replace(outcome.summary, trace=stored.summary.trace)
+                outcome.trace = msgspec.structs.replace(outcome.trace, name=stored.trace.name)
         self._done[run.key] = self._new.write_run(run.key, outcome)
 
     def verified(self, run: PlannedRun, line: FinishedRun) -> Verified:
@@ -213,16 +221,18 @@ class _Again:
         same_input = found.trace.sha256 == line.trace_sha256
         return Verified(line.label, line.seed, line.digest, found.summary.digest, same_input)
 
-    def differences(self, same: Same) -> Iterator[str]:
+    def differences(self, moved: dict[str, str], same: Same) -> Iterator[str]:
         """The first difference of every file; all runs have their recorded digests."""
-        old = self._manifest
-        kept = ("volery_version", "code_sha256", "python", "numpy", "created", "command", "inputs")
+        old, planned = self._manifest, len(outline(self._manifest.config))
+        kept = ("volery_version", "code_sha256", "python", "numpy", "created", "command")
         fresh = msgspec.structs.replace(
-            new_manifest(old.config, old.planned, old.command), **{name: getattr(old, name) for name in kept}
+            new_manifest(old.config, planned, old.command),
+            inputs={name: content_digest(moved.get(name, name)) for name in old.inputs},
+            **{name: getattr(old, name) for name in kept},
         )
         keep = Keeper(fresh, self._planned, self._new, self._done)
         keep.write_tables()
-        if len(old.runs) == old.planned:
+        if len(old.runs) == planned:
             keep.complete()
         elif (self._recorded / REPORT).exists():
             keep.write_report()

@@ -104,7 +104,7 @@ def test_reports_draw_first_seeds_and_old_folders_go_without(tmp_path: Path) -> 
     compare("oracle", "sparrow", trace="syn:4x5", workers=10, seeds=2, folder=folder)
     page = (folder / "report.html").read_text()
     assert page.count('class="taskruns"') == 2
-    assert "2 more runs: volery timeline kept" in page
+    assert "2 more runs, in this folder: volery timeline ." in page
     for run in (folder / "runs").glob("*.npz"):
         with np.load(run) as kept:
             rest = {name: kept[name] for name in kept.files if not name.startswith("taskruns_")}

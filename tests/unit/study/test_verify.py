@@ -92,6 +92,32 @@ def word_of_the_page(folder: Path) -> None:
     path.write_text(text[: number.start()] + "1234 " + text[number.end() :], encoding="utf-8")
 
 
+def start_of_a_run(folder: Path) -> None:
+    """One microsecond more: whole numbers have no tolerance."""
+
+    def later(table: pa.Table) -> pa.Table:
+        place = table.column_names.index("start_us")
+        return table.set_column(place, "start_us", pa.array(np.asarray(table["start_us"]) + 1))
+
+    edit_table(folder / "task_runs.parquet", later)
+
+
+def inputs_of_the_manifest(folder: Path) -> None:
+    def other(manifest: Any) -> None:
+        manifest["runs"][0]["trace_sha256"] = "0"
+        manifest["planned"] = 9
+
+    edit_json(folder / "manifest.json", other)
+
+
+def nulls_of_a_column(folder: Path) -> None:
+    def filled(table: pa.Table) -> pa.Table:
+        place = table.column_names.index("refused_tasks")
+        return table.set_column(place, "refused_tasks", table["refused_tasks"].fill_null(float("nan")))
+
+    edit_table(folder / "utilisation.parquet", filled)
+
+
 Changes = dict[str, tuple[Callable[[Path], object], str]]
 RUN = r"(megha:why=true, seed 0)".replace("(", r"\(").replace(")", r"\)")
 SUMMARY, JOBS = "summary.json", "jobs.parquet"
@@ -135,6 +161,19 @@ TOGETHER: tuple[Changes, ...] = (
         "a table of nothing": (
             lambda at: shutil.copy(at / JOBS, at / "heat.parquet"), r"^heat\.parquet does not come out",
         ),
+        "the input of a run, and the number of runs": (
+            inputs_of_the_manifest,
+            r"^manifest\.json: .* \(and 1 more\)",
+        ),
+        "a start": (start_of_a_run, r"^task_runs\.parquet: start_us\[0\] is \d+, and comes out as \d+"),
+        "nulls": (nulls_of_a_column, r"^utilisation\.parquet: refused_tasks\[\d+\] is a number, and comes out"),
+        "a row that is hidden": (
+            lambda at: (at / "report.html").write_text(
+                (at / "report.html").read_text(encoding="utf-8").replace("<td", '<td style="display:none"', 1),
+                encoding="utf-8",
+            ),
+            r"^report\.html: 'style=display:none' stands where",
+        ),
     },
 )  # fmt: skip
 """Changes of different files: each alone is named."""
@@ -153,7 +192,7 @@ def test_a_number_that_was_changed_is_named(copy: Path, changes: Changes) -> Non
 
 
 def test_a_trace_that_has_moved_is_found_by_its_digest(tmp_path: Path) -> None:
-    trace, other = tmp_path / "there" / "work.tr", tmp_path / "here" / "renamed.tr"
+    trace, other = tmp_path / "there" / "work.tr", tmp_path / "over here" / "e d.tr"
     trace.parent.mkdir()
     other.parent.mkdir()
     trace.write_text("0 2 1 1 1\n1 1 2 2\n")
@@ -167,10 +206,24 @@ def test_a_trace_that_has_moved_is_found_by_its_digest(tmp_path: Path) -> None:
         verify(folder)
     with pytest.raises(InputError, match="none of the files given with --trace has its digest"):
         verify(folder, traces=[other.parent / "decoy.tr"])
+    folder = folder.rename(tmp_path / "unpacked elsewhere")
     for place in (other, other.parent):
         found = verify(folder, traces=[place])
         assert found.differences == ()
         assert found.agrees
+    with pytest.raises(InputError, match=r"decoy\.tr' has the digest of no input of this study"):
+        verify(folder, traces=[other, other.parent / "decoy.tr"])
+    edit_json(folder / "manifest.json", lambda manifest: manifest["inputs"].update({str(trace): "0"}))
+    other.rename(trace)
+    (difference,) = verify(folder).differences
+    assert difference.startswith("manifest.json: inputs.")
+
+
+def test_a_key_that_is_a_path_is_refused(copy: Path) -> None:
+    """Keys name files, and a folder may come from a stranger."""
+    edit_json(copy / "manifest.json", lambda manifest: manifest["runs"][0].update(key="../../../outside"))
+    with pytest.raises(InputError, match=r"manifest\.json: is damaged .*runs\[0\]\.key"):
+        verify(copy)
 
 
 def test_a_study_that_was_stopped_verifies_what_is_finished(tmp_path: Path) -> None:
