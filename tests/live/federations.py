@@ -28,7 +28,7 @@ from volery.live.wire.transport import HostName, Transport
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}
 PIGEON = {"distributors": 2, "groups": 2, "reserved": 1}
-TETRISCHED = {"cycle_s": 0.05, "quantum_s": 0.01, "plan_ahead_s": 0.05}
+TETRISCHED = {"gangs": False, "cycle_s": 0.05, "quantum_s": 0.01, "plan_ahead_s": 0.05}
 DESIGNS: Mapping[str, Mapping[str, Any]] = {
     "megha": MEGHA,
     "megha-2021": MEGHA,
