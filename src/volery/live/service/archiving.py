@@ -20,6 +20,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, JobId
 from volery.live.cluster.isolation import Retention
 from volery.live.hosts.journal import unix_us
+from volery.live.service.assigned import NOTE_COLUMN
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.standing import reading
 from volery.live.service.store import JobStore
@@ -35,8 +36,9 @@ PIECE_BYTES: Final = 16 << 20
 """Descriptions that are held in memory at a time, or one that is longer."""
 DAY_S: Final = 86_400
 _JOB_NAMES: Final = tuple([name for name in JobStatus.__struct_fields__ if name != "revision"])
+_JOB_COLUMNS: Final = ", ".join([NOTE_COLUMN if name == "moved" else f"jobs.{name}" for name in _JOB_NAMES])
 _READ_JOBS: Final = (
-    f"SELECT jobs.{', '.join(_JOB_NAMES)}, first_task, CAST(content AS TEXT) AS description FROM jobs "  # noqa: S608 - ours
+    f"SELECT {_JOB_COLUMNS}, first_task, CAST(content AS TEXT) AS description FROM jobs "  # noqa: S608 - ours
     "JOIN descriptions ON descriptions.id = jobs.description WHERE jobs.id = ?"
 )
 _READ_TASKS: Final = (
@@ -45,7 +47,7 @@ _READ_TASKS: Final = (
     "ON usages.job = tasks.job AND usages.place = tasks.place AND usages.attempt = tasks.attempt WHERE tasks.job = ? "
     "ORDER BY tasks.place"
 )
-_TEXTS: Final = frozenset({"name", "user", "state", "reason", "description", "node", "folder", "held"})
+_TEXTS: Final = frozenset({"name", "user", "state", "reason", "moved", "description", "node", "folder", "held"})
 
 Written = Callable[[Callable[[], Any]], Awaitable[Any]]
 log = logging.getLogger(__name__)

@@ -100,6 +100,7 @@ class Retired:
         for number in jobs:
             row = self._sql.execute("DELETE FROM jobs WHERE id = ? RETURNING user, tasks, description", (number,))
             ((user, tasks, description),) = row.fetchall()
+            self._sql.execute("DELETE FROM assignments WHERE job = ?", (number,))
             self._sql.execute("INSERT INTO archived VALUES (?, ?, ?, ?)", (number, user, file, tasks))
             self._sql.execute(
                 "DELETE FROM descriptions WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE description = ?1)",
