@@ -80,8 +80,8 @@ class RunGroup(msgspec.Struct, frozen=True):
         return mean_distribution([summary.delay_s for summary in self.members(jobs)])
 
     def half_width_s(self, jobs: JobClass) -> float | None:
-        """Half the width of the 95 % interval of the mean delay over the seeds; None with fewer than two."""
-        found = self.members(jobs)
+        """Half the width of the 95 % interval of the mean delay over seeds; None where seeds tell nothing."""
+        found = [] if self.is_alike else self.members(jobs)
         interval = interval_of_mean([summary.delay_s.mean for summary in found]) if found else None
         return (interval[1] - interval[0]) / 2 if interval is not None else None
 

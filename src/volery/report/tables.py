@@ -147,7 +147,7 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     runs = [run for group in groups for run in group.runs]
     ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
-    if seeds[-1] > 1:
+    if any(group.half_width_s("all") is not None for group in groups):
         found.append(f"{PLUS_MINUS}: half of the 95 % bootstrap interval of the mean delay over seeds.")
     if abandoned := max(map(abandoned_tasks, runs)):
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")

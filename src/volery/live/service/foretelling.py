@@ -187,11 +187,15 @@ async def ask_lab(question: Question) -> Answer:
             answered, complaint = await lab.communicate(msgspec.msgpack.encode(question))
     except TimeoutError:
         return Answer(0, 0, None, f"the lab has not come to an end within {LIMIT_S:g} s")
+    except RuntimeError:  # uvloop raises it where the process ends before it has read the question
+        assert lab.stderr is not None
+        answered, complaint = b"", await lab.stderr.read()
+        await lab.wait()
     finally:
         if lab.returncode is None:
             lab.kill()
             await lab.wait()
-    if lab.returncode:
+    if lab.returncode or not answered:
         log.error("a forecast failed: %s", complaint.decode(errors="replace")[-2000:])
         return Answer(0, 0, None, "the lab has failed; the log of the API's host says how")
     return msgspec.msgpack.decode(answered, type=Answer)
