@@ -111,7 +111,7 @@ def test_a_pool_below_its_minimum_share_kills_the_newest_task_of_another() -> No
 
 @pytest.mark.parametrize(
     ("parameter", "match"),
-    [({"heartbeat_s": 1e-6}, "does not fit"), ({"min_shares": "a:1(b:1)"}, "tree"), ({"shares": "a:x"}, "not a weight")],
+    [({"heartbeat_s": 1e-6}, "not fit"), ({"min_shares": "a:1(b:1)"}, "tree"), ({"shares": "a:x"}, "not a weight")],
 )
 def test_what_cannot_be_is_refused(parameter: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
