@@ -20,7 +20,7 @@ from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, Manifest, ResultsFolder, StoredRun
 from volery.study.runs import Outcome
 from volery.study.sources import study_digest
-from volery.study.spec import RunSpec, is_file, is_synthetic
+from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
 """Times that `--profile stages` has measured; the manifest is compared apart."""
@@ -90,10 +90,12 @@ def verify(
         processes, dask, watcher: as in `volery.study.run_study`.
 
     Raises:
-        InputError: when the folder holds no results, holds none that are finished, or an input is gone.
+        InputError: when the folder holds no results, holds none that are finished, or an input is gone; when its
+            manifest compares with an architecture that its study does not have.
     """
     check_places(processes, dask)
     manifest = ResultsFolder(folder).manifest()
+    find_baseline(manifest.config, manifest.config.baseline, f"{folder}: manifest.config.baseline")
     if not manifest.runs:
         raise InputError(str(folder), "no run of this study has finished; there is nothing to verify")
     recorded = {(run.label, run.seed): run for run in manifest.runs}

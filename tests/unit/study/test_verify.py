@@ -219,6 +219,12 @@ def test_a_trace_that_has_moved_is_found_by_its_digest(tmp_path: Path) -> None:
     assert difference.startswith("manifest.json: inputs.")
 
 
+def test_a_baseline_that_the_study_does_not_have_is_refused(copy: Path) -> None:
+    edit_json(copy / "manifest.json", lambda manifest: manifest["config"].update(baseline="sparow"))
+    with pytest.raises(InputError, match=r"manifest\.config\.baseline: no architecture 'sparow' here"):
+        verify(copy)
+
+
 def test_a_key_that_is_a_path_is_refused(copy: Path) -> None:
     """Keys name files, and a folder may come from a stranger."""
     edit_json(copy / "manifest.json", lambda manifest: manifest["runs"][0].update(key="../../../outside"))
