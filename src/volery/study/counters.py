@@ -6,6 +6,7 @@ from typing import Final
 
 COUNTED: Final = {
     "attempts_lost": "attempts that ended with their machine, or lost against another copy",
+    "attempts_unseated": "attempts that ran where the cluster, begun anew with less, had no place for them: ended",
     "blocked_us": "us for which tasks that are short by the design's cutoff waited while long ones held every slot",
     "boots": "machines provisioned after the beginning",
     "containers_released": "containers given back unused",

@@ -15,6 +15,7 @@ from volery.cli.reference import write_pages
 from volery.cli.reference.files import described
 from volery.cli.reference.messages import PARTS
 from volery.cli.reference.structs import args, keys, structs_in
+from volery.core.events import GANG_TASKS_REFUSED
 from volery.live.cluster.federation import MACHINE_KEYS, FederationFile
 from volery.live.cluster.machine import ATTRIBUTES
 from volery.live.jobs import JobDescription
@@ -88,7 +89,8 @@ def test_every_counter_is_told(pages: dict[str, str]) -> None:
         if "FACTS" in text:
             counted |= set(OF_RESERVATIONS.findall(text))
     assert measured == set(MEASURED)
-    by_driver = {"attempts_lost", "submissions_rejected"}
+    by_driver = {"attempts_lost", "device_splits", "submissions_rejected"}
+    counted.add(GANG_TASKS_REFUSED)  # named once, for two designs
     assert counted | by_driver == set(COUNTED) - {"inconsistencies_gmG_lmL"}, "the name of this one is put together"
     assert "| `stolen_probes` |" in pages["measures"]
 

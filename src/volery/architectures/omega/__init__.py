@@ -203,6 +203,9 @@ def _setting(name: str, config: PlacingConfig) -> Setting:
     def us(seconds: float) -> int:
         return round(seconds * SECOND)
 
+    if config.gang and config.width:
+        problem = "a gang starts whole, but width limits the workers that a job has at once; leave one out"
+        raise InputError(f"{name}:gang", problem)
     return Setting(
         rule=msgspec.structs.replace(parse_rule(config.service, f"{name}:service"), fill=config.fill),
         deciding=Deciding(

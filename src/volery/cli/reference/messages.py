@@ -43,7 +43,9 @@ def messages() -> Iterator[str]:
     for names, own in _families({*spoken, *links}):
         yield from (f"## {', '.join(names)}", "")
         hops = _hops([REGISTRY[name] for name in names])
-        rows = [(_name(one), _fields(one), _way(hops.get(one.__name__, {})), _meaning(one)) for one in own]
+        fields = [_fields(one) for one in own]
+        used = [one for one in own if one.__name__ in hops or any(one.__name__ in text for text in fields)]
+        rows = [(_name(one), _fields(one), _way(hops.get(one.__name__, {})), _meaning(one)) for one in used]
         yield from table(("message", "fields", "from > to", "meaning"), rows)
 
 

@@ -81,7 +81,7 @@ class FramingHost(TimedHost):
         self.socket = Socket()
         transport = self._transport
         if isinstance(transport, BrokerTransport):
-            transport.make_client = timed_client(self)
+            transport.measure(timed_client(self))
 
     @property
     def runs_tasks(self) -> bool:

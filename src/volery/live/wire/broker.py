@@ -171,6 +171,12 @@ class BrokerTransport:
             return CLAIM_AGAIN_S
         return CLAIM_FIRST_S if life == 1 and not self._met.issuperset(peers) else CLAIM_S
 
+    def measure(self, kind: type[NatsClient]) -> None:
+        """Use a client that also measures itself, from now on: its methods are added to a connection that is open."""
+        self.make_client = kind
+        if self._client is not None:
+            self._client.__class__ = kind
+
     async def connect(self, name: HostName) -> None:
         """Connect, and receive what other hosts send when they start.
 
