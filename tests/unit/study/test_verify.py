@@ -287,4 +287,4 @@ def test_a_read_only_folder_gives_its_pictures_and_a_clear_error(copy: Path, tmp
     drawn = volery("report", copy, "--pictures", tmp_path / "pictures")
     assert drawn.returncode == 0
     assert "is read-only: report.html stays as it is" in drawn.stderr
-    assert (tmp_path / "pictures" / "delay-0-all.svg").exists()
+    assert (tmp_path / "pictures" / "delay-all.svg").exists()
