@@ -39,9 +39,14 @@ DESIGNS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def plan(name: str, workers: int = 12, slots: int = 1) -> Plan:
+def plan(name: str, workers: int = 12, slots: int = 1, **parameters: Any) -> Plan:
     architecture = lookup(name)
-    return Plan(architecture, configure(architecture, DESIGNS[name]), Cluster.uniform(workers, slots), seed=7)
+    return Plan(
+        architecture,
+        configure(architecture, DESIGNS.get(name, {}) | parameters),
+        Cluster.uniform(workers, slots),
+        seed=7,
+    )
 
 
 class Loader(Component):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.live.federations import LIMIT_S, Federation, plan
 
-from volery.architectures import lookup
+from volery.architectures import REGISTRY, lookup
 from volery.cli.filming import Part, of_journals
 from volery.core.component import Component
 from volery.core.errors import InputError
@@ -37,12 +37,13 @@ def kilobytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lived(
     folder: Path, name: str, jobs: int = 60, split: bool = False, size: JournalSize = SMALL,
-    until: Callable[[], bool] = lambda: True,
+    until: Callable[[], bool] = lambda: True, reliable: bool = False,
 ) -> None:  # fmt: skip
     """Some jobs, and more of them until something holds."""
 
     async def play() -> None:
-        async with Federation(plan(name), split=split, journal=folder, size=size) as it, asyncio.timeout(LIMIT_S):
+        design = plan(name, reliable=True) if reliable else plan(name)
+        async with Federation(design, split=split, journal=folder, size=size) as it, asyncio.timeout(LIMIT_S):
             done = 0
             while done < jobs or not until():
                 it.submit(5 + done % 7)
@@ -53,13 +54,16 @@ def lived(
 
 
 @pytest.mark.parametrize(
-    ("name", "split"),
-    [("megha", False), ("megha", True), ("megha-2021", False), ("pigeon", True), ("oracle", False), ("jockey", False),
-     ("tetrisched", False)],
+    ("name", "split", "reliable"),
+    [("megha", False, False), ("megha", True, False), ("megha-2021", False, False), ("pigeon", True, False),
+     ("oracle", False, False), ("jockey", False, False), ("tetrisched", False, False), ("megha", True, True),
+     ("pigeon", True, True)],
 )  # fmt: skip
-def test_each_file_of_a_rotated_journal_replays_from_its_snapshot(name: str, split: bool, tmp_path: Path) -> None:
+def test_each_file_of_a_rotated_journal_replays_from_its_snapshot(
+    name: str, split: bool, reliable: bool, tmp_path: Path
+) -> None:
     """And what each leads to is the snapshot with which the next one begins."""
-    lived(tmp_path, name, until=lambda: len(list(tmp_path.glob("*.snapshot"))) >= 2, split=split)
+    lived(tmp_path, name, until=lambda: len(list(tmp_path.glob("*.snapshot"))) >= 2, split=split, reliable=reliable)
     results = list(replay_all(journals(tmp_path), lookup))
     assert [result.difference for result in results] == [None] * len(results)
     assert max(result.segment for result in results) >= 1
@@ -226,6 +230,22 @@ def components() -> dict[str, Component]:
     megha = plan("megha")
     deployment = megha.build()
     return megha.components(deployment, deployment.components, 1)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in REGISTRY.items() if hasattr(one.defaults, "reliable")))
+def test_a_snapshot_can_be_made_of_each_reliable_design(name: str, tmp_path: Path) -> None:
+    """Their links hold decoders, which pickle does not take by itself."""
+
+    def state() -> dict[str, Component]:
+        design = plan(name, reliable=True)
+        deployment = design.build()
+        return design.components(deployment, deployment.components, 1)
+
+    assert segments.obstacle(state()) == ""
+    path = tmp_path / "x.snapshot"
+    with path.open("wb") as file:
+        write_snapshot(file, state(), {})
+    assert first_difference((state(), {}), read_snapshot(path, lookup(name), [])) == ""
 
 
 def test_equal_states_are_equal_and_unequal_ones_are_told_by_the_field(tmp_path: Path) -> None:

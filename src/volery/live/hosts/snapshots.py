@@ -9,9 +9,11 @@ are taken: whoever replays the journal of somebody else trusts them, nevertheles
 from __future__ import annotations
 
 import array
+import functools
 import gc
 import io
 import itertools
+import operator
 import os
 import pickle
 import random
@@ -21,7 +23,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn, get_args
 
 import msgspec
 import numpy as np
@@ -55,6 +57,17 @@ Hosted = tuple[dict[Address, Component], dict[tuple[Address, Key], Any]]
 class _Pickler(pickle.Pickler):
     def persistent_id(self, thing: Any) -> Address | None:
         return thing.address if isinstance(thing, LivePort) else None
+
+    def reducer_override(self, thing: Any) -> Any:
+        """Take a decoder without hooks, which pickle cannot, for the types that it decodes."""
+        if not isinstance(thing, msgspec.msgpack.Decoder) or thing.dec_hook or thing.ext_hook or not thing.strict:
+            return NotImplemented
+        return _decoder, (get_args(thing.type) or (thing.type,),)
+
+
+def _decoder(kinds: tuple[type, ...]) -> msgspec.msgpack.Decoder[Any]:
+    union: Any = functools.reduce(operator.or_, kinds)
+    return msgspec.msgpack.Decoder(union)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -240,6 +253,10 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]] | None:
         return iter([(".dtype", thing.dtype), (".shape", thing.shape), (".tobytes()", thing.tobytes())])
     if isinstance(thing, types.MethodType):
         return iter([(".__func__", thing.__func__), (".__self__", thing.__self__)])
+    if isinstance(thing, types.BuiltinMethodType):
+        return iter([(".__name__", thing.__name__), (".__self__", thing.__self__)])
+    if isinstance(thing, msgspec.msgpack.Decoder):
+        return iter([(".type", thing.type)])
     if isinstance(thing, partial):
         return iter([(".func", thing.func), (".args", thing.args), (".keywords", thing.keywords)])
     if isinstance(thing, itertools.count):
