@@ -88,13 +88,21 @@ def test_the_second_master_is_asked_once_it_leads_and_the_view_is_as_old_as_its_
 
 
 def test_a_global_master_that_has_begun_anew_decides_when_the_clusters_have_told_it_what_runs() -> None:
-    """gm/1 is away from second 5 to 20: tasks that run are no decision of its, those of its later job are."""
-    decided = crashed("gm/1", arrivals_s=(1, 1, 2, 10), tasks=3, back_s=20)
+    """gm/1 is away from second 5 to 6: tasks that run are no decision of its, those of its later job are."""
+    decided = crashed("gm/1", arrivals_s=(1, 1, 2, 5), tasks=3, back_s=6)
     assert [len(kept) for kept in decided.values()] == [1] * 12
     late = [noted for task, kept in decided.items() if task >= 9 for noted in kept]
     assert {noted.by for noted in late} == {"gm/1"}
-    assert all(20 * SECOND < noted.time_us < 21 * SECOND for noted in late)
+    assert all(6 * SECOND < noted.time_us < 7 * SECOND for noted in late)
     assert max(noted.decision.view_age_us for noted in late) < SECOND
+
+
+def test_a_global_master_that_stays_away_leaves_its_jobs_to_another_which_decides_and_says_so() -> None:
+    """gm/1 is away from second 5 to 20: its job of second 10 is decided by gm/0 before it is back."""
+    decided = crashed("gm/1", arrivals_s=(1, 1, 2, 10), tasks=3, back_s=20)
+    late = [noted for task, kept in decided.items() if task >= 9 for noted in kept]
+    assert {noted.by for noted in late} == {"gm/0"}
+    assert all(10 * SECOND < noted.time_us < 20 * SECOND for noted in late)
 
 
 @pytest.mark.parametrize("given", [{"repartition": True}, {"rescheduling": "tail"}])
