@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
+import urllib.request
 from pathlib import Path
 
-from tests.live.commands import Serving, serving
+from tests.live.commands import Serving, serving, volery
 from tests.live.conftest import RUN_AS
 
 from volery.live.client import Client
 from volery.live.status import JobStatus
+from volery.live.window import frame
 
 DETECTION_S = 0.5
 CONFIG = f"""
@@ -69,7 +71,7 @@ def started(folder: Path, broker: str) -> None:
 def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_folder: Path, broker: str) -> None:
     started(open_folder, broker)
     command = NOTES.replace("FOLDER", str(open_folder))
-    with serving(*hosts(open_folder)) as (api, gm, *_), Client(api.ready()["api"]) as client:
+    with serving(*hosts(open_folder)) as (api, gm, *_), Client(url := api.ready()["api"]) as client:
         numbers = [client.send({"command": command, "tasks": 6}).id for _ in range(2)]
         until_running(client, numbers[0], 1)
         gm.running.send_signal(signal.SIGKILL)
@@ -80,6 +82,10 @@ def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_
         found = [ended(client, number) for number in numbers]
         assert [(job.state, job.finished) for job in found] == [("done", 6)] * 4
         assert found[2].moved == "at gm/1, because gm/0 does not answer"
+        told = volery("job", str(numbers[2]), "--api", url)
+        assert "scheduled at gm/1, because gm/0 does not answer" in told
+        with urllib.request.urlopen(f"{url}{frame.JOBS}/{numbers[2]}") as page:
+            assert b"at gm/1, because gm/0 does not answer" in page.read()
     notes = (open_folder / "notes").read_text().split()
     assert sorted(notes) == sorted(f"{number}/{place}" for number in numbers for place in range(6))
 

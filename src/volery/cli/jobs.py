@@ -205,6 +205,8 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
     console.print(Text(f"{title}: "), _coloured(_words(status)), Text(f" of {status.tasks}"), sep="")
     if status.reason:
         console.print(Text(status.reason))
+    if status.moved:
+        console.print(Text(f"scheduled {status.moved}"))
     if tasks:
         console.print(_task_table(tasks))
         for words in _held(tasks):

@@ -175,6 +175,7 @@ async def job_view(
         *submitted(desk.description(job.id)),
         ("state", state_of(job.state)),
         ("reason", name_of(job.reason) if job.reason else NOTHING),
+        *([("scheduled", name_of(job.moved))] if job.moved else []),
         ("progress", progress(job)),
         ("submitted", moment(job.submitted_us)),
         ("first task started", moment(job.started_us)),
