@@ -23,7 +23,7 @@ from volery.architectures.megha.fair_messages import (
     Yield,
 )
 from volery.architectures.megha.global_master import MeghaMatch
-from volery.architectures.megha.messages import Withdraw
+from volery.architectures.megha.messages import Ask, Withdraw
 from volery.architectures.megha.sharing import Sharing, sum_of
 from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster, Wanted
@@ -461,4 +461,4 @@ class FairGlobalMaster(VectorGlobalMaster):
         Ousted: on_ousted,
         TimerFired: on_timer,
     }
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer, Ask)
