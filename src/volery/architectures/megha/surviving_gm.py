@@ -16,7 +16,7 @@ from typing import Any
 
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Inconsistency, Notice, Update, Withdraw
+from volery.architectures.megha.messages import Ask, Inconsistency, Notice, Update, Withdraw
 from volery.architectures.megha.paired_lm import pair_of
 from volery.architectures.megha.surviving_messages import ATTEMPTS, MOVE_SHIFT, Join, Lost, Place, Report, place_of
 from volery.core.component import sent_to
@@ -293,7 +293,7 @@ class Surviving(GlobalMaster):
         """Say which epoch is known."""
         self._port.send(source, Deposed(self._epochs[self._lm_at[source]], self._term))
 
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Moved, Deposed)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Moved, Deposed, Ask)
 
 
 class SurvivingGlobalMaster(Surviving):
