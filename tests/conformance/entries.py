@@ -175,6 +175,7 @@ EXCUSED = {
     ("omega:gang=true", "check_gangs"): "with pickiness=0.5 no attempt considers more than half of the machines",
     ("omega:elastic=relative-size", "check_gangs"): "width and gangs exclude each other",
     ("omega:elastic=global-cap", "check_gangs"): "likewise",
+    ("mesos:batch_schedulers=2", "check_gangs"): "width and gangs exclude each other",
     ("mesos:batch_schedulers=2", "check_lone_task_costs_its_hops"): "offers are made in batches",
     ("mesos:batch_schedulers=2", "check_allocation_adds_up"): "offers are made in batches",
     (

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, Deployment, Sends, role_of
-from volery.core.events import DRIVER_EVENTS, Cancel, Drain, Look, MoreTasks, Reweigh, Submit, TaskFinished
+from volery.core.events import DRIVER_EVENTS, Cancel, Drain, Look, MoreTasks, Moved, Reweigh, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Message
 
 TASK: Final = "task"
@@ -28,6 +28,7 @@ FIRST: Final = (
     "Cancel",
     "Drain",
     "Reweigh",
+    "Moved",
     "Look",
     "JobAccepted",
     "JobRejected",
@@ -119,6 +120,7 @@ def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
     return frozenset(
         {(Drain, role) for role in draining_roles(deployment)}
         | {(Reweigh, role_of(address)) for address in deployment.sharers}
+        | {(Moved, role_of(address)) for address in deployment.standins}
         | {(Look, role) for role in (entry_roles(deployment) if deployment.looks else ())}
     )
 
