@@ -43,7 +43,7 @@ def plan(name: str, workers: int = 12, slots: int = 1, **parameters: Any) -> Pla
     architecture = lookup(name)
     return Plan(
         architecture,
-        configure(architecture, DESIGNS.get(name, {}) | parameters),
+        configure(architecture, {**DESIGNS.get(name, {}), **parameters}),
         Cluster.uniform(workers, slots),
         seed=7,
     )

@@ -241,7 +241,7 @@ def test_a_snapshot_can_be_made_of_each_reliable_design(name: str, tmp_path: Pat
         deployment = design.build()
         return design.components(deployment, deployment.components, 1)
 
-    assert segments.obstacle(state()) == ""
+    assert snapshots.obstacle(state()) == ""
     path = tmp_path / "x.snapshot"
     with path.open("wb") as file:
         write_snapshot(file, state(), {})
