@@ -54,6 +54,13 @@ def until_running(client: Client, number: int, count: int) -> None:
         time.sleep(0.05)
 
 
+def sent(client: Client, command: str) -> list[int]:
+    """A job of each Global Master; the first has tasks that run, before the second could take every slot."""
+    first = client.send({"command": command, "tasks": 6}).id
+    until_running(client, first, 1)
+    return [first, client.send({"command": command, "tasks": 6}).id]
+
+
 def until_moved(client: Client, number: int) -> JobStatus:
     end = time.monotonic() + LIMIT_S
     while not (status := client.job(number)).moved:
@@ -72,8 +79,7 @@ def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_
     started(open_folder, broker)
     command = NOTES.replace("FOLDER", str(open_folder))
     with serving(*hosts(open_folder)) as (api, gm, *_), Client(url := api.ready()["api"]) as client:
-        numbers = [client.send({"command": command, "tasks": 6}).id for _ in range(2)]
-        until_running(client, numbers[0], 1)
+        numbers = sent(client, command)
         gm.running.send_signal(signal.SIGKILL)
         moved = until_moved(client, numbers[0])
         assert moved.moved.startswith("at gm/1 since epoch 1, because gm/0 does not answer since 2")
@@ -94,8 +100,7 @@ def test_a_global_master_that_was_only_stopped_starts_nothing_of_what_was_moved(
     started(open_folder, broker)
     command = NOTES.replace("FOLDER", str(open_folder))
     with serving(*hosts(open_folder)) as (api, gm, *_), Client(api.ready()["api"]) as client:
-        numbers = [client.send({"command": command, "tasks": 6}).id for _ in range(2)]
-        until_running(client, numbers[0], 1)
+        numbers = sent(client, command)
         _stop_and_go(gm, client, numbers[0])
         numbers += [client.send({"command": command, "tasks": 6}).id for _ in range(2)]
         (open_folder / "go").touch()
