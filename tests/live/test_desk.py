@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,8 +13,8 @@ from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
-from volery.core.events import Cancel, MoreTasks, Submit
-from volery.core.model import Message
+from volery.core.events import Cancel, JobAccepted, MoreTasks, PeerLost, Submit, TimerFired
+from volery.core.model import SUBMITTER, Address, Message
 from volery.live.hosts.explaining import PeerTold
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.node.executor import TaskReport
@@ -23,9 +24,11 @@ from volery.live.service.listing import JobQuery
 from volery.live.status import JobStatus
 
 
-def play(folder: Path, scenario: Callable[[Loopback], Awaitable[None]], rejections: int = 0) -> None:
+def play(
+    folder: Path, scenario: Callable[[Loopback], Awaitable[None]], rejections: int = 0, standins: Sequence[Address] = ()
+) -> None:
     async def run() -> None:
-        async with asyncio.timeout(30), loopback(folder, rejections) as it:
+        async with asyncio.timeout(30), loopback(folder, rejections, standins=standins) as it:
             await scenario(it)
 
     asyncio.run(run())
@@ -81,6 +84,50 @@ def test_nodes_are_lost_as_long_as_somebody_hears_nothing_of_them(tmp_path: Path
         assert not any(node.lost for node in it.desk.nodes())
 
     play(tmp_path, scenario)
+
+
+def test_a_node_is_not_lost_for_ever_because_its_local_master_began_anew_after_it_had_reported_it_lost(
+    tmp_path: Path,
+) -> None:
+    async def scenario(it: Loopback) -> None:
+        it.post(PeerTold("lm/0", "node/1", True))
+        it.post(PeerTold("lm/1", "node/0", True))
+        while len(it.desk.lost()) < 2:
+            await asyncio.sleep(0)
+        await it.desk.resubmit(["lm/0"])
+        assert it.desk.lost() == {"node/0"}
+
+    play(tmp_path, scenario)
+
+
+def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one_that_has_it_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committing, disk = threading.Event(), threading.Event()
+
+    async def scenario(it: Loopback) -> None:
+        assert await submit(it, command="true") == 0
+        it.desk.handle(PeerLost("gm/0"), SUBMITTER, 0)
+        while it.sent_to != ["gm/0", "gm/1"]:
+            await asyncio.sleep(0)
+        commit = it.store.commit
+
+        def slow() -> None:
+            committing.set()
+            disk.wait(LIMIT_S)
+            commit()
+
+        monkeypatch.setattr(it.store, "commit", slow)
+        it.desk.handle(PeerLost("gm/2"), SUBMITTER, 0)  # a second move, which is not on the disk yet
+        while not committing.is_set():
+            await asyncio.sleep(0)
+        it.desk.handle(TimerFired(0), SUBMITTER, 0)
+        it.desk.handle(JobAccepted(0), "gm/0", 0)
+        disk.set()
+        while it.sent_to != ["gm/0", "gm/1", "gm/1"]:
+            await asyncio.sleep(0)
+
+    play(tmp_path, scenario, standins=("gm/0", "gm/1", "gm/2"))
 
 
 def test_a_job_with_failures_and_tasks_that_fit_nowhere(tmp_path: Path) -> None:

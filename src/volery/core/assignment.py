@@ -72,6 +72,15 @@ class Assignments:
         """Note where a job was assigned to in an earlier life of the driver."""
         self._elsewhere[job] = owner
 
+    def keep(self, jobs: Iterable[JobId]) -> None:
+        """Forget the entries of all other jobs: they have ended."""
+        self._elsewhere = {job: self._elsewhere[job] for job in jobs if job in self._elsewhere}
+
+    @property
+    def kept(self) -> int:
+        """How many jobs are known to be at another entry than usual, or were."""
+        return len(self._elsewhere)
+
     def lost(self, entry: Address) -> None:
         """Note that an entry does not answer."""
         self._lost.add(entry)

@@ -173,8 +173,8 @@ class Desk(Questions, Component):
         self._note(event)
         if isinstance(event, JobRejected):
             self._port.set_timer(event.job, now + event.retry_after_us)
-        else:
-            self._sent.pop(event.job, None)
+        elif isinstance(event, JobDone) or self._failover.is_settled:
+            self._sent.pop(event.job, None)  # not what waits for a move: it was another scheduler that has accepted it
 
     def _note(self, event: News) -> None:
         self._news.append(event)
@@ -262,6 +262,7 @@ class Desk(Questions, Component):
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
+        self._lost = {pair for pair in self._lost if pair[0] not in entries}  # they report anew who is lost to them
         self._failover.greet(entries)
         self.sharing.tell(entries)
         await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
@@ -402,8 +403,10 @@ class Desk(Questions, Component):
     async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool] = lambda _: True) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
         for number in numbers:
+            if self._closed:
+                return
             job = self._store.open_job(number)
-            if job is None or self._closed:
+            if job is None:
                 continue
             entry = self._failover.entry(job.id, job.description.user)
             if is_meant(entry):
