@@ -13,14 +13,16 @@ from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
-from volery.core.events import Cancel, JobAccepted, MoreTasks, PeerLost, Submit, TimerFired
+from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, PeerLost, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, Message
 from volery.live.hosts.explaining import PeerTold
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.node.executor import TaskReport
+from volery.live.service.desk import Desk
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed
 from volery.live.service.listing import JobQuery
+from volery.live.service.store import JobStore
 from volery.live.status import JobStatus
 
 
@@ -237,6 +239,41 @@ def test_what_is_another_hosts_is_submitted_once_that_is_heard_of_and_what_has_e
 
     play(tmp_path, interrupted)
     asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
+
+
+def test_a_host_without_schedulers_that_begins_anew_has_no_description_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(it: Loopback) -> None:
+        it.silent = True
+        await it.desk.submit_many(described(*[{"command": "true", "stdin": "x" * 10_000}] * 3))
+        monkeypatch.setattr(JobStore, "open_job", None)
+        await it.desk.resubmit(["lm/0"])
+        monkeypatch.undo()
+
+    play(tmp_path, scenario)
+
+
+def test_a_job_that_has_ended_while_it_waited_to_be_submitted_again_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(it: Loopback) -> None:
+        it.silent = True
+        number = await submit(it, command="true")
+        while it.submitted != [number]:
+            await asyncio.sleep(0)
+
+        async def busy(_: Feed) -> None:
+            it.post(TaskReport(0, number, 0, "node/0", "running", 1))
+            it.post(TaskReport(0, number, 0, "node/0", "finished", 2))
+            it.post(JobDone(number))
+            await ended(it, number)
+
+        monkeypatch.setattr(Feed, "room", busy)
+        monkeypatch.setattr(Desk, "_submit_again", None)
+        await it.desk.resubmit([f"gm/{number}"])
+
+    play(tmp_path, scenario)
 
 
 def test_a_job_that_a_changed_fleet_cannot_read_fails_with_the_reason(

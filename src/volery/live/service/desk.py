@@ -405,18 +405,17 @@ class Desk(Questions, Component):
         for number in numbers:
             if self._closed:
                 return
-            job = self._store.open_job(number)
-            if job is None:
-                continue
-            entry = self._failover.entry(job.id, job.description.user)
-            if is_meant(entry):
-                await self._failover.settled()
-                await self._feed.room()
-                await self._submit_again(job, entry)
-            else:
+            user = self._store.open_user(number)
+            if user is None or not is_meant(self._failover.entry(number, user)):
                 await asyncio.sleep(0)
+                continue
+            await self._failover.settled()
+            await self._feed.room()
+            job = None if self._closed else self._store.open_job(number)  # it may have ended by now
+            if job is not None:
+                await self._submit_again(job)
 
-    async def _submit_again(self, job: OpenJob, entry: Address) -> None:
+    async def _submit_again(self, job: OpenJob) -> None:
         try:
             needs = await wanted(demands(job.description, self._fleet))
         except InputError as error:
@@ -435,7 +434,7 @@ class Desk(Questions, Component):
             begun = self._store.begun(job.id)
             self._submit(Sent(job.id, job.first_task, job.description, self._fleet, count, ended, begun))
         else:
-            self.on_news(JobDone(job.id), entry, 0)
+            self.on_news(JobDone(job.id), self._port.address, 0)
 
     async def _write(self) -> None:
         """Write what has gathered, a batch per commit, until the desk is closed or the store fails."""
