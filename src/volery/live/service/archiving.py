@@ -89,7 +89,7 @@ class Archive:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """End the work; what it was at is done again by the next life."""
+        """End the work; the next start does again what is not complete."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait((self._running,))

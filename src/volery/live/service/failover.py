@@ -79,10 +79,6 @@ class Failover:
         """The scheduler that has a job, and since which epoch."""
         return self._assignments.owner(job, user)
 
-    def unanswering(self) -> dict[Address, float]:
-        """Schedulers that do not answer -> since when, seconds since 1970."""
-        return dict(self._since)
-
     def send(self, send: Callable[[], None]) -> None:
         """Send something to schedulers after all that was sent before, and not before each move so far is committed."""
         if self._unwritten:
@@ -92,7 +88,7 @@ class Failover:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every move is committed, so that nothing waits to be sent."""
+        """True when every move is committed, so that nothing waits to be sent."""
         return not self._unwritten
 
     async def settled(self) -> None:
