@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -331,6 +332,29 @@ def test_submissions_share_commits_and_a_full_disk_takes_none_and_loses_nothing(
 
 def described(*tables: Mapping[str, object]) -> list[JobDescription]:
     return [job_from_table(table, "job") for table in tables]
+
+
+def test_a_job_whose_reports_never_come_ends_although_the_disk_was_full_when_it_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up, tried = JobStore.give_up_waiting, list[int]()
+
+    def full(store: JobStore, number: int, now_us: int) -> None:
+        tried.append(number)
+        if len(tried) == 1:
+            raise sqlite3.OperationalError("database or disk is full")
+        give_up(store, number, now_us)
+
+    async def scenario(it: Loopback) -> None:
+        it.silent = True
+        it.desk._late_s = 0.001
+        number = await submit(it, command="true")
+        it.post(JobDone(number))
+        assert (await ended(it, number)).reason == "the ends of 1 tasks were not reported"
+        assert tried == [number] * 2
+
+    monkeypatch.setattr(JobStore, "give_up_waiting", full)
+    play(tmp_path, scenario)
 
 
 def test_several_jobs_are_taken_together_or_not_at_all(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from volery.core.component import Component, role_of
@@ -371,8 +372,6 @@ class Desk(Questions, Component):
         """Of the last change."""
         return self._store.revision
 
-    # What nobody else calls.
-
     async def written(self, write: Callable[[], T]) -> T:
         """What a write gives, once it is committed."""
         if self._closed:
@@ -494,6 +493,8 @@ class Desk(Questions, Component):
 
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:
-            ignored = asyncio.get_running_loop().create_future()
-            self._writes.append(Write(lambda: self._store.give_up_waiting(number, self.now_us), ignored))
+            loop = asyncio.get_running_loop()
+            again, written = partial(loop.call_later, self._late_s, self._give_up_waiting, number), loop.create_future()
+            written.add_done_callback(lambda done: done.exception() and again())
+            self._writes.append(Write(lambda: self._store.give_up_waiting(number, self.now_us), written))
             self._wake.set()
