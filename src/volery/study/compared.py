@@ -106,7 +106,7 @@ def of_archives(recorded: Path, found: Path, same: Same) -> Iterator[str]:
     """Differences between the columns of two .npz files.
 
     Raises:
-        ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error: the recorded one is damaged.
+        Exception: one of `volery.study.results.damage`: the recorded one is damaged.
     """
     import numpy as np
 
