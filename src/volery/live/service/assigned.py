@@ -53,10 +53,11 @@ class AssignmentBook:
         return self._write.execute(query).fetchall()
 
     def note(self, jobs: Iterable[JobId], owner: Owner, note: str) -> None:
-        """Write down where jobs are now, and why."""
-        self._write.executemany(
-            "INSERT OR REPLACE INTO assignments VALUES (?, ?, ?, ?)", ((job, *owner, note) for job in jobs)
+        """Write down where jobs are now, and why; a job whose own batch was rolled back is left out."""
+        query = (
+            "INSERT OR REPLACE INTO assignments SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
         )
+        self._write.executemany(query, ((job, *owner, note) for job in jobs))
 
     def add(self, move: Move, jobs: Iterable[JobId], note: str, at_us: int) -> None:
         """Write down a move with the jobs that it concerns."""
