@@ -160,7 +160,7 @@ def test_a_forecast_of_tasks_that_need_the_same_lets_others_have_turns(monkeypat
     """A slice ends after any task: all 100,000 that differ in their input alone made one turn of 120 ms."""
     listed = RECORDED_MAX + 1_000
     monkeypatch.setattr(slices, "SLICE_S", 0.0)
-    inputs = tuple([TaskDescription(stdin=str(at), count=1 + at % 2) for at in range(listed)])
+    inputs = tuple([TaskDescription(stdin=str(at), count=2) for at in range(listed)])
 
     async def turns() -> tuple[int, JobDescription]:
         found, sketching = 0, asyncio.ensure_future(_sketch(JobDescription(command=("cat",), tasks=inputs)))
