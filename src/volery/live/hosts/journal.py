@@ -142,7 +142,8 @@ class JournalWriter:
 
     def launched(self, node: Address, task: Task, attempt: int) -> None:
         """Note a launch, whose payload a replay of this file computes again."""
-        self._launched[node, task.id, attempt] = task.payload
+        if task.payload:
+            self._launched[node, task.id, attempt] = task.payload
 
     def event(self, address: Address, event: Any) -> Any:
         """The event of a component as this file holds it.

@@ -156,7 +156,7 @@ class Player:
         for effect in self.effects:
             if effect[0] == COMPUTE:
                 self._problems[address, effect[1]] = effect[2]
-            elif effect[0] == LAUNCH:
+            elif effect[0] == LAUNCH and effect[1].payload:
                 self._launched[address, effect[1].id, effect[2]] = effect[1]
         return checksum(self.effects)
 
