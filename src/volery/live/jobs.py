@@ -221,13 +221,22 @@ def _checked(job: JobDescription, place: str) -> JobDescription:
 
 def merged(job: JobDescription) -> JobDescription:
     """A job in which one task stands for equal tasks that follow each other; merging it again changes nothing."""
-    if not isinstance(job.tasks, tuple):
-        return job
-    runs = [list(run) for _, run in groupby(job.tasks, _one_of)]
-    if len(runs) == len(job.tasks):
-        return job
-    tasks = [msgspec.structs.replace(run[0], count=sum(task.count for task in run)) for run in runs]
-    return msgspec.structs.replace(job, tasks=tuple(tasks))
+    return job if isinstance(job.tasks, int) else with_tasks(job, merged_tasks(job.tasks))
+
+
+def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
+    """Tasks, of which one stands for equal ones that follow each other; one by one, as they are taken."""
+    for _, run in groupby(tasks, _one_of):
+        first, *others = run
+        more = sum(task.count for task in others)
+        yield msgspec.structs.replace(first, count=first.count + more) if others else first
+
+
+def with_tasks(job: JobDescription, tasks: Iterable[TaskDescription]) -> JobDescription:
+    """A job with its tasks merged; the same object, where none of them were equal neighbours."""
+    alike = tuple(tasks)
+    assert isinstance(job.tasks, tuple)
+    return job if len(alike) == len(job.tasks) else msgspec.structs.replace(job, tasks=alike)
 
 
 def _one_of(task: TaskDescription) -> TaskDescription:
