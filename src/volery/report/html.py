@@ -231,10 +231,9 @@ def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
 def _settings(config: Mapping[str, Any]) -> str:
     """What a study sets beside its traces and its cluster, and every value of an axis of it."""
     axes = {**(config.get("axes") or {}), **(config.get("parameters") or {})}
-    told = {
-        name: values for name, values in axes.items() if name not in TOLD_APART and (name, len(values)) != ONE_MODEL
-    }
-    return "; ".join(f"{name} {', '.join(shortened(str(value)) for value in values)}" for name, values in told.items())
+    told = [(name, list(map(str, values))) for name, values in axes.items() if name not in TOLD_APART]
+    lists = (f"{name} {', '.join(map(shortened, values))}" for name, values in told if (name, len(values)) != ONE_MODEL)
+    return "; ".join(lists)
 
 
 def _clusters(runs: Sequence[RunSummary]) -> list[str]:
