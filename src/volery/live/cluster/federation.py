@@ -37,7 +37,7 @@ from volery.core.resources import check_vectors
 from volery.live.cluster.building import Plan
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.isolation import Isolation, Output, Retention
-from volery.live.cluster.machine import amounts, discover, machine_from_table
+from volery.live.cluster.machine import Machine, amounts, discover, machine_from_table
 from volery.live.cluster.tables import misfit, read_table
 from volery.live.hosts.journal import Durability
 from volery.live.hosts.segments import JournalSize
@@ -221,7 +221,8 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     """
     architecture, _ = choose(file.architecture, {})
     architecture, config = choose(file.architecture, {**architecture.live, **file.parameters})
-    machines, slots, capacities = [], [], []
+    machines: list[Machine] = []
+    slots, capacities = [], []
     for place, pattern in enumerate(file.environment):
         if not _VARIABLES.fullmatch(pattern):
             problem = (
