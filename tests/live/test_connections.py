@@ -140,6 +140,17 @@ def test_an_api_that_ends_while_bodies_come_logs_no_traceback(tmp_path: Path, ca
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
 
 
+def test_connections_that_made_room_leave_nothing_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Those that were given up while they were being opened left a request that waited for ever."""
+    keys: dict[str, Any] = {"api_connections": 60, "api_connections_per_address": 50}
+    with caplog.at_level(logging.INFO), at_work(tmp_path, machines=[{"count": 30}], **keys) as url:
+        half = opened(url.removeprefix("http://"), 1_000, begin=HALF_BODY)
+        assert is_healthy(url.removeprefix("http://"))
+        for one in half:
+            one.close()
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
+
+
 def test_a_body_may_be_slow_but_has_to_come() -> None:
     now_s, ended = 0.0, list[str]()
     known = Connections(Bounds(), lambda: now_s)

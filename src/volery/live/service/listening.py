@@ -183,6 +183,11 @@ class Protocol(HttpToolsProtocol):
     known: Connections
     _head_bytes = 0
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
+        """It is open: from now on only the transport closes it, whose protocol has to learn of that."""
+        self.connection.abort = transport.abort
+        super().connection_made(transport)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
         self.known.gone(self.connection)
@@ -298,16 +303,18 @@ class Listener:
         timeout_s = HEAD_S if self._context is not None else None
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout_s
             )
         except BaseException as error:
             self._known.gone(connection)
-            accepted.close()
+            if protocol.transport is not None:  # given up after it was open, before this task went on
+                protocol.transport.abort()
+            else:
+                accepted.close()
             if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
                 raise
             return
-        connection.abort = transport.abort
 
 
 def _close_unserved(accepted: socket.socket, serving: asyncio.Task[None]) -> None:
