@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 
-from volery.core.errors import InputError, shortened, suggestion
+from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId, Time
 from volery.live.cluster.constraints import parse_conditions
 from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.tables import read_table
+from volery.live.cluster.tables import misfit, read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 
 TASKS_MAX: Final = 1_000_000
@@ -142,7 +142,7 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
     try:
         job = msgspec.convert(table, JobDescription)
     except msgspec.ValidationError as error:
-        raise _named(error, place) from None
+        raise misfit(error, place, JobDescription) from None
     return _checked(job, place)
 
 
@@ -187,18 +187,6 @@ def _json(text: bytes | bytearray) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InputError("body", f"is not JSON: {error}") from None
-
-
-def _named(error: msgspec.ValidationError, place: str) -> InputError:
-    """Msgspec's "Expected `int`, got `str` - at `$.tasks[0].count`" as place and problem."""
-    problem, _, path = str(error).partition(" - at ")
-    place += path.strip("`").removeprefix("$") or ""
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
-    if unknown:
-        of_task, name = "tasks[" in place, unknown.group(1)
-        fields = (TaskDescription if of_task else JobDescription).__struct_fields__
-        return InputError(f"{place}.{shortened(name)}", f"unknown key{suggestion(name, fields)}")
-    return InputError(place, problem[:1].lower() + problem[1:].replace("`", ""))
 
 
 def _checked(job: JobDescription, place: str) -> JobDescription:
