@@ -64,9 +64,9 @@ class DevicePacking(Packing):
         self._largest: dict[int, int] = {}
 
     def pack(self, amounts: Sequence[int]) -> int:
-        """These amounts as one integer; devices may be left out."""
-        if len(amounts) == self._resource_count:
-            amounts = (*amounts, *(0,) * self.device_count)
+        """These amounts as one integer; the last devices may be left out."""
+        if len(amounts) >= self._resource_count:
+            amounts = (*amounts, *(0,) * (self._resource_count + self.device_count - len(amounts)))
         return super().pack(amounts)
 
     def free(self, amounts: Amounts) -> int:
@@ -121,7 +121,7 @@ class DevicePacking(Packing):
             return packed
         count, share = divmod(asked, WHOLE)
         amounts = self._devices(free)
-        whole = [device for device, amount in enumerate(amounts) if amount == WHOLE][:count]
+        whole = [device for device, amount in enumerate(amounts) if amount >= WHOLE][:count]
         rooms = [(amount, device) for device, amount in enumerate(amounts) if amount >= share and device not in whole]
         if len(whole) < count or (share and not rooms):
             raise ValueError(f"{asked} {DEVICE_MILLI} do not fit devices that have {', '.join(map(str, amounts))} free")
@@ -139,8 +139,11 @@ class DevicePacking(Packing):
         return self.named(alone, packed)
 
     def naming(self, task: Task, packed: int) -> Task:
-        """The task with the devices of a request that `named` has returned."""
-        return replace(task, request=self.fields(packed)) if packed >> self._first_device else task
+        """The task with the devices of a request that `named` has returned, up to the last one that it takes."""
+        if not packed >> self._first_device:
+            return task
+        request = self.fields(packed)
+        return replace(task, request=request[: max(place for place, amount in enumerate(request) if amount) + 1])
 
     def asked(self, request: Amounts) -> Amounts:
         """A request without devices."""

@@ -67,7 +67,7 @@ class Ladders(dict[Amounts, Need]):
     def __init__(self, capacities: Sequence[Amounts], packing: Packing | None = None) -> None:
         super().__init__()
         self.largest = [max(column) for column in zip(*capacities, strict=True)]
-        self.packing = packing or Packing(len(self.largest))
+        self.packing = Packing(len(self.largest)) if packing is None else packing
         self.rungs = [ladder(largest) for largest in self.largest]
 
     def __missing__(self, request: Amounts) -> Need:
