@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from volery.core.devices import packing_of
 from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
-from volery.core.resources import work_resource
+from volery.core.resources import Packing, work_resource
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.readiness import Workflow
@@ -46,6 +46,7 @@ class State:
         cluster: the machines that it manages; here they are numbered from 0.
         numbers: their numbers in the whole cluster.
         half_life_us: of the average of what users hold; 0: nobody asks for it.
+        packing: of amounts; None: that of the cluster, with the devices of its machines.
 
     Attributes:
         index: what machines have free, by position.
@@ -62,12 +63,14 @@ class State:
         graphs: per job whose tasks wait for each other, what is known of that (stage T1).
     """
 
-    def __init__(self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0) -> None:
+    def __init__(
+        self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0, packing: Packing | None = None
+    ) -> None:
         self.cluster = cluster
         self.numbers = numbers or range(len(cluster.constraints))
         self.capacities: Sequence[Amounts] = cluster.capacities or [(slots,) for slots in cluster.slots]
         self.capacity: Amounts = tuple([sum(column) for column in zip(*self.capacities, strict=True)])
-        self.ladders = Ladders(self.capacities, packing_of(cluster))
+        self.ladders = Ladders(self.capacities, packing_of(cluster) if packing is None else packing)
         self.packing = self.ladders.packing
         self.whole = CapacityIndex(self.capacities, self.ladders)
         self.index = self.whole.copy()
