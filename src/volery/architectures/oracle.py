@@ -337,11 +337,17 @@ class PatientScheduler(FairVectorScheduler):
         packing = self._ladders.packing
         return packing.settled(self._index.free[reservation.machine] + packing.pack(reservation.kept))
 
+    def _can_start(self, reservation: Reservation) -> bool:
+        """Whether the task fits with what is set aside for it, perhaps on other devices than it waits for."""
+        packing = self._ladders.packing
+        left = self._free_on(reservation) - packing[reservation.task.request]
+        return left & packing.guards == packing.guards
+
     def _offer(self, unit: int) -> None:
         reservation = self._reservation
         if reservation is not None and reservation.machine == unit:
             self._set_aside(reservation)
-            if reservation.complete:
+            if self._can_start(reservation):
                 self._patient.take(reservation.task)
                 self._launch(reservation.task, unit)
         super()._offer(unit)
@@ -366,7 +372,7 @@ class PatientScheduler(FairVectorScheduler):
         reservation = self._reservation
         if reservation is not None:
             task = reservation.task
-            assert not reservation.complete, f"task {task.id} could start on machine {reservation.machine}"
+            assert not self._can_start(reservation), f"task {task.id} could start on machine {reservation.machine}"
             assert (task.constraints, task.request) in self._patient.kinds(), f"task {task.id} does not wait"
 
 

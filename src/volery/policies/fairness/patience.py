@@ -51,11 +51,6 @@ class Reservation:
         self._need = need
         self.kept: Resources = (0,) * len(need)
 
-    @property
-    def complete(self) -> bool:
-        """Whether the task can start."""
-        return self.kept == self._need
-
     def set_aside(self, free: Resources) -> Resources:
         """Of what is free on the machine, with what is kept already, keep what is needed; returns the rest."""
         self.kept = tuple(map(min, self._need, free))

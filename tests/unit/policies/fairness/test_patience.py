@@ -159,7 +159,7 @@ def test_what_is_set_aside_never_becomes_less_and_never_more_than_is_needed(ends
         assert (left[0] + kept.kept[0], left[1] + kept.kept[1]) == there
         assert before[0] <= kept.kept[0] <= 4
         assert before[1] <= kept.kept[1] <= 7
-        assert kept.complete == (there[0] >= 4 and there[1] >= 7)
+        assert (kept.kept == (4, 7)) == (there[0] >= 4 and there[1] >= 7)
 
 
 def test_without_turns_the_orders_are_as_they_were() -> None:
