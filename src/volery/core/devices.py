@@ -128,6 +128,18 @@ class DevicePacking(Packing):
         taken = [(device, WHOLE) for device in whole] + ([(min(rooms)[1], share)] if share else [])
         return packed + (sum(part << (device * FIELD_BITS) for device, part in taken) << self._first_device)
 
+    def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:
+        """The places of those amounts that have to be given back so that a request fits, which it does with all.
+
+        What lies on other devices stays, the last of it first.
+        """
+        found, room = list(range(len(given))), free + sum(given)
+        for place in reversed(range(len(given))):
+            if (self.settled(room - given[place]) - packed) & self.guards == self.guards:
+                room -= given[place]
+                found.remove(place)
+        return found
+
     def awaited(self, whole: int, free: int, packed: int) -> int:
         """A request with the devices of a machine, of those that may hold it, that have most free now."""
         count, share = divmod(packed >> self._shift & AMOUNT_MAX, WHOLE)

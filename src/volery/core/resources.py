@@ -100,6 +100,10 @@ class Packing(dict[Amounts, int]):
         """A request that fits what a machine has free, with the devices that it takes there."""
         return packed
 
+    def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - devices say which
+        """The places of those amounts that have to be given back so that a request fits, which it does with all."""
+        return range(len(given))
+
     def awaited(self, whole: int, free: int, packed: int) -> int:  # noqa: ARG002 - devices are chosen by these
         """A request with the devices of a machine, of those that may hold it, that have most free now."""
         return packed

@@ -97,3 +97,61 @@ def test_no_task_starts_on_a_device_without_room(name: str, given: dict[str, Any
         records = simulate(deployment, trace, cluster, options=Options(check=True))
         if not given.get("gang"):
             assert min(records.finish_us) >= 0, "all of them fit some machine, and have run"
+
+
+def few(requests: tuple[tuple[int, ...], ...], durations_s: list[list[int]], arrivals_s: list[float]) -> Trace:
+    """A task of each request, in this order; the jobs are of user a, but for the last one, which is urgent and of b."""
+    trace = trace_of(
+        "few",
+        [round(at * SECOND) for at in arrivals_s],
+        [[seconds * SECOND for seconds in job] for job in durations_s],
+    )
+    users = ("a",) * (len(arrivals_s) - 1) + ("b",)
+    urgent = array("q", [0] * (len(arrivals_s) - 1) + [10])
+    return msgspec.structs.replace(asking(trace, requests, list(range(len(requests)))), user=users, priority=urgent)
+
+
+def one_machine(milli: int, cpu: int = 99) -> Cluster:
+    return Cluster((0,), (1,), "one", resources=("cpu_milli", "gpu_milli"), capacities=((cpu, milli),))
+
+
+def test_who_preempts_for_one_gpu_ends_what_runs_on_that_gpu_alone() -> None:
+    """With Omega's preemption by priority all eight were ended, the youngest first, until the first GPU was free."""
+    architecture = design("omega", {"preemption": True})
+    trace, cluster = few(((1, 1000),) * 9, [[20] * 8, [20]], [0, 2]), one_machine(8000)
+    records = simulate(architecture.build(cluster, architecture.defaults, Streams(0)), trace, cluster)
+    assert len(records.lost) == 1
+    assert records.start_us[8] < 3 * SECOND
+
+
+def test_a_share_is_taken_from_one_gpu_although_the_youngest_tasks_lie_on_two() -> None:
+    """User a has 600 + 400 on each of two GPUs; b is due one of them, and a keeps the other."""
+    architecture = design("megha-2021", {**ONE_OF_EACH, "shares": "a:1+b:1", "heartbeat_s": 0.5})
+    requests = ((0, 600), (0, 600), (0, 400), (0, 400), (0, 1000))
+    trace, cluster = few(requests, [[20], [20], [20], [20], [5]], [0, 0.1, 0.2, 0.3, 2]), one_machine(2000)
+    deployment = architecture.build(cluster, architecture.defaults, Streams(0))
+    records = simulate(deployment, trace, cluster, options=Options(check=True))
+    assert len(records.lost) == 2
+    assert records.start_us[4] < 10 * SECOND, "long before a task of a has ended"
+
+
+@pytest.mark.parametrize("order", ["drf", "hdrf"])
+def test_patience_takes_a_gpu_that_is_free_sooner_than_the_one_it_waits_for(order: str) -> None:
+    """Of two GPUs it waits for the first; the tasks on the second end earlier."""
+    architecture = design("oracle", {"order": order, "patience_s": 1.0})
+    trace = few(((1, 500),) * 4 + ((2, 1000),), [[30], [30], [4], [6], [1]], [0, 0.1, 0.2, 0.3, 0.4])
+    cluster = one_machine(2000, cpu=4)
+    deployment = architecture.build(cluster, architecture.defaults, Streams(0))
+    records = simulate(deployment, trace, cluster, options=Options(check=True))
+    assert records.counters["reservations"] == 1
+    assert records.start_us[4] < 8 * SECOND
+
+
+def test_resource_managers_may_have_more_gpus_together_than_a_machine() -> None:
+    """They were refused as machines of more than 64 devices."""
+    architecture = design("pipeline", {"lrms": 2})
+    trace = asking(trace_of("many", [0], [[SECOND] * 40]), ((1, 600),), [0] * 40)
+    capacities = ((99, 8000),) * 20
+    cluster = Cluster((0,) * 20, (1,) * 20, "many", resources=("cpu_milli", "gpu_milli"), capacities=capacities)
+    records = simulate(architecture.build(cluster, architecture.defaults, Streams(0)), trace, cluster)
+    assert max(records.start_us) < SECOND

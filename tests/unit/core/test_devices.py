@@ -137,6 +137,23 @@ def test_devices_that_are_waited_for_are_those_with_most_free() -> None:
     assert packing.fields(need)[2:] == (0, WHOLE, 500)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_has_to_be_given_back_makes_room_and_none_of_it_is_needless(seed: int) -> None:
+    stream, packing = Random(seed), packing_for(4000)
+    free, given = packing.free((0, 4000)), list[int]()
+    while fits(packing, free, (0, 100)):
+        took = packing.named(free, packing[0, stream.choice([one for one in SHARES if fits(packing, free, (0, one))])])
+        free = packing.settled(free - took)
+        given.append(took)
+    stream.shuffle(given)
+    for asked in (250, 1000, 1500, 4000):
+        needed = packing.needed(free, packing[0, asked], given)
+        assert sorted(needed) == list(needed)
+        for left_out in (None, *needed):
+            some = sum(given[place] for place in needed if place != left_out)
+            assert fits(packing, packing.settled(free + some), (0, asked)) == (left_out is None)
+
+
 def test_more_devices_than_a_machine_has_are_refused() -> None:
     cluster = Cluster((0,), (1,), "many", resources=("gpu_milli",), capacities=(((DEVICES_MAX + 1) * WHOLE,),))
     with pytest.raises(InputError, match="a machine has 64 devices of 1000 at most"):

@@ -223,11 +223,15 @@ class FairGlobalMaster(VectorGlobalMaster):
                     return [task]
                 machines.setdefault((held.partition, held.position), []).append(task)
         for (partition, position), tasks in machines.items():
-            free = self._index[partition].free[position]
-            for count, task in enumerate(tasks, 1):
-                free = packing.settled(free + packing[running[task].request])
-                if (free - need) & guards == guards and self._can_lose(loser, [running[one] for one in tasks[:count]]):
-                    return tasks[:count]
+            free, given = self._index[partition].free[position], list[int]()
+            room = free
+            for task in tasks:
+                given.append(packing[running[task].request])
+                room = packing.settled(room + given[-1])
+                if (room - need) & guards == guards:
+                    victims = [tasks[place] for place in packing.needed(free, need, given)]
+                    if self._can_lose(loser, [running[one] for one in victims]):
+                        return victims
         return []
 
     def _preempt(self, task: Task, loser: int, victims: Sequence[TaskId]) -> None:

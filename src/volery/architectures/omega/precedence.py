@@ -121,15 +121,16 @@ class PrecedenceCell(CellState):
     def _in_the_way(self, machine: int, packed: int, priority: int) -> list[Held] | None:
         """Who has to leave for a claim; None: it is in conflict."""
         packing, free = self._layout.packing, self._free[machine]
-        guards, losers = packing.guards, list[Held]()
+        guards, room, given = packing.guards, free, list[int]()
         if (free - packed) & guards == guards:
-            return losers
+            return []
         lower = [one for one in self._losable(machine) if one.priority < priority]
-        for one in sorted(lower, key=lambda held: (held.priority, -held.number)):
-            losers.append(one)
-            free = packing.settled(free + one.running.packed)
-            if (free - packed) & guards == guards:
-                return losers
+        lower.sort(key=lambda held: (held.priority, -held.number))
+        for one in lower:
+            given.append(one.running.packed)
+            room = packing.settled(room + one.running.packed)
+            if (room - packed) & guards == guards:
+                return [lower[place] for place in packing.needed(free, packed, given)]
         return None
 
     def _take(self, one: Held) -> None:
