@@ -120,10 +120,6 @@ class Packing(dict[Amounts, int]):
         """The task without devices, as it was submitted."""
         return task
 
-    def splits(self, request: Amounts) -> bool:  # noqa: ARG002 - nothing to split
-        """Whether a request takes parts of devices that no request may take together."""
-        return False
-
 
 REMEMBERED_MAX: Final = 1 << 16
 """Distinct requests that a packing remembers; traces have some thousands."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from volery.core.devices import packing_of
+from volery.core.devices import DevicePacking, packing_of
 from volery.core.events import Event, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Task, TaskId, Time
 from volery.core.resources import Packing
@@ -81,6 +81,7 @@ class DevicePort(VectorPort):
     """
 
     __slots__ = ("taken",)
+    packing: DevicePacking
 
     def __init__(self, address: Address, door: Door) -> None:
         super().__init__(address, door)
