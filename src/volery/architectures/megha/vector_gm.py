@@ -135,7 +135,7 @@ class VectorGlobalMaster(GlobalMaster):
                 unplaced.append(task)
                 continue
             chosen, position = self._find(partition, task)
-            if chosen < 0:
+            if chosen < 0 or not self._satisfiable(task):  # a view may hold more than the machine has
                 nowhere.add(kind)
                 unplaced.append(task)
                 continue
