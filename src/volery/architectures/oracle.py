@@ -17,6 +17,7 @@ import msgspec
 
 from volery.core.bounds import Seconds
 from volery.core.component import Architecture, Component, Deployment, sent_to
+from volery.core.devices import packing_of
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Counted, Event, Measured, MoreTasks, Submit
 from volery.core.model import SECOND, Address, Amounts, Cluster, JobId, Task, TaskId, Time
@@ -120,6 +121,10 @@ class Scheduler(Component):
         self._launches += 1
         self._port.send(self._nodes[unit], Launch(self._launches, task))
 
+    def _submitted(self, task: Task) -> Task:
+        """A running task, as it was submitted."""
+        return task
+
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Use the slot again at once."""
         running = self._running.pop(message.task, None)
@@ -172,7 +177,7 @@ class VectorScheduler(Scheduler):
         super().__init__(msgspec.structs.replace(cluster, slots=(1,) * len(cluster.constraints)))
         order = fewest_constraints_first(range(len(cluster.constraints)), cluster.constraints)
         capacities = [cluster.capacities[machine] for machine in order]
-        self._ladders = Ladders(capacities)
+        self._ladders = Ladders(capacities, packing_of(cluster))
         self._whole = CapacityIndex(capacities, self._ladders)
         self._index = self._whole.copy()
         self._possible: dict[tuple[int, Amounts], bool] = {}
@@ -204,11 +209,17 @@ class VectorScheduler(Scheduler):
         return self._possible[kind]
 
     def _launch(self, task: Task, unit: int) -> None:
-        self._index.put(unit, self._index.free[unit] - self._ladders.packing[task.request])
-        super()._launch(task, unit)
+        packing, free = self._ladders.packing, self._index.free[unit]
+        took = packing.named(free, packing[task.request])
+        self._index.put(unit, packing.settled(free - took))
+        super()._launch(packing.naming(task, took), unit)
+
+    def _submitted(self, task: Task) -> Task:
+        return self._ladders.packing.anywhere(task)
 
     def _reuse(self, ended: Task, unit: int) -> None:
-        self._index.put(unit, self._index.free[unit] + self._ladders.packing[ended.request])
+        packing = self._ladders.packing
+        self._index.put(unit, packing.settled(self._index.free[unit] + packing[ended.request]))
         self._offer(unit)
 
     def _offer(self, unit: int) -> None:
@@ -247,7 +258,7 @@ class TakingTurns(Scheduler):
         """Take what the task had off its user's account before it is used again."""
         running = self._running.get(message.task)
         if running is not None:
-            self._fair.ended(running[0])
+            self._fair.ended(self._submitted(running[0]))
         super().on_completed(message, source, now)
 
     def check(self) -> None:
@@ -303,7 +314,9 @@ class PatientScheduler(FairVectorScheduler):
 
     def _reserve(self, task: Task) -> None:
         self._port.observe(Counted("reservations"))
-        self._reservation = Reservation(task, self._roomiest(task))
+        packing, machine = self._ladders.packing, self._roomiest(task)
+        need = packing.awaited(self._whole.free[machine], self._index.free[machine], packing[task.request])
+        self._reservation = Reservation(task, machine, packing.fields(need))
         self._set_aside(self._reservation)
 
     def _roomiest(self, task: Task) -> int:
@@ -317,18 +330,24 @@ class PatientScheduler(FairVectorScheduler):
 
     def _set_aside(self, reservation: Reservation) -> None:
         packing, machine = self._ladders.packing, reservation.machine
-        rest = reservation.set_aside(self._free_on(reservation))
-        self._index.put(machine, packing.free(rest))
+        rest = reservation.set_aside(packing.fields(self._free_on(reservation)))
+        self._index.put(machine, packing.settled(packing.pack(rest) | packing.guards))
 
-    def _free_on(self, reservation: Reservation) -> Amounts:
-        pairs = zip(self._ladders.packing.amounts(self._index.free[reservation.machine]), reservation.kept, strict=True)
-        return tuple([free + kept for free, kept in pairs])
+    def _free_on(self, reservation: Reservation) -> int:
+        packing = self._ladders.packing
+        return packing.settled(self._index.free[reservation.machine] + packing.pack(reservation.kept))
+
+    def _can_start(self, reservation: Reservation) -> bool:
+        """Whether the task fits with what is set aside for it, perhaps on other devices than it waits for."""
+        packing = self._ladders.packing
+        left = self._free_on(reservation) - packing[reservation.task.request]
+        return left & packing.guards == packing.guards
 
     def _offer(self, unit: int) -> None:
         reservation = self._reservation
         if reservation is not None and reservation.machine == unit:
             self._set_aside(reservation)
-            if reservation.complete:
+            if self._can_start(reservation):
                 self._patient.take(reservation.task)
                 self._launch(reservation.task, unit)
         super()._offer(unit)
@@ -339,7 +358,7 @@ class PatientScheduler(FairVectorScheduler):
         super()._launch(task, unit)
 
     def _lift(self, reservation: Reservation) -> None:
-        self._index.put(reservation.machine, self._ladders.packing.free(self._free_on(reservation)))
+        self._index.put(reservation.machine, self._free_on(reservation))
         self._reservation, self._lifted = None, reservation.machine
 
     def _drop(self, job: JobId) -> list[Task]:
@@ -353,7 +372,7 @@ class PatientScheduler(FairVectorScheduler):
         reservation = self._reservation
         if reservation is not None:
             task = reservation.task
-            assert not reservation.complete, f"task {task.id} could start on machine {reservation.machine}"
+            assert not self._can_start(reservation), f"task {task.id} could start on machine {reservation.machine}"
             assert (task.constraints, task.request) in self._patient.kinds(), f"task {task.id} does not wait"
 
 

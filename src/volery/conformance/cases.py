@@ -2,7 +2,8 @@
 
 They hold what is legal and easily forgotten: constraints, machines with several slots, tasks of duration 0, equal
 arrivals, jobs without tasks, jobs that come in chunks, tasks that fit no machine, and more work than slots. For designs
-that place vectors there are machines that offer several resources, and tasks that use up one of them before the others.
+that place vectors there are machines that offer several resources, tasks that use up one of them before the others, and
+shares of GPUs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ NOWHERE = 1 << CONSTRAINTS
 USERS = ("a", "b", "", "c", "a")
 """Whose jobs they are, in turn; not everybody gives a name."""
 RESOURCES = ("cpu_milli", "memory_mb", "gpus")
+GPU_RESOURCES = ("cpu_milli", "memory_mb", "gpu_milli")
+"""The last in thousandths of devices, of which a share lies on one."""
+GPU_SHARES = (0, 250, 300, 400, 500, 600, 700, 800, 1000, 1500)
 TOO_LARGE: Amounts = (1, 1 << 20, 0)
 """A request that no machine holds."""
 GANG_MACHINES = 12
@@ -210,7 +214,20 @@ def vector_cases(seed: int = 0) -> list[Case]:
         drawn = array("H", [stream.randrange(len(requests)) for _ in range(trace.task_count)])
         trace = msgspec.structs.replace(trace, resources=RESOURCES, requests=tuple(requests), request=drawn)
         cases.append(Case(name, seed, trace, cluster))
-    return cases
+    return [*cases, device_case(seed)]
+
+
+def device_case(seed: int = 0) -> Case:
+    """Tasks that ask for shares of devices, on machines that have less of these than of anything else."""
+    stream = Streams(seed).of("conformance/devices")
+    instants = [int(stream.random() * SECOND) for _ in range(20)]
+    capacities = tuple([(16000, 16384, stream.choice((0, 1000, 2000, 2000, 2500))) for _ in range(MACHINES)])
+    cluster = msgspec.structs.replace(_cluster(stream, 1, True), resources=GPU_RESOURCES, capacities=capacities)
+    trace = _mixed("devices", stream, 40, instants, True)
+    requests = tuple([(stream.randint(1, 4000), stream.randint(1, 4096), milli) for milli in GPU_SHARES])
+    drawn = array("H", [stream.randrange(len(requests)) for _ in range(trace.task_count)])
+    trace = msgspec.structs.replace(trace, resources=GPU_RESOURCES, requests=requests, request=drawn)
+    return Case("devices", seed, trace, cluster)
 
 
 def gang_cases(seed: int = 0) -> list[Case]:
@@ -265,7 +282,7 @@ def in_parts(trace: Trace, stream: Random) -> Trace:
 
 def flow_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
     """Workflows: some submitted in parts, some with tasks below one that fits nowhere, one ready in chunks."""
-    cases = [case for case in busy_cases(seed, vectors) if case.name not in ("plain", "vectors in a burst")]
+    cases = [case for case in busy_cases(seed, vectors) if case.name not in ("plain", "vectors in a burst", "devices")]
     stream = Streams(seed).of("conformance/flows")
     made = [Case(f"workflows, {case.name}", seed, flowing(case.trace, stream), case.cluster) for case in cases]
     made[0] = msgspec.structs.replace(made[0], trace=in_parts(made[0].trace, stream))

@@ -7,11 +7,11 @@ borrowed from its neighbour (Lamport, CACM 1975: multiple byte processing with f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from volery.core.errors import InputError
-from volery.core.model import AMOUNT_BITS, AMOUNT_MAX, Amounts, Cluster
+from volery.core.model import AMOUNT_BITS, AMOUNT_MAX, Amounts, Cluster, Task
 from volery.core.trace import Trace
 
 FIELD_BITS: Final = AMOUNT_BITS + 1
@@ -30,7 +30,10 @@ class Packing(dict[Amounts, int]):
 
     Attributes:
         guards: all guard bits: also what a machine without any capacity has free.
+        device_count: fields for devices (`volery.core.devices`); 0: no resource counts devices.
     """
+
+    device_count = 0
 
     def __init__(self, resource_count: int) -> None:
         super().__init__()
@@ -38,12 +41,17 @@ class Packing(dict[Amounts, int]):
         self.guards = sum(1 << (k * FIELD_BITS + AMOUNT_BITS) for k in range(resource_count))
 
     def __missing__(self, amounts: Amounts) -> int:
-        packed = self._pack(amounts)
+        packed = self.pack(amounts)
         if len(self) < REMEMBERED_MAX:
             self[amounts] = packed
         return packed
 
-    def _pack(self, amounts: Sequence[int]) -> int:
+    def pack(self, amounts: Sequence[int]) -> int:
+        """These amounts as one integer, which is not remembered.
+
+        Raises:
+            ValueError: there are too few or too many, or one is out of bounds.
+        """
         if not amounts and self._count == 1:
             amounts = SLOT
         if len(amounts) != self._count:
@@ -54,11 +62,63 @@ class Packing(dict[Amounts, int]):
 
     def free(self, amounts: Amounts) -> int:
         """These amounts as what a machine has free."""
-        return self._pack(amounts) | self.guards
+        return self.pack(amounts) | self.guards
+
+    def fields(self, packed: int) -> Amounts:
+        """All amounts of a packed vector, guarded or not."""
+        return tuple([packed >> (k * FIELD_BITS) & AMOUNT_MAX for k in range(self._count)])
 
     def amounts(self, packed: int) -> Amounts:
-        """The amounts of a packed vector, guarded or not."""
-        return tuple([packed >> (k * FIELD_BITS) & AMOUNT_MAX for k in range(self._count)])
+        """The amounts of the resources in a packed vector, guarded or not."""
+        return self.fields(packed)
+
+    def beyond(self, packed: int, other: int) -> int:
+        """Amount by amount, what a request takes beyond another; packed."""
+        lacking = zip(self.fields(packed), self.fields(other), strict=True)
+        return self.pack([max(0, amount - had) for amount, had in lacking])
+
+    # What follows is more than this only where a resource counts devices: see `volery.core.devices`.
+
+    def totals(self, free: int) -> Amounts:
+        """The amounts that a machine has free."""
+        return self.amounts(free)
+
+    def idle(self, place: int, machines: Iterable[int]) -> int:
+        """What these machines, packed, have free together of the resource at a place."""
+        shift = place * FIELD_BITS
+        return sum([free >> shift & AMOUNT_MAX for free in machines])
+
+    def settled(self, free: int) -> int:
+        """What a machine has free, after requests were subtracted or added: to be compared with requests again."""
+        return free
+
+    def common(self, one: int, other: int) -> int:  # noqa: ARG002 - whoever asks has compared with the first
+        """What a machine has free on the same devices at two times, the later of which is compared with a request."""
+        return other
+
+    def named(self, free: int, packed: int) -> int:  # noqa: ARG002 - devices are named by free ones
+        """A request that fits what a machine has free, with the devices that it takes there."""
+        return packed
+
+    def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - devices say which
+        """The places of those amounts that have to be given back so that a request fits, which it does with all."""
+        return range(len(given))
+
+    def awaited(self, whole: int, free: int, packed: int) -> int:  # noqa: ARG002 - devices are chosen by these
+        """A request with the devices of a machine, of those that may hold it, that have most free now."""
+        return packed
+
+    def naming(self, task: Task, packed: int) -> Task:  # noqa: ARG002 - nothing to name
+        """The task with the devices of a request that `named` has returned."""
+        return task
+
+    def asked(self, request: Amounts) -> Amounts:
+        """A request without devices."""
+        return request
+
+    def anywhere(self, task: Task) -> Task:
+        """The task without devices, as it was submitted."""
+        return task
 
 
 REMEMBERED_MAX: Final = 1 << 16

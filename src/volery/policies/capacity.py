@@ -56,6 +56,7 @@ class Ladders(dict[Amounts, Need]):
 
     Args:
         capacities: of all machines that any index of the build holds.
+        packing: of their amounts; None: no resource counts devices.
 
     Attributes:
         largest: per resource, what the largest machine has.
@@ -63,10 +64,10 @@ class Ladders(dict[Amounts, Need]):
         rungs: per resource, the thresholds.
     """
 
-    def __init__(self, capacities: Sequence[Amounts]) -> None:
+    def __init__(self, capacities: Sequence[Amounts], packing: Packing | None = None) -> None:
         super().__init__()
         self.largest = [max(column) for column in zip(*capacities, strict=True)]
-        self.packing = Packing(len(self.largest))
+        self.packing = Packing(len(self.largest)) if packing is None else packing
         self.rungs = [ladder(largest) for largest in self.largest]
 
     def __missing__(self, request: Amounts) -> Need:

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from volery.core.model import Amounts, Cluster, Task
 from volery.core.resources import Packing
 from volery.policies.sampling import Draws
@@ -41,10 +43,23 @@ class Placing(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """The answer: places of the tasks that found room, and the machine of each."""
+    """The answer: places of the tasks that found room, and the machine of each.
+
+    Args:
+        places, machines: one entry each.
+        requests: of these tasks, with the devices that they take; nothing where no task takes any.
+    """
 
     places: tuple[int, ...]
     machines: tuple[int, ...]
+    requests: tuple[Amounts, ...] = ()
+
+    def claims(self, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks that found room, as they are claimed."""
+        found = [tasks[place] for place in self.places]
+        if not self.requests:
+            return found
+        return [replace(task, request=request) for task, request in zip(found, self.requests, strict=True)]
 
 
 NOWHERE: Final = Placed((), ())
@@ -56,7 +71,9 @@ def place(problem: Placing) -> Placed:
     guards, draw = packing.guards, Draws(problem.seed).below
     left: dict[int, int] = {}
     drawn_from: dict[tuple[int, Amounts], list[int]] = {}
-    places, machines = [], []
+    places: list[int] = []
+    machines: list[int] = []
+    requests: list[Amounts] = []
     for number, task in enumerate(problem.tasks):
         kind = (task.constraints, task.request)
         pool = drawn_from.get(kind)
@@ -66,8 +83,13 @@ def place(problem: Placing) -> Placed:
         while pool:
             at = draw(len(pool))
             machine = pool[at]
-            rest = (left.get(machine) or free[machine]) - packed
+            before = left.get(machine) or free[machine]
+            rest = before - packed
             if rest & guards == guards:
+                if packing.device_count:
+                    took = packing.named(before, packed)
+                    rest = packing.settled(before - took)
+                    requests.append(packing.naming(task, took).request)
                 left[machine] = rest
                 places.append(number)
                 machines.append(machine)
@@ -86,7 +108,7 @@ def place(problem: Placing) -> Placed:
         else:
             if problem.whole:
                 return NOWHERE
-    return Placed(tuple(places), tuple(machines))
+    return Placed(tuple(places), tuple(machines), tuple(requests))
 
 
 class Rings:

@@ -11,7 +11,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from volery.core.devices import DEVICE_SPLITS
 from volery.core.events import GANG_TASKS_REFUSED
 from volery.metrics import RunSummary
 from volery.report.axes import bare_label
@@ -152,11 +151,6 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         found.append(f"{PLUS_MINUS}: half of the 95 % bootstrap interval of the mean delay over seeds.")
     if abandoned := max(map(abandoned_tasks, runs)):
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
-    if splits := max(run.counters.get(DEVICE_SPLITS, 0) for run in runs):
-        found.append(
-            f"GPUs were one divisible amount to these designs: up to {int(splits):,} starts would fit on no device of "
-            "their machine."
-        )
     if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
         found.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
     if unsatisfiable := {_fit_nowhere(run) for run in runs} - {0}:

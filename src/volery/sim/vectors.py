@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from volery.core.devices import DEVICE_SPLITS, Devices, device_place
+from volery.core.devices import DevicePacking, packing_of
 from volery.core.events import Event, TaskFinished
-from volery.core.model import Address, Amounts, Cluster, Task, Time
+from volery.core.model import Address, Amounts, Cluster, Task, TaskId, Time
 from volery.core.resources import Packing
 from volery.sim.execution import BrokenRule, Door, LabPort
 
@@ -19,20 +19,16 @@ class VectorPort(LabPort):
 
     Attributes:
         free: what the machine has free, packed.
-        packing, resources: of the cluster.
-        device_place: of the resource that counts devices; -1: none does.
-        devices: of the machine, where there are any.
+        packing, names: of the cluster: its resources, and its devices, where one counts those.
     """
 
-    __slots__ = ("_ended", "devices", "free")
-    device_place: int
+    __slots__ = ("_ended", "free")
     packing: Packing
-    resources: tuple[str, ...]
+    names: tuple[str, ...]
 
     def __init__(self, address: Address, door: Door) -> None:
         super().__init__(address, door)
         self.free = self.packing.guards
-        self.devices: Devices | None = None
         self._ended = self.finished
         self.finished = self._release
 
@@ -41,8 +37,6 @@ class VectorPort(LabPort):
         super().stand_on(machine, cluster)
         self.idle = UNCOUNTED
         self.free = self.packing.free(cluster.capacities[machine])
-        if self.device_place >= 0:
-            self.devices = Devices(cluster.capacities[machine][self.device_place])
 
     def at_rest(self, slots: Sequence[int]) -> bool:  # noqa: ARG002 - nobody counts slots here
         """Whether nothing runs here: launches and ends count here, too, from where nobody runs out."""
@@ -54,32 +48,57 @@ class VectorPort(LabPort):
         guards = self.packing.guards
         left = self.free - self.packing[task.request]
         if left & guards != guards:
-            asked, free = self._named(task.request), self._named(self.packing.amounts(self.free))
-            raise BrokenRule(
-                f"task {task.id} (job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us: asks "
-                f"for {asked} where {free} are free"
-            )
+            free = self._told(self.packing.fields(self.free))
+            raise self._broken(task, attempt, f"asks for {self._told(task.request)} where {free} are free")
         self.free = left
-        if self.devices is not None and not self.devices.take(task.id, task.request[self.device_place]):
-            counters = self.kernel.records.counters
-            counters[DEVICE_SPLITS] = counters.get(DEVICE_SPLITS, 0) + 1
+
+    def _take_back(self, event: TaskFinished) -> None:
+        self.free += self.packing[event.task.request]
 
     def _release(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
-        self.free += self.packing[event.task.request]
-        if self.devices is not None:
-            self.devices.give_back(event.task.id)
+        self._take_back(event)
         self._ended(owner, event, source, now)
 
     def deliver(self, event: Event, _: None, now: Time) -> None:
         """Hand one of the driver's own events over; the end of a killed task is among them."""
         if type(event) is TaskFinished:
-            self.free += self.packing[event.task.request]
-            if self.devices is not None:
-                self.devices.give_back(event.task.id)
+            self._take_back(event)
         super().deliver(event, _, now)
 
-    def _named(self, amounts: Amounts) -> str:
-        return ", ".join(f"{amount} {name}" for name, amount in zip(self.resources, amounts, strict=True))
+    def _told(self, amounts: Amounts) -> str:
+        return ", ".join(f"{amount} {name}" for name, amount in zip(self.names, amounts, strict=False))
+
+    def _broken(self, task: Task, attempt: int, problem: str) -> BrokenRule:
+        place = f"(job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us"
+        return BrokenRule(f"task {task.id} {place}: {problem}")
+
+
+class DevicePort(VectorPort):
+    """A port whose machine has devices (`volery.core.devices`); a task that names none is given some.
+
+    Attributes:
+        taken: what attempts that run take, packed.
+    """
+
+    __slots__ = ("taken",)
+    packing: DevicePacking
+
+    def __init__(self, address: Address, door: Door) -> None:
+        super().__init__(address, door)
+        self.taken: dict[tuple[TaskId, int], int] = {}
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
+        """Take the devices that the task names, too: whole ones, and one for a share."""
+        packing, before = self.packing, self.free
+        if packing.splits(task.request):
+            problem = f"takes {self._told(task.request)}; a share lies on one device, and whole numbers on whole ones"
+            raise self._broken(task, attempt, problem)
+        super().launch(task, attempt, waited_us, note)
+        took = self.taken[task.id, attempt] = packing.named(before, packing[task.request])
+        self.free = packing.settled(before - took)
+
+    def _take_back(self, event: TaskFinished) -> None:
+        self.free = self.packing.settled(self.free + self.taken.pop((event.task.id, event.attempt)))
 
 
 def vector_port_class(slot_port: type[LabPort], cluster: Cluster) -> type[LabPort]:
@@ -89,10 +108,7 @@ def vector_port_class(slot_port: type[LabPort], cluster: Cluster) -> type[LabPor
         slot_port: what would be the ports of this role on a cluster of slots.
         cluster: with capacities.
     """
-    content = {
-        "__slots__": (),
-        "packing": Packing(len(cluster.resources)),
-        "resources": cluster.resources,
-        "device_place": device_place(cluster.resources),
-    }
-    return type("VectorRolePort", (VectorPort, slot_port), content)
+    packing = packing_of(cluster)
+    names = (*cluster.resources, *[f"of device {device}" for device in range(packing.device_count)])
+    base = DevicePort if packing.device_count else VectorPort
+    return type("VectorRolePort", (base, slot_port), {"__slots__": (), "packing": packing, "names": names})

@@ -13,7 +13,6 @@ COUNTED: Final = {
     "containers_void": "containers that had become worthless when they were to be used",
     "deadlines_given_up": "jobs whose deadline could not be met any more, and that went on as best effort",
     "gang_tasks_refused": "tasks of gangs that the empty cluster cannot hold at once: none of them ran",
-    "device_splits": "starts whose GPU thousandths were free on their machine, and not on devices that they may use",
     "external_placements": "tasks that a Global Master placed outside its own partitions",
     "inconsistencies": "placements that a Local Master refused",
     "inconsistencies_gmG_lmL": "those between one Global Master and one Local Master",

@@ -89,7 +89,7 @@ def test_every_counter_is_told(pages: dict[str, str]) -> None:
         if "FACTS" in text:
             counted |= set(OF_RESERVATIONS.findall(text))
     assert measured == set(MEASURED)
-    by_driver = {"attempts_lost", "device_splits", "submissions_rejected"}
+    by_driver = {"attempts_lost", "submissions_rejected"}
     counted.add(GANG_TASKS_REFUSED)  # named once, for two designs
     assert counted | by_driver == set(COUNTED) - {"inconsistencies_gmG_lmL"}, "the name of this one is put together"
     assert "| `stolen_probes` |" in pages["measures"]

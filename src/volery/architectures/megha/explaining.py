@@ -202,7 +202,8 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
 
     def _use(self, view: list[Any], partition: int, place: int, task: Task) -> int:
         index: CapacityIndex = view[partition]
-        index.put(place, index.free[place] - self._packing[task.request])
+        claim, _, _ = self._placed[task.id]
+        index.put(place, self._packing.settled(index.free[place] - self._packing[claim.request]))
         return place
 
     def _pass(self, counts: Passed, task: Task, view: Sequence[Any], partition: int) -> None:
@@ -280,15 +281,16 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
         self._told_of_shares: set[TaskId] = set()
         super().start(now)
 
-    def _take(self, task: Task, partition: int, position: int) -> None:
+    def _take(self, task: Task, partition: int, position: int) -> Task:
         """Tell who was passed over for a task that has waited."""
-        super()._take(task, partition, position)
+        claim = super()._take(task, partition, position)
         self._told_of_shares.discard(task.id)
         if not self._matching:
             for other in self._telling.passed:
                 if other.id not in self._told_of_shares:
                     self._told_of_shares.add(other.id)
                     self._tell(other, "queued", (Rejected(self._scope(partition), Reason.SHARE, 1),))
+        return claim
 
     def _place(self, tasks: Iterable[Task]) -> list[Task]:
         self._calls = {}
@@ -338,7 +340,7 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
             there.setdefault((held.partition, held.position), []).append(held.request)
         machines, enough = [0] * len(matches), dict[Amounts, bool]()
         for (partition, position), requests in there.items():
-            losing = sum_of(requests)
+            losing = sum_of([self._packing.asked(request) for request in requests])
             if losing not in enough:
                 enough[losing] = user == self._sharing.others or self._ledger.can_lose(name, losing)
             if not enough[losing]:

@@ -131,14 +131,14 @@ class FairGlobalMaster(VectorGlobalMaster):
 
     def _hold(self, task: TaskId, held: Held) -> None:
         self._held[task] = self._running[held.user][task] = held
-        self._ledger.launched(self._names[held.user], held.request)
+        self._ledger.launched(self._names[held.user], self._packing.asked(held.request))
 
     def _let_go(self, task: TaskId) -> Held | None:
         """The task is not there any more, or will not be."""
         held = self._held.pop(task, None)
         if held is not None:
             del self._running[held.user][task]
-            self._ledger.ended(self._names[held.user], held.request)
+            self._ledger.ended(self._names[held.user], self._packing.asked(held.request))
             self._hopeless.discard(held.user)
             self._untouchable.discard(task)
         return held
@@ -148,20 +148,21 @@ class FairGlobalMaster(VectorGlobalMaster):
         if sign < 0 and self._kept_by_doubt:
             self._kept_by_doubt = False
             self._hopeless.clear()
-        pairs = zip(self._doubtful[user], request, strict=True)
+        pairs = zip(self._doubtful[user], self._packing.asked(request), strict=True)
         self._doubtful[user] = tuple([amount + sign * more for amount, more in pairs])
 
     def _can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
         """Whether the user keeps its share without these tasks of it, whatever else may still be refused."""
-        losing = sum_of([self._doubtful[user], *(held.request for held in tasks)])
+        losing = sum_of([self._doubtful[user], *(self._packing.asked(held.request) for held in tasks)])
         if user == self._sharing.others or self._ledger.can_lose(self._names[user], losing):
             return True
         self._kept_by_doubt = self._kept_by_doubt or any(self._doubtful[user])
         return False
 
-    def _take(self, task: Task, partition: int, position: int) -> None:
-        super()._take(task, partition, position)
-        self._hold(task.id, Held(self._user_of(task), partition, position, task.request or SLOT))
+    def _take(self, task: Task, partition: int, position: int) -> Task:
+        claim = super()._take(task, partition, position)
+        self._hold(task.id, Held(self._user_of(task), partition, position, claim.request or SLOT))
+        return claim
 
     def _asking(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Message:
         users = tuple([self._user_of(task) for task in tasks])
@@ -205,14 +206,15 @@ class FairGlobalMaster(VectorGlobalMaster):
 
     def _victims(self, loser: int, kind: Kind) -> list[TaskId]:
         """The youngest task that makes enough room where it runs; else the youngest ones of one machine that do."""
-        mask, need, guards = kind[0], self._packing[kind[1]], self._guards
+        mask, need, packing, guards = kind[0], self._packing[kind[1]], self._packing, self._guards
         matches, running = self._layout.matches, self._running[loser]
         machines: dict[tuple[int, int], list[TaskId]] = {}
         losable: dict[Amounts, bool] = {}
         for task in islice(reversed(running), SEARCH_MAX):
             held = running[task]
             if task not in self._untouchable and matches[held.partition][mask] >> held.position & 1:
-                left = self._index[held.partition].free[held.position] + self._packing[held.request] - need
+                free = self._index[held.partition].free[held.position]
+                left = packing.settled(free + packing[held.request]) - need
                 if held.request not in losable:
                     losable[held.request] = self._can_lose(loser, (held,))
                 if not losable[held.request]:
@@ -221,11 +223,15 @@ class FairGlobalMaster(VectorGlobalMaster):
                     return [task]
                 machines.setdefault((held.partition, held.position), []).append(task)
         for (partition, position), tasks in machines.items():
-            left = self._index[partition].free[position] - need
-            for count, task in enumerate(tasks, 1):
-                left += self._packing[running[task].request]
-                if left & guards == guards and self._can_lose(loser, [running[one] for one in tasks[:count]]):
-                    return tasks[:count]
+            free, given = self._index[partition].free[position], list[int]()
+            room = free
+            for task in tasks:
+                given.append(packing[running[task].request])
+                room = packing.settled(room + given[-1])
+                if (room - need) & guards == guards:
+                    victims = [tasks[place] for place in packing.needed(free, need, given)]
+                    if self._can_lose(loser, [running[one] for one in victims]):
+                        return victims
         return []
 
     def _preempt(self, task: Task, loser: int, victims: Sequence[TaskId]) -> None:
@@ -244,10 +250,12 @@ class FairGlobalMaster(VectorGlobalMaster):
             if victim in self._placed:
                 self._yielded.add(victim)
         self._claims[task.id] = claimed
-        index, request = self._index[partition], task.request or SLOT
-        had = sum_of([held.request for held in claimed.values()])
-        lacking = tuple([max(0, asked - amount) for asked, amount in zip(request, had, strict=True)])
-        index.put(position, index.free[position] - (self._packing.free(lacking) ^ self._guards))
+        index, packing = self._index[partition], self._packing
+        free, had = index.free[position], sum([packing[held.request] for held in claimed.values()])
+        took = packing.named(packing.settled(free + had), packing[task.request])
+        index.put(position, packing.settled(free - packing.beyond(took, had)))
+        task = packing.naming(task, took)
+        request = task.request or SLOT
         self._dirty[partition] |= 1 << position
         self._placed[task.id] = (task, partition, position)
         self._hold(task.id, Held(user, partition, position, request))
@@ -421,7 +429,8 @@ class FairGlobalMaster(VectorGlobalMaster):
             return
         self._settle(number)
         self._let_go(number)
-        task, partition, position = self._placed.pop(number)
+        _, partition, position = self._placed[number]
+        task = self._taken_back(number)
         self._dirty[partition] |= 1 << position
         self._yielded.discard(number)
         self._forget_prey(number)

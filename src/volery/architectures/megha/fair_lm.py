@@ -186,12 +186,12 @@ class FairLocalMaster(VectorLocalMaster):
         need = packing[message.task.request]
         self._port.observe(Counted("preemption_attempts"))
         can_be_had = all(self._may_end(task, message) for task in victims)  # else `given` is of other machines
-        if not can_be_had or (self._free[here][position] + given - need) & self._guards != self._guards:
+        left = packing.settled(self._free[here][position] + given) - need
+        if not can_be_had or left & self._guards != self._guards:
             self._deny(message, owner, kept=False)
             return
-        lacking = zip(packing.amounts(need), packing.amounts(given), strict=True)
-        pool = packing.free(tuple([max(0, asked - had) for asked, had in lacking])) ^ self._guards
-        self._free[here][position] -= pool
+        pool = packing.beyond(need, given)
+        self._give(here, position, -pool)
         claim = Claim(message, owner, (here, position), pool, set(victims))
         self._claims[message.task.id] = claim
         self._claimed.update(dict.fromkeys(victims, claim))
@@ -242,7 +242,7 @@ class FairLocalMaster(VectorLocalMaster):
             self._agree(claim, now)
             return
         here, position = claim.position
-        self._free[here][position] += claim.pool
+        self._give(here, position, claim.pool)
         self._hold(here, position)
         self._forget(claim)
         if not claim.withdrawn:
@@ -315,7 +315,7 @@ class FairLocalMaster(VectorLocalMaster):
         self._forget(claim)
         wanted, (here, position) = claim.wanted, claim.position
         took = 0 if claim.withdrawn else self._packing[wanted.task.request]
-        self._free[here][position] += claim.pool - took
+        self._give(here, position, claim.pool - took)
         self._hold(here, position)
         if claim.withdrawn:
             return

@@ -287,7 +287,7 @@ class GlobalMaster(Component):
         """Learn what is true there, then try the refused tasks again, before all others; a repeat is stale."""
         if message.update.number <= self._heard[source]:
             return
-        refused = [self._placed.pop(task)[0] for task in message.tasks if task in self._placed]
+        refused = [self._taken_back(task) for task in message.tasks if task in self._placed]
         self._port.observe(Counted("inconsistencies", len(refused)))
         freed = self._learn(message.update, source)
         if self._jobs.cancelled:
@@ -316,6 +316,10 @@ class GlobalMaster(Component):
             for position in positions(free):
                 found[machines[position]] = found.get(machines[position], 0) + 1
         return found
+
+    def _taken_back(self, task: TaskId) -> Task:
+        """A task that was placed and has to be placed again, as it was submitted."""
+        return self._placed.pop(task)[0]
 
     def check(self) -> None:
         """While tasks wait, no unit that they could use is free in the view (unless refused tasks wait by design)."""

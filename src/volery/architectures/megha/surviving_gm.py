@@ -243,7 +243,7 @@ class Surviving(GlobalMaster):
 
     def _place_again(self, dead: Iterable[TaskId]) -> None:
         """Tasks whose attempt is dead go before all others, as another attempt."""
-        tasks = [self._placed.pop(number)[0] for number in dead]
+        tasks = [self._taken_back(number) for number in dead]
         for task in tasks:
             epoch = self._inherited.get(task.job, 0)
             self._attempts[task.id] = max(self._attempt_of(task.id) + 1, self._first_of(epoch) if epoch else 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from volery.architectures.megha.surviving_gm import Surviving
 from volery.architectures.megha.surviving_messages import Lost, Report, place_of
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
@@ -29,12 +31,12 @@ class SurvivingVectorMaster(Surviving, VectorGlobalMaster):
         return self._lm_at[source]
 
     def _entry_of(self, task: Task, active: Active) -> tuple[Task, int, int]:
-        return task, *place_of(active.unit)
+        return replace(task, request=active.request), *place_of(active.unit)
 
     def _offer_unit(self, active: Active) -> None:
         partition, position = place_of(active.unit)
         index = self._index[partition]
-        index.put(position, index.free[position] + self._packing[active.request])
+        index.put(position, self._packing.settled(index.free[position] + self._packing[active.request]))
         self._dirty[partition] |= 1 << position
         if self._lines.length:
             self._offer(partition, [position])

@@ -63,7 +63,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
         for active in running:
             less = left - self._packing[active.request]
             if less & self._guards == self._guards:
-                left = less
+                left = self._packing.settled(less)
                 found.append(active if active.unit == unit else replace(active, unit=unit))
         return found
 
@@ -154,7 +154,7 @@ class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):
             for task in self._there[node]:
                 free -= self._active[task].took
             free -= self._reserved(here, position)
-        self._free[here][position] = free
+        self._free[here][position] = self._packing.settled(free)
         self._told_whole.pop(here, None)
         for told in self._gms.values():
             if told is not knows:

@@ -15,7 +15,7 @@ from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Counted, Look, MoreTasks, Submit
-from volery.core.model import Address, Amounts, JobId, Message, Task, Time
+from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.policies.capacity import Choice
 from volery.policies.match import bytes_vector, positions
 from volery.policies.vectorqueue import Kind, VectorQueue
@@ -135,16 +135,16 @@ class VectorGlobalMaster(GlobalMaster):
                 unplaced.append(task)
                 continue
             chosen, position = self._find(partition, task)
-            if chosen < 0:
+            if chosen < 0 or not self._satisfiable(task):  # a view may hold more than the machine has
                 nowhere.add(kind)
                 unplaced.append(task)
                 continue
-            self._take(task, chosen, position)
+            claim = self._take(task, chosen, position)
             partition = after[chosen]
             batch = batches.get(chosen)
             if batch is None:
                 batch = batches[chosen] = ([], [])
-            batch[0].append(task)
+            batch[0].append(claim)
             batch[1].append(position)
         self._next = partition
         for chosen, (batch_tasks, places) in batches.items():
@@ -172,11 +172,20 @@ class VectorGlobalMaster(GlobalMaster):
                     return partition, position
         return -1, -1
 
-    def _take(self, task: Task, partition: int, position: int) -> None:
-        index = self._index[partition]
-        index.put(position, index.free[position] - self._packing[task.request])
+    def _take(self, task: Task, partition: int, position: int) -> Task:
+        """Take what a task asks for; returns the task with the devices that it takes."""
+        index, packing = self._index[partition], self._packing
+        free = index.free[position]
+        took = packing.named(free, packing[task.request])
+        index.put(position, packing.settled(free - took))
         self._dirty[partition] |= 1 << position
-        self._placed[task.id] = (task, partition, position)
+        claim = packing.naming(task, took)
+        self._placed[task.id] = (claim, partition, position)
+        return claim
+
+    def _taken_back(self, task: TaskId) -> Task:
+        """A task that was placed and has to be placed again, as it was submitted."""
+        return self._packing.anywhere(super()._taken_back(task))
 
     def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         lm = self._layout.lm_of[partition]
@@ -203,7 +212,7 @@ class VectorGlobalMaster(GlobalMaster):
                 continue
             task, partition, position = place
             index = self._index[partition]
-            index.put(position, index.free[position] + self._packing[task.request])
+            index.put(position, self._packing.settled(index.free[position] + self._packing[task.request]))
             freed[partition] = freed.get(partition, 0) | 1 << position
             ended[task.job] = ended.get(task.job, 0) + 1
         for partition, machines in freed.items():
@@ -238,8 +247,7 @@ class VectorGlobalMaster(GlobalMaster):
                 task = self._lines.pop_fitting(constraints[position], index.free[position])
                 if task is None:
                     break
-                self._take(task, partition, position)
-                tasks.append(task)
+                tasks.append(self._take(task, partition, position))
                 taken.append(position)
         if tasks:
             self._request(partition, tasks, taken)
@@ -272,7 +280,7 @@ class VectorGlobalMaster(GlobalMaster):
             free = int.from_bytes(told[place * width : place * width + width], "little")
             if position in promised:
                 self._dirty[partition] |= 1 << position
-                left = free - promised[position]
+                left = self._packing.settled(free - promised[position])
                 free = left if left & guards == guards else guards  # something will be refused, and told of then
             before = index.free[position]
             if free != before:
@@ -297,7 +305,7 @@ class VectorGlobalMaster(GlobalMaster):
         """Learn what is true there, then try the refused tasks again; a repeat is stale."""
         if message.update.number <= self._heard[source]:
             return
-        refused = [self._placed.pop(task)[0] for task in message.tasks if task in self._placed]
+        refused = [self._taken_back(task) for task in message.tasks if task in self._placed]
         self._port.observe(Counted("inconsistencies", len(refused)))
         self._port.observe(Counted(self._refused_at[self._layout_lm(source)], len(refused)))
         freed = self._learn_state(message.update, source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from volery.architectures.megha.layout import Layout
+from volery.core.devices import packing_of
 from volery.core.model import Amounts, Cluster, Task
 from volery.policies.capacity import CapacityIndex, Ladders
 
@@ -22,7 +23,7 @@ class VectorLayout(Layout):
     def __init__(self, cluster: Cluster, gm_count: int, lm_count: int) -> None:
         super().__init__(msgspec.structs.replace(cluster, slots=(1,) * len(cluster.slots)), gm_count, lm_count)
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
-        self.ladders = Ladders(capacities)
+        self.ladders = Ladders(capacities, packing_of(cluster))
         self.whole_index = [
             CapacityIndex([capacities[machine] for machine in machines], self.ladders) for machines in self.machines
         ]

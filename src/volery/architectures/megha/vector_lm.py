@@ -143,7 +143,7 @@ class VectorLocalMaster(Answering):
                 refused.append(task.id)
                 owner.lacks[here] |= 1 << position
                 continue
-            free[position] = left
+            free[position] = packing.settled(left)
             changed |= 1 << position
             self._active[task.id] = Active(partition, position, took, owner, guest)
             number += 1
@@ -160,6 +160,10 @@ class VectorLocalMaster(Answering):
         if not self._armed:
             self._arm(now)
 
+    def _give(self, here: int, position: int, packed: int) -> None:
+        """So much more is free on a machine, or less where it is negative."""
+        self._free[here][position] = self._packing.settled(self._free[here][position] + packed)
+
     def _launch(self, node: Address, number: int, task: Task) -> None:
         self._port.send(node, Launch(number, task))
 
@@ -173,7 +177,7 @@ class VectorLocalMaster(Answering):
         if active is None:
             return
         owner, here = active.owner, active.partition - self._first
-        self._free[here][active.position] += active.took
+        self._give(here, active.position, active.took)
         if self._held:
             self._hold(here, active.position)
         self._has_changed(here, 1 << active.position, owner)
@@ -224,7 +228,7 @@ class VectorLocalMaster(Answering):
                 self._held.setdefault((here, position), 0)
                 self._hold(here, position)
             else:
-                self._free[here][position] += self._held.pop((here, position), 0)
+                self._give(here, position, self._held.pop((here, position), 0))
                 self._nobody_knows(here, position)
         if not self._armed:
             self._arm(now)
@@ -330,6 +334,7 @@ class VectorLocalMaster(Answering):
             assert active.guest != active.partition, "a logical node in the partition that it was taken from"
         for here, position, packed in self._set_aside():
             whole[here][position] -= packed
+        whole = [[self._packing.settled(free) for free in machines] for machines in whole]
         assert whole == self._free, "amounts without a task, or tasks that share an amount"
 
     def _set_aside(self) -> Iterable[tuple[int, int, int]]:

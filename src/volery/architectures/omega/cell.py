@@ -40,6 +40,10 @@ class Claims(Component):
         self._running: dict[TaskId, Running] = {}
         self._launches = 0
 
+    def _put(self, machine: int, packed: int) -> None:
+        """So much more is free on a machine, or less where it is negative."""
+        self._free[machine] = self._layout.packing.settled(self._free[machine] + packed)
+
     def _launch(self, task: Task, machine: int) -> None:
         self._launches += 1
         self._port.send(self._layout.nodes[machine], Launch(self._launches, task))
@@ -48,7 +52,7 @@ class Claims(Component):
         """What the task took is free; its owner is told."""
         running = self._running.pop(message.task, None)
         if running is not None:
-            self._free[running.machine] += running.packed
+            self._put(running.machine, running.packed)
             self._freed(running, now)
             self._port.send(running.owner, Ended(running.job, message.task))
 
@@ -71,6 +75,7 @@ class Claims(Component):
         whole, guards = list(self._layout.whole), self._layout.packing.guards
         for machine, packed in self._taken():
             whole[machine] -= packed
+        whole = [self._layout.packing.settled(free) for free in whole]
         assert whole == self._free, "amounts without a task, or tasks that share an amount"
         assert all(free & guards == guards for free in self._free), "a machine gives more than it has"
 
@@ -143,7 +148,7 @@ class CellState(Claims):
             if left & guards != guards or (coarse and sequence != sequences[machine]):
                 refused.append(task.id)
                 continue
-            free[machine] = left
+            free[machine] = packing.settled(left)
             sequences[machine] += 1
             taken.append((task, Running(source, task.job, machine, packed)))
         if refused and message.gang:
@@ -158,7 +163,7 @@ class CellState(Claims):
 
     def _undo(self, taken: list[Running]) -> None:
         for one in taken:
-            self._free[one.machine] += one.packed
+            self._put(one.machine, one.packed)
             if self._restore:
                 self._sequences[one.machine] -= 1
             else:

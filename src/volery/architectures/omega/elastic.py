@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from volery.core.model import AMOUNT_MAX, Amounts
-from volery.core.resources import FIELD_BITS, SLOT
+from volery.core.model import Amounts
+from volery.core.resources import SLOT, Packing
 
 Policy = Literal["none", "max-parallelism", "global-cap", "relative-size"]
 NO_END: Final = 1 << 40
@@ -41,13 +41,13 @@ class Elasticity(msgspec.Struct, frozen=True):
             return NO_END
         return self.width * (self.times if self.policy == "relative-size" else 1) - running
 
-    def budget(self, running: int, request: Amounts, free: Sequence[int], capacity: Amounts) -> int:
+    def budget(self, running: int, request: Amounts, free: Sequence[int], capacity: Amounts, packing: Packing) -> int:
         """How many more it may use in a cell with this much free per machine, packed; its tasks ask for `request`."""
         if not self.width or self.policy != "global-cap":
             return self.most(running)
         room = NO_END
         for place, (asked, whole) in enumerate(zip(request or SLOT, capacity, strict=True)):
             if asked:
-                idle = sum([amounts >> (place * FIELD_BITS) & AMOUNT_MAX for amounts in free])
+                idle = packing.idle(place, free)
                 room = min(room, max(0, int(self.cap * whole) - (whole - idle)) // asked)
         return max(self.width - running, room)

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from volery.core.devices import packing_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
-from volery.core.resources import Packing
 from volery.policies.firstfit import Rings
 
 Workload = Literal["batch", "service", "fill"]
@@ -37,7 +37,7 @@ class Layout:
     def __init__(self, cluster: Cluster, rings: Rings) -> None:
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
         self.nodes = [f"node/{machine}" for machine in range(len(capacities))]
-        self.packing = Packing(len(capacities[0]))
+        self.packing = packing_of(cluster)
         known: dict[Amounts, int] = {}  # one integer for all machines alike
         self.whole = [known.setdefault(amounts, self.packing.free(amounts)) for amounts in capacities]
         self.capacity = tuple([sum(column) for column in zip(*capacities, strict=True)])

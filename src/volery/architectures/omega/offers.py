@@ -122,7 +122,7 @@ class Allocator(Claims):
         offered = {machine: amounts for machine, amounts in enumerate(free) if amounts != guards}
         totals = [0] * len(self._terms.least)
         for amounts in offered.values():
-            for place_of, amount in enumerate(packing.amounts(amounts)):
+            for place_of, amount in enumerate(packing.totals(amounts)):
                 totals[place_of] += amount
         enough = all(total >= least for total, least in zip(totals, self._terms.least, strict=True))
         return offered if enough else {}
@@ -155,7 +155,7 @@ class Allocator(Claims):
         del self._offered[source]
         guards = self._layout.packing.guards
         for machine, amounts in offered.items():
-            self._free[machine] += amounts - guards
+            self._put(machine, amounts - guards)
         for task, machine in zip(message.held, message.held_machines, strict=True):
             held = None if task.id in self._held else self._take(source, task, machine)
             if held is not None:
@@ -174,10 +174,9 @@ class Allocator(Claims):
     def _take(self, framework: Address, task: Task, machine: int) -> Running | None:
         """None where messages that overtook each other have misled the framework: there is no room."""
         packed, guards = self._layout.packing[task.request], self._layout.packing.guards
-        left = self._free[machine] - packed
-        if left & guards != guards:
+        if (self._free[machine] - packed) & guards != guards:
             return None
-        self._free[machine] = left
+        self._put(machine, -packed)
         self._order.launched(self._role_of[framework], self._layout.packing.amounts(packed))
         return Running(framework, task.job, machine, packed)
 
@@ -193,7 +192,7 @@ class Allocator(Claims):
         for task in message.tasks:
             held = self._held.pop(task, None)
             if held is not None:
-                self._free[held.machine] += held.packed
+                self._put(held.machine, held.packed)
                 self._freed(held, now)
 
     def _taken(self) -> list[tuple[int, int]]:
@@ -256,7 +255,8 @@ class Framework(Placer):
         hoard_us: what is kept for a gang is given up when it is not whole by then; 0: never.
     """
 
-    __slots__ = ("_asked", "_demands", "_heard", "_hoard_us", "_hoarding", "_refuse_us", "_releases", "_reply")
+    __slots__ = ("_asked", "_claims", "_demands", "_heard", "_hoard_us", "_hoarding", "_refuse_us", "_releases",
+                 "_reply")  # fmt: skip
 
     def __init__(
         self, layout: Layout, setting: Setting, cell: Address, stream: Random, *, refuse_us: Time, hoard_us: Time
@@ -270,6 +270,7 @@ class Framework(Placer):
         self._releases = 0
         self._reply: Reply | None = None
         self._hoarding: Waiting | None = None
+        self._claims: dict[TaskId, Task] = {}  # with their devices, until they are placed or let go
 
     def _on_queued(self, now: Time) -> None:
         if not self._asked:
@@ -287,7 +288,7 @@ class Framework(Placer):
         room = [0] * len(self._layout.capacity)
         for machine, amounts in zip(message.machines, self._layout.decode(message.free), strict=True):
             free[machine] = amounts
-            for resource, amount in enumerate(packing.amounts(amounts)):
+            for resource, amount in enumerate(packing.totals(amounts)):
                 room[resource] += amount
         self._reply = Reply(message.number, free, room, len(self._queue))
         self._decide(self._reply, now)
@@ -331,9 +332,11 @@ class Framework(Placer):
         if work.gang and len(found) < len(work.tasks) and self._others_hoard(work):
             found = {}
         packing = self._layout.packing
-        for task, machine in found.items():
+        for task, machine in zip(answer.claims(placing.tasks), answer.machines, strict=True) if found else ():
+            if packing.device_count:
+                self._claims[task.id] = task
             packed = packing[task.request]
-            reply.free[machine] -= packed
+            reply.free[machine] = packing.settled(reply.free[machine] - packed)
             for resource, amount in enumerate(packing.amounts(packed)):
                 reply.room[resource] -= amount
         if work.gang and len(found) < len(work.tasks):
@@ -380,6 +383,7 @@ class Framework(Placer):
             return
         reply = self._reply
         for task in work.held:
+            self._claims.pop(task.id, None)
             if reply is not None:
                 reply.held.pop(task, None)
         self._releases += 1
@@ -397,9 +401,9 @@ class Framework(Placer):
             self._cell,
             Answer(
                 reply.number,
-                tuple(reply.placed),
+                tuple([self._claims.pop(task.id, task) for task in reply.placed]),
                 tuple(reply.placed.values()),
-                tuple(reply.held),
+                tuple([self._claims.get(task.id, task) for task in reply.held]),
                 tuple(reply.held.values()),
                 0 if taken else self._refuse_us,
                 self._asked,
@@ -441,6 +445,7 @@ class Framework(Placer):
         for task in mine:
             assert reply is not None, "placed on no offer"
             del reply.placed[task]
+            self._claims.pop(task.id, None)
             work.running.discard(task.id)
         super()._withdraw(work)
         if mine:

@@ -187,7 +187,8 @@ class Placer(Component):
         if work.gang:
             return len(work.tasks)
         request, elasticity = work.tasks[0].request, self._setting.elasticity
-        budget = elasticity.budget(len(work.running), request, free, self._layout.capacity)
+        layout = self._layout
+        budget = elasticity.budget(len(work.running), request, free, layout.capacity, layout.packing)
         return max(0, min(len(work.tasks), budget))
 
     def _on_queued(self, now: Time) -> None:

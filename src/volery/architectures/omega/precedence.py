@@ -21,7 +21,7 @@ from volery.architectures.omega.placer import Setting
 from volery.architectures.omega.scheduler import Attempt, Scheduler
 from volery.core.component import sent_to
 from volery.core.events import Preemption
-from volery.core.model import Address, Task, TaskId, Time
+from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.core.records import ATTEMPT_MAX
 from volery.policies.attempts import AttemptEnded, Kill, Launch
@@ -120,26 +120,27 @@ class PrecedenceCell(CellState):
 
     def _in_the_way(self, machine: int, packed: int, priority: int) -> list[Held] | None:
         """Who has to leave for a claim; None: it is in conflict."""
-        guards, left = self._layout.packing.guards, self._free[machine] - packed
-        losers: list[Held] = []
-        if left & guards == guards:
-            return losers
+        packing, free = self._layout.packing, self._free[machine]
+        guards, room, given = packing.guards, free, list[int]()
+        if (free - packed) & guards == guards:
+            return []
         lower = [one for one in self._losable(machine) if one.priority < priority]
-        for one in sorted(lower, key=lambda held: (held.priority, -held.number)):
-            losers.append(one)
-            left += one.running.packed
-            if left & guards == guards:
-                return losers
+        lower.sort(key=lambda held: (held.priority, -held.number))
+        for one in lower:
+            given.append(one.running.packed)
+            room = packing.settled(room + one.running.packed)
+            if (room - packed) & guards == guards:
+                return [lower[place] for place in packing.needed(free, packed, given)]
         return None
 
     def _take(self, one: Held) -> None:
         machine, task = one.running.machine, one.task.id
-        self._free[machine] += one.running.packed
+        self._put(machine, one.running.packed)
         del self._running[task], self._held[task], self._on[machine][task]
 
     def _give(self, one: Held) -> None:
         machine, task = one.running.machine, one.task.id
-        self._free[machine] -= one.running.packed
+        self._put(machine, -one.running.packed)
         self._running[task], self._held[task], self._on[machine][task] = one.running, one, one
 
     def _undo_all(self, taken: list[tuple[Held, list[Held]]]) -> None:
@@ -189,7 +190,8 @@ class PrecedenceCell(CellState):
         if killed:
             self._attempts[held.task.id] = held.attempt + 1
             self._port.observe(Preemption(now, held.task.id, held.attempt, gone.beneficiary, "priority"))
-            self._port.send(held.running.owner, Preempted(held.task, held.attempt))
+            task = self._layout.packing.anywhere(held.task)
+            self._port.send(held.running.owner, Preempted(task, held.attempt))
         else:
             self._over(held, now)
         self._ending[machine] -= 1
@@ -247,22 +249,26 @@ class Contest(NamedTuple):
 def place_over(contest: Contest) -> Placed:
     """Machines with room first; then those on which the lowest priority makes room, and so on upwards."""
     tasks, problem = contest.placing.tasks, contest.placing._replace(whole=False)
+    packing = problem.packing
     free, left = list(problem.free), list(range(len(tasks)))
     places: list[int] = []
     machines: list[int] = []
+    requests: list[Amounts] = []
     for level in ({}, *contest.lower):
         for machine, amounts in level.items():
-            free[machine] += amounts
+            free[machine] = packing.settled(free[machine] + amounts)
         found = place(problem._replace(tasks=[tasks[number] for number in left], free=free))
-        for at, machine in zip(found.places, found.machines, strict=True):
+        claims = found.claims([tasks[number] for number in left])
+        for at, machine, task in zip(found.places, found.machines, claims, strict=True):
             places.append(left[at])
-            free[machine] -= problem.packing[tasks[left[at]].request]
+            free[machine] = packing.settled(free[machine] - packing[task.request])
         machines += found.machines
+        requests += found.requests
         placed = set(places)
         left = [number for number in left if number not in placed]
         if not left:
             break
-    return NOWHERE if left and contest.placing.whole else Placed(tuple(places), tuple(machines))
+    return NOWHERE if left and contest.placing.whole else Placed(tuple(places), tuple(machines), tuple(requests))
 
 
 class PrecedenceScheduler(Scheduler):

@@ -110,7 +110,7 @@ class Scheduler(Placer):
             before = claims.get(machine, 0)
             sequences.append(self._sequences[machine] + before)
             claims[machine] = before + 1
-        tasks, work = tuple(attempt.claimed), attempt.work
+        tasks, work = tuple(answer.claims(attempt.placing.tasks)), attempt.work
         commit = Commit(self._number, work.gang, tasks, answer.machines, tuple(sequences), work.priority)
         self._port.send(self._cell, commit)
 

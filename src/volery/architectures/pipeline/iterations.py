@@ -32,6 +32,9 @@ class Iteration(Protocol):
     def joined(self, waiting: Waiting) -> None:
         """A task has joined the queue."""
 
+    def takes(self, waiting: Waiting, machine: int) -> int:
+        """What a task takes of a machine that it is given now, packed."""
+
     def started(self, machine: int) -> None:
         """A task has been given room on a machine."""
 
@@ -71,6 +74,10 @@ class Skipping:
     def joined(self, waiting: Waiting) -> None:
         """What is known of its kind holds for it."""
 
+    def takes(self, waiting: Waiting, machine: int) -> int:
+        """What it asks for, of what is free there."""
+        return self._state.packing.named(self._state.index.free[machine], waiting.kind.packed)
+
     def started(self, machine: int) -> None:
         """What fitted only there is not tried in vain."""
         self._queue.kinds.taken(machine, self._state.index.free[machine])
@@ -107,11 +114,12 @@ class Easy(Skipping):
         at: when, by estimates; may have passed.
     """
 
-    __slots__ = ("_granted", "_guards", "_keyed", "_ready", "at", "head", "machine")
+    __slots__ = ("_granted", "_guards", "_keyed", "_packing", "_ready", "at", "head", "machine")
 
     def __init__(self, state: State, queue: KeyedQueue) -> None:
         super().__init__(state, queue)
         self._keyed = queue
+        self._packing = state.packing
         self._guards = state.packing.guards
         self._granted = 0
         self._ready: dict[Kind, tuple[npt.NDArray[np.int64], set[int]]] = {}
@@ -206,11 +214,9 @@ class Easy(Skipping):
         if not kind.suitable >> machine & 1:
             return FAR
         guards, free, packed = self._guards, self._state.index.free[machine], kind.packed
-        runs = sorted(
-            [(run.expected_end_us, run.waiting.kind.packed) for run in self._state.on_machine[machine].values()]
-        )
+        runs = sorted([(run.expected_end_us, run.took) for run in self._state.on_machine[machine].values()])
         for end, given_back in runs:
-            free += given_back
+            free = self._packing.settled(free + given_back)
             if (free - packed) & guards == guards:
                 return end
         return FAR
@@ -243,15 +249,15 @@ class Easy(Skipping):
         return (line.first_within(self._limit_us()), here) if here else (None, 0)
 
     def _leaves_enough(self, kind: Kind) -> bool:
-        """Whether the reserved machine has room for both when the time has come."""
-        state = self._state
+        """Whether the reserved machine has room for both when the time has come, if one of the kind starts now."""
+        state, packing, guards = self._state, self._packing, self._guards
         free = state.index.free[self.machine]
+        left = free - packing.named(free, kind.packed)
         for run in state.on_machine[self.machine].values():
             if run.expected_end_us <= self.at:
-                free += run.waiting.kind.packed
+                left += run.took
         assert self.head is not None
-        left = free - self.head.kind.packed
-        return left & self._guards == self._guards and (left - kind.packed) & self._guards == self._guards
+        return (packing.settled(left) - self.head.kind.packed) & guards == guards
 
     def _limit_us(self) -> Time:
         """The longest estimate of a task that ends on the reserved machine before it is needed."""

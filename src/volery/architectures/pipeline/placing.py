@@ -238,7 +238,7 @@ class Placing(Component):
     def _submit_task(self, waiting: Waiting, machine: int, now: Time) -> None:
         """Stage T4: the machine is the task's from now on."""
         self._queue.remove(waiting)
-        running = self._state.launched(waiting, machine, now)
+        running = self._state.launched(waiting, machine, now, self._iteration.takes(waiting, machine))
         self._queue.served(waiting)
         self._iteration.started(machine)
         self._start(running)
@@ -303,7 +303,8 @@ class Placing(Component):
         node = self._nodes[running.machine]
         stage_us, life = self._setup(self._view, waiting), self._lives.get(node, 0)
         running.sent = True
-        self._port.send(node, Launch(self._launches, waiting.task, running.attempt, stage_us, life))
+        task = self._state.packing.naming(waiting.task, running.took)
+        self._port.send(node, Launch(self._launches, task, running.attempt, stage_us, life))
 
     def _ended(self, message: Completed, now: Time) -> Waiting | None:
         """Stage T7: an attempt has ended; returns the task if that was its end, too."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import reduce
 
 from volery.architectures.pipeline.iterations import Skipping
 from volery.architectures.pipeline.queues import KeyedQueue
 from volery.core.model import Time
+from volery.core.resources import Packing
 from volery.policies.match import positions
 from volery.policies.stages import FAR, State, Waiting
 
@@ -25,34 +27,41 @@ class Profile:
         now: the first time.
         free: at that time.
         ends: when tasks that run there end, and what each gives back.
-        guards: of the packing.
+        packing: of these.
     """
 
-    __slots__ = ("_free", "_guards", "_times")
+    __slots__ = ("_free", "_guards", "_packing", "_times")
 
-    def __init__(self, now: Time, free: int, ends: list[tuple[Time, int]], guards: int) -> None:
-        self._guards = guards
+    def __init__(self, now: Time, free: int, ends: list[tuple[Time, int]], packing: Packing) -> None:
+        self._packing = packing
+        self._guards = packing.guards
         self._times, self._free = [now], [free]
         for end, given_back in sorted(ends):
             self.take(-given_back, max(end, now + 1), FAR)
 
     def earliest(self, packed: int, duration_us: Time) -> Time:
-        """When that much is free for so long; FAR: never."""
-        guards, begin = self._guards, FAR
-        for at, until, free in zip(self._times, [*self._times[1:], FAR], self._free, strict=True):
-            if (free - packed) & guards != guards:
-                begin = FAR
-                continue
-            begin = min(begin, at)
-            if until - begin >= duration_us:
-                return begin
+        """When that much is free for so long, on the same devices; FAR: never."""
+        guards, ends, common, first, place = self._guards, [*self._times[1:], FAR], -1, 0, 0
+        while place < len(ends):
+            common = self._free[place] if place == first else self._packing.common(common, self._free[place])
+            if (common - packed) & guards != guards:
+                first = place = first + 1 if (self._free[place] - packed) & guards == guards else place + 1
+            elif ends[place] - self._times[first] >= duration_us:
+                return self._times[first]
+            else:
+                place += 1
         return FAR
+
+    def named(self, packed: int, begin: Time, end: Time) -> int:
+        """The request with devices that are free from begin to end."""
+        steps = self._free[self._step(begin) : self._step(end)]
+        return self._packing.named(reduce(self._packing.common, steps), packed)
 
     def take(self, packed: int, begin: Time, end: Time) -> None:
         """From begin to end that much less is free."""
         first, last = self._step(begin), self._step(end)
         for place in range(first, last):
-            self._free[place] -= packed
+            self._free[place] = self._packing.settled(self._free[place] - packed)
 
     def _step(self, at: Time) -> int:
         """The place of the step that begins then, which is made if there is none."""
@@ -119,8 +128,8 @@ class Conservative(Skipping):
         profile = self._profiles.get(machine)
         if profile is None:
             state = self._state
-            ends = [(run.expected_end_us, run.waiting.kind.packed) for run in state.on_machine[machine].values()]
-            profile = Profile(state.now, state.index.free[machine], ends, state.packing.guards)
+            ends = [(run.expected_end_us, run.took) for run in state.on_machine[machine].values()]
+            profile = Profile(state.now, state.index.free[machine], ends, state.packing)
             self._profiles[machine] = profile
         return profile
 
@@ -131,7 +140,16 @@ class Conservative(Skipping):
         return self._profile(machine).earliest(waiting.kind.packed, self._lasts_us(waiting, machine))
 
     def _take(self, waiting: Waiting, machine: int, at: Time) -> None:
-        self._profile(machine).take(waiting.kind.packed, at, at + self._lasts_us(waiting, machine))
+        end = at + self._lasts_us(waiting, machine)
+        self._profile(machine).take(self._named(waiting, machine, at), at, end)
+
+    def _named(self, waiting: Waiting, machine: int, at: Time) -> int:
+        end = at + self._lasts_us(waiting, machine)
+        return self._profile(machine).named(waiting.kind.packed, at, end)
+
+    def takes(self, waiting: Waiting, machine: int) -> int:
+        """On devices that nobody before it has reserved."""
+        return self._named(waiting, machine, self._state.now)
 
     def among(self, waiting: Waiting) -> int:
         """Those on which it delays nobody."""

@@ -21,6 +21,7 @@ from volery.architectures.pipeline.tending import Tending
 from volery.core.component import sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
+from volery.core.resources import Packing
 from volery.policies.jobs import ANSWERS
 from volery.policies.match import positions
 from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
@@ -45,7 +46,7 @@ class ManagersState(State):
         capacities = tuple([part.capacity for part in self.parts])
         count = len(capacities)
         cluster = Cluster((0,) * count, (1,) * count, "managers", names or ("slots",), capacities)
-        super().__init__(cluster, (), half_life_us)
+        super().__init__(cluster, (), half_life_us, Packing(len(cluster.resources)))  # a manager has no devices
         self._tokens: list[tuple[int, ...]] = []
 
     def access(self, machines: Iterable[int] | None) -> int:

@@ -38,6 +38,7 @@ class Reservation:
     Args:
         task: for which.
         machine: its number.
+        need: what the task needs there, with the devices that are waited for.
 
     Attributes:
         kept: amounts that are set aside by now.
@@ -45,15 +46,10 @@ class Reservation:
 
     __slots__ = ("_need", "kept", "machine", "task")
 
-    def __init__(self, task: Task, machine: int) -> None:
+    def __init__(self, task: Task, machine: int, need: Resources) -> None:
         self.task, self.machine = task, machine
-        self._need: Resources = task.request or SLOT
-        self.kept: Resources = (0,) * len(self._need)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the task can start."""
-        return self.kept == self._need
+        self._need = need
+        self.kept: Resources = (0,) * len(need)
 
     def set_aside(self, free: Resources) -> Resources:
         """Of what is free on the machine, with what is kept already, keep what is needed; returns the rest."""

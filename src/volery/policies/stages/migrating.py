@@ -8,8 +8,7 @@ from typing import Annotated
 import msgspec
 
 from volery.core.bounds import Period, PositiveCount, Seconds
-from volery.core.model import SECOND, Amounts, Time
-from volery.policies.fairness.shares import fits, minus, plus
+from volery.core.model import SECOND, Time
 from volery.policies.stages.policy import Move, Policy
 from volery.policies.stages.records import Running
 from volery.policies.stages.view import View
@@ -65,8 +64,8 @@ class Consolidate(Periodic, frozen=True):
     def moves(self, view: View) -> Sequence[Move]:
         """Machine after machine, from the least used up, while not too many tasks move."""
         used = [machine for machine in range(view.machine_count) if view.running_on(machine)]
-        used.sort(key=lambda machine: (usage(view, machine, view.free(machine)), machine))
-        free = {machine: view.free(machine) for machine in used}
+        rooms = {machine: view.room(machine) for machine in used}
+        used.sort(key=lambda machine: (view.used_of(machine, rooms[machine]), machine))
         targets, found = list(used), list[Move]()
         for machine in used[: self.most]:
             if len(found) >= self.most:
@@ -75,7 +74,7 @@ class Consolidate(Periodic, frozen=True):
             if machine not in targets or len(self.movable(view, machine)) < len(runs):
                 continue
             targets.remove(machine)
-            moves = self._spread(view, runs, targets, free)
+            moves = self._spread(view, runs, targets, rooms)
             if not moves or len(found) + len(moves) > self.most:
                 targets.append(machine)
                 continue
@@ -86,19 +85,16 @@ class Consolidate(Periodic, frozen=True):
                     targets.insert(0, move.machine)
         return found
 
-    def _spread(
-        self, view: View, runs: Sequence[Running], targets: Sequence[int], free: dict[int, Amounts]
-    ) -> list[Move]:
-        left, moves = dict(free), list[Move]()
+    def _spread(self, view: View, runs: Sequence[Running], targets: Sequence[int], rooms: dict[int, int]) -> list[Move]:
+        left, moves = dict(rooms), list[Move]()
         for run in runs:
-            request = run.task.request or (1,)
-            able = [one for one in targets if fits(request, left[one]) and view.suits(run.waiting, one)]
+            able = [one for one in targets if view.fits(run.waiting, left[one]) and view.suits(run.waiting, one)]
             if not able:
                 return []
-            target = max(able, key=lambda one: (usage(view, one, left[one]), -one))
-            left[target] = minus(left[target], request)
+            target = max(able, key=lambda one: (view.used_of(one, left[one]), -one))
+            left[target] = view.with_task(run.waiting, left[target])
             moves.append(Move(run.task.id, target))
-        free.update(left)
+        rooms.update(left)
         return moves
 
 
@@ -113,33 +109,25 @@ class Rebalance(Periodic, frozen=True):
     def moves(self, view: View) -> Sequence[Move]:
         """One task after another, the youngest that narrows the gap."""
         online = [machine for machine in range(view.machine_count) if view.machine(machine).online]
-        free = {machine: view.free(machine) for machine in online}
+        rooms = {machine: view.room(machine) for machine in online}
         movable = {machine: self.movable(view, machine) for machine in online}
         found: list[Move] = []
         while len(found) < self.most and len(online) > 1:
-            order = sorted(online, key=lambda one: (usage(view, one, free[one]), one))
+            order = sorted(online, key=lambda one: (view.used_of(one, rooms[one]), one))
             low, high = order[0], order[-1]
-            gap = usage(view, high, free[high]) - usage(view, low, free[low])
-            helpful = [run for run in movable[high] if self._helps(view, run, low, free, gap)]
+            gap = view.used_of(high, rooms[high]) - view.used_of(low, rooms[low])
+            helpful = [run for run in movable[high] if self._helps(view, run, low, rooms, gap)]
             if gap < self.gap or not helpful:
                 break
             run = helpful[0]
             movable[high].remove(run)
-            request = run.task.request or (1,)
-            free[high], free[low] = plus(free[high], request), minus(free[low], request)
+            rooms[high], rooms[low] = view.without(run, rooms[high]), view.with_task(run.waiting, rooms[low])
             found.append(Move(run.task.id, low))
         return found
 
-    def _helps(self, view: View, run: Running, low: int, free: dict[int, Amounts], gap: float) -> bool:
-        request, high = run.task.request or (1,), run.machine
-        if not fits(request, free[low]) or not view.suits(run.waiting, low):
+    def _helps(self, view: View, run: Running, low: int, rooms: dict[int, int], gap: float) -> bool:
+        high = run.machine
+        if not view.fits(run.waiting, rooms[low]) or not view.suits(run.waiting, low):
             return False
-        after = usage(view, high, plus(free[high], request)) - usage(view, low, minus(free[low], request))
-        return abs(after) < gap
-
-
-def usage(view: View, machine: int, free: Amounts) -> float:
-    """The fraction of a machine's processors, or slots, that is in use."""
-    resource = view.work_resource
-    whole = view.capacity(machine)[resource]
-    return (whole - free[resource]) / (whole or 1)
+        after = view.used_of(high, view.without(run, rooms[high]))
+        return abs(after - view.used_of(low, view.with_task(run.waiting, rooms[low]))) < gap

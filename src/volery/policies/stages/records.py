@@ -102,6 +102,7 @@ class Running(msgspec.Struct, gc=False):
         machine: where.
         start_us: when it was placed.
         expected_end_us: by its estimate and the machine's speed.
+        took: what it takes of the machine, packed.
         attempt: its number.
         sent: whether its machine has been told; until then nobody can end it there.
         ending: whether its end was asked for.
@@ -111,6 +112,7 @@ class Running(msgspec.Struct, gc=False):
     machine: int
     start_us: Time
     expected_end_us: Time
+    took: int = 0
     attempt: int = 0
     sent: bool = False
     ending: bool = False

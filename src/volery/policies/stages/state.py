@@ -10,8 +10,9 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from volery.core.devices import packing_of
 from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
-from volery.core.resources import work_resource
+from volery.core.resources import Packing, work_resource
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.readiness import Workflow
@@ -45,6 +46,7 @@ class State:
         cluster: the machines that it manages; here they are numbered from 0.
         numbers: their numbers in the whole cluster.
         half_life_us: of the average of what users hold; 0: nobody asks for it.
+        packing: of amounts; None: that of the cluster, with the devices of its machines.
 
     Attributes:
         index: what machines have free, by position.
@@ -61,12 +63,14 @@ class State:
         graphs: per job whose tasks wait for each other, what is known of that (stage T1).
     """
 
-    def __init__(self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0) -> None:
+    def __init__(
+        self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0, packing: Packing | None = None
+    ) -> None:
         self.cluster = cluster
         self.numbers = numbers or range(len(cluster.constraints))
         self.capacities: Sequence[Amounts] = cluster.capacities or [(slots,) for slots in cluster.slots]
         self.capacity: Amounts = tuple([sum(column) for column in zip(*self.capacities, strict=True)])
-        self.ladders = Ladders(self.capacities)
+        self.ladders = Ladders(self.capacities, packing_of(cluster) if packing is None else packing)
         self.packing = self.ladders.packing
         self.whole = CapacityIndex(self.capacities, self.ladders)
         self.index = self.whole.copy()
@@ -133,14 +137,21 @@ class State:
         """Processors that a task asks for; slots where there are no processors."""
         return task.request[self.work_resource] if task.request else 1
 
-    def launched(self, waiting: Waiting, machine: int, now: Time) -> Running:
-        """A task that waited has been given a machine."""
+    def launched(self, waiting: Waiting, machine: int, now: Time, takes: int | None = None) -> Running:
+        """A task that waited has been given a machine.
+
+        Args:
+            waiting, machine, now: which, where and when.
+            takes: what it takes there, packed; None: what it asks for, of what is free.
+        """
         task, job = waiting.task, waiting.job
         del self.waiting[task.id]
         end = now + self.cluster.attempt_us(task.estimate_us, machine)
-        running = self.on_machine[machine][task.id] = Running(waiting, machine, now, end, waiting.attempt)
+        free = self.index.free[machine]
+        took = self.packing.named(free, waiting.kind.packed) if takes is None else takes
+        running = self.on_machine[machine][task.id] = Running(waiting, machine, now, end, took, waiting.attempt)
         self.running[task.id] = running
-        self.index.put(machine, self.index.free[machine] - waiting.kind.packed)
+        self.index.put(machine, self.packing.settled(free - took))
         self._outdated.append(machine)
         job.running += 1
         if self.priorities is not None:
@@ -157,7 +168,7 @@ class State:
             return None
         machine, waiting = running.machine, running.waiting
         del self.on_machine[machine][task]
-        self.index.put(machine, self.index.free[machine] + waiting.kind.packed)
+        self.index.put(machine, self.packing.settled(self.index.free[machine] + running.took))
         self._outdated.append(machine)
         waiting.job.running -= 1
         if self.priorities is not None:
@@ -212,7 +223,7 @@ class State:
         """What every machine has free: a row per machine, a column per resource."""
         if self._outdated:
             for machine in dict.fromkeys(self._outdated):
-                self._free[machine] = self.packing.amounts(self.index.free[machine])
+                self._free[machine] = self.packing.totals(self.index.free[machine])
             self._outdated.clear()
         return self._free
 
@@ -227,8 +238,9 @@ class State:
         """Raise AssertionError where free, held and running disagree."""
         held: dict[str, list[int]] = {user: [0] * len(self.capacity) for user in self.used}
         for machine, runs in enumerate(self.on_machine):
-            taken = sum(run.waiting.kind.packed for run in runs.values())
-            assert self.index.free[machine] + taken == self.whole.free[machine], f"machine {machine} leaks"
+            taken = sum(run.took for run in runs.values())
+            settled = self.packing.settled(self.index.free[machine] + taken)
+            assert settled == self.whole.free[machine], f"machine {machine} leaks"
             for run in runs.values():
                 for k, amount in enumerate(run.task.request or (1,)):
                     held[run.job.user][k] += amount

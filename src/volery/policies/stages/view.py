@@ -76,7 +76,31 @@ class View:
 
     def free(self, machine: int) -> Amounts:
         """What a machine has free."""
-        return self._state.packing.amounts(self._state.index.free[machine])
+        return self._state.packing.totals(self._state.index.free[machine])
+
+    def room(self, machine: int) -> int:
+        """What a machine has free, device by device, for `fits`, `with_task` and `without`."""
+        return self._state.index.free[machine]
+
+    def fits(self, task: Waiting, room: int) -> bool:
+        """Whether a room has enough for a task, on devices that it may use."""
+        guards = self._state.packing.guards
+        return (room - task.kind.packed) & guards == guards
+
+    def with_task(self, task: Waiting, room: int) -> int:
+        """What a room that has enough for a task is with it."""
+        packing = self._state.packing
+        return packing.settled(room - packing.named(room, task.kind.packed))
+
+    def without(self, run: Running, room: int) -> int:
+        """What the room of a machine is when a task that runs there ends."""
+        return self._state.packing.settled(room + run.took)
+
+    def used_of(self, machine: int, room: int) -> float:
+        """The fraction of a machine's processors, or slots, that is in use where it has this room."""
+        resource = self._state.work_resource
+        whole = self._state.capacities[machine][resource]
+        return (whole - self._state.packing.totals(room)[resource]) / (whole or 1)
 
     def machine(self, machine: int) -> Machine:
         """All about a machine."""
@@ -141,9 +165,7 @@ class View:
 
     def makes_room(self, task: Waiting, machine: int, losers: Iterable[Running]) -> bool:
         """Whether a machine holds a task when these end."""
-        free = self._state.index.free[machine] + sum([run.waiting.kind.packed for run in losers])
-        guards = self._state.packing.guards
-        return (free - task.kind.packed) & guards == guards
+        return self.fits(task, self._state.packing.settled(self.room(machine) + sum([run.took for run in losers])))
 
     def waiting(self) -> Iterator[Waiting]:
         """Tasks that wait, in the order in which they became ready."""

@@ -452,3 +452,13 @@ def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() ->
     assert deployment.rebuild is not None
     with pytest.raises(InputError, match="must be restart where reliable is set"):
         built(shares="a:1+b:1", reliable=True, preempted="keep")
+
+
+def test_a_task_that_fits_no_machine_is_reported_although_a_view_holds_more_than_its_machine_has() -> None:
+    """It was placed there, refused, and waited for ever: found by a storm of a federation with shares."""
+    master = part("gm/0")
+    master.hear(update(1, 0, node0=2), "lm/0")
+    too_large = Task(10, 1, request=(2,))
+    effects = master.hear(Submit(Job(1, 1, (too_large,), 0, "a")))
+    assert not sent(effects, UserRequest)
+    assert [done.job for done in sent(effects, JobDone)] == [1]

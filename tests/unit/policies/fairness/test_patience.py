@@ -150,7 +150,7 @@ def test_whose_turn_it_is_in_between_does_not_begin_the_count_anew() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8))
 def test_what_is_set_aside_never_becomes_less_and_never_more_than_is_needed(ends: list[Resources]) -> None:
-    kept = Reservation(Task(1, 1, request=(4, 7)), 0)
+    kept = Reservation(Task(1, 1, request=(4, 7)), 0, (4, 7))
     left: Resources = (0, 0)
     for more in ends:
         before = kept.kept
@@ -159,7 +159,7 @@ def test_what_is_set_aside_never_becomes_less_and_never_more_than_is_needed(ends
         assert (left[0] + kept.kept[0], left[1] + kept.kept[1]) == there
         assert before[0] <= kept.kept[0] <= 4
         assert before[1] <= kept.kept[1] <= 7
-        assert kept.complete == (there[0] >= 4 and there[1] >= 7)
+        assert (kept.kept == (4, 7)) == (there[0] >= 4 and there[1] >= 7)
 
 
 def test_without_turns_the_orders_are_as_they_were() -> None:
