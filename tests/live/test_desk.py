@@ -83,6 +83,17 @@ def test_nodes_are_lost_as_long_as_somebody_hears_nothing_of_them(tmp_path: Path
     play(tmp_path, scenario)
 
 
+def test_a_node_is_not_shown_as_lost_for_ever_when_the_component_that_lost_it_begins_anew(tmp_path: Path) -> None:
+    async def scenario(it: Loopback) -> None:
+        it.post(PeerTold("lm/0", "node/1", True))
+        await asyncio.sleep(0.05)
+        assert [node.lost for node in it.desk.nodes()] == [False, True]
+        await it.desk.resubmit(("lm/0",))
+        assert not any(node.lost for node in it.desk.nodes())
+
+    play(tmp_path, scenario)
+
+
 def test_a_job_with_failures_and_tasks_that_fit_nowhere(tmp_path: Path) -> None:
     async def scenario(it: Loopback) -> None:
         tasks = [{"command": "exit 3"}, {"command": "true"}, {"command": "true", "constraints": ["cores > 8"]}]

@@ -261,7 +261,11 @@ class Desk(Questions, Component):
                 self._submit(sent)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
-        """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
+        """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing.
+
+        Nodes that were lost to such components are lost to them no longer; they report again which ones are.
+        """
+        self._lost = {(by, peer) for by, peer in self._lost if by not in entries}
         self._failover.greet(entries)
         self.sharing.tell(entries)
         await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
