@@ -10,7 +10,8 @@ Takeover  A follower that is told that its partner is lost leads at once; a rest
 Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
           That can only be the partner, and only if the partner has lost this one, which then has been told that the
           partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
-          waits until node or partner answer.
+          waits until node or partner answer. A node that has never answered a leader may have the partner as its
+          master: the leader gives it up once it was lost to both for the length of a lease.
 Moves     Jobs may be moved from one client to another (`volery.core.events.Moved`). A leader has every node store the
           moves that it knows, and learns from nodes those that it does not. When all nodes that are not given up have
           stored a move, the pair is *fenced* up to it: no master of the pair launches for its origin any more.
@@ -33,10 +34,16 @@ CLAIM: Final = "claim"
 
 
 class Standing(Message, frozen=True):
-    """Master > its partner: the highest epoch that I know, and whether I lead."""
+    """Master > its partner: the highest epoch that I know, and whether I lead.
+
+    Args:
+        epoch, leading: these.
+        away: nodes that have been lost to a follower for the length of a lease; nothing runs there for it.
+    """
 
     epoch: int
     leading: bool
+    away: tuple[Address, ...] = ()
 
 
 PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
@@ -84,6 +91,8 @@ class PairedMaster(Component):
         self._missing: dict[Address, None] = {}
         self._unheard: dict[Address, None] = {}
         self._lost: dict[Address, None] = {}
+        self._expired: dict[Address, None] = {}
+        self._away: tuple[Address, ...] = ()
         self._drained: dict[Address, None] = {}
         self._moves: tuple[Move, ...] = ()
         self._unfenced: dict[Address, None] = {}
@@ -211,6 +220,7 @@ class PairedMaster(Component):
         epoch = above + 1
         self.epoch = epoch if epoch % 2 == self._me else epoch + 1
         self.leading, self.opened, self.settled, self._sure = True, False, False, False
+        self._away = ()
         self._missing = dict(self._nodes)
         self._unheard.clear()
         self._unfenced = dict(self._nodes) if self._moves else {}
@@ -234,18 +244,27 @@ class PairedMaster(Component):
                 self._step_down(message.epoch)
             elif self.leading:
                 self._port.send(source, Standing(self.epoch, True))
+            if not self.leading and message.epoch == self.epoch:
+                self._follow()
         elif self.leading and message.epoch > self.epoch:
             self._claim(message.epoch)
         elif self.leading:
+            self._away = message.away
             if not self._sure:
                 self._sure = True
                 self._renew_leases(now)
             if message.epoch < self.epoch:
                 self._port.send(source, Standing(self.epoch, True))
+            for node in [node for node in message.away if node in self._missing]:
+                self._maybe_give_up(node)
         elif self._me == 0:
             self._claim(max(self.epoch, message.epoch))
         else:
             self._port.send(source, Standing(max(self.epoch, message.epoch), False))
+
+    def _follow(self) -> None:
+        """Tell the partner that leads that this master does not, and which nodes nothing runs on for it."""
+        self._port.send(self._partner, Standing(self.epoch, False, tuple(self._expired)))
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
         """A node obeys, or a client knows, a later epoch, or this one of an earlier life.
@@ -315,15 +334,14 @@ class PairedMaster(Component):
         """Take over from a lost partner; wait for a lost node."""
         peer = event.peer
         if peer == self._partner:
-            self._partner_lost, self._sure = True, False
+            self._partner_lost, self._sure, self._away = True, False, ()
             if not self.leading:
                 self._claim(self.epoch)
             return
         self._lost[peer] = None
+        self._port.set_timer(("lease", peer), now + self._lease.lease_us)
         if self.leading:
             self.node_away(peer)
-            if peer not in self._missing:
-                self._port.set_timer(("lease", peer), now + self._lease.lease_us)
             self._look()
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
@@ -334,6 +352,7 @@ class PairedMaster(Component):
             self._port.send(peer, Standing(self.epoch, self.leading))
             return
         self._lost.pop(peer, None)
+        self._expired.pop(peer, None)
         self._port.cancel_timer(("lease", peer))
         if self.leading and self.reachable(peer):
             self.node_back(peer)
@@ -353,16 +372,31 @@ class PairedMaster(Component):
             return
         assert isinstance(event.key, tuple), "a timer of the pair's"
         node = str(event.key[1])
-        if self.leading and self._sure and node in self._lost and node not in self._missing:
-            self._unheard[node] = None
-            self.node_dead(node)
-            self._unfenced.pop(node, None)
-            self._look()
+        if node not in self._lost:
+            return
+        self._expired[node] = None
+        if self.leading:
+            self._maybe_give_up(node)
+        else:
+            self._follow()
+
+    def _maybe_give_up(self, node: Address) -> None:
+        """Give up what runs at a node, if it is certain that nothing does."""
+        if not (self.leading and self._sure) or node not in self._expired:
+            return
+        if node in self._missing:
+            if node not in self._away:
+                return
+            del self._missing[node]
+        self._unheard[node] = None
+        self.node_dead(node)
+        self._unfenced.pop(node, None)
+        self._look()
 
     def _renew_leases(self, now: Time) -> None:
+        self._expired.clear()
         for node in self._lost:
-            if node not in self._missing:
-                self._port.set_timer(("lease", node), now + self._lease.lease_us)
+            self._port.set_timer(("lease", node), now + self._lease.lease_us)
 
     def is_lease(self, event: TimerFired) -> bool:
         """Whether a timer is the pair's."""

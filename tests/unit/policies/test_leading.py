@@ -190,6 +190,34 @@ def test_without_its_partner_a_leader_waits_for_the_node() -> None:
     assert leader.port.drain() == [TimerSet(("lease", NODES[0]), 9 + LEASE.lease_us)]
 
 
+def test_a_node_that_never_answers_a_new_leader_is_given_up_once_it_was_lost_to_both_masters_for_the_lease() -> None:
+    """A cold start without one machine held every job of a Global Master until that machine was back."""
+    leader = leading(2)
+    epoch = leader.master.epoch
+    assert leader.take(Status(epoch, (), ()), NODES[1]) == ["reported node/1"]
+    assert leader.take(PeerLost(NODES[0]), PAIR[0]) == ["away node/0", "open"]
+    assert not leader.take(Standing(epoch, False), PAIR[1], now=5)
+    assert not leader.take(TimerFired(("lease", NODES[0])), PAIR[0]), "the partner may be its master"
+    assert leader.take(Standing(epoch, False, (NODES[0],)), PAIR[1]) == ["dead node/0", "settled"]
+    assert leader.take(PeerBack(NODES[0]), PAIR[0]) == []
+    assert leader.take(Status(epoch, (), ()), NODES[0]) == ["reported node/0"]
+
+
+def test_a_follower_tells_its_leader_which_nodes_were_lost_to_it_for_the_lease() -> None:
+    follower = Bench(1, incarnation=1)
+    follower.take(Standing(4, True), PAIR[0])
+    follower.port.drain()
+    follower.take(PeerLost(NODES[0]), PAIR[1], now=7)
+    assert follower.port.drain() == [TimerSet(("lease", NODES[0]), 7 + LEASE.lease_us)]
+    follower.take(TimerFired(("lease", NODES[0])), PAIR[1])
+    assert follower.sent() == [(PAIR[0], Standing(4, False, (NODES[0],)))]
+    follower.take(Standing(6, True), PAIR[0])
+    assert follower.sent() == [(PAIR[0], Standing(6, False, (NODES[0],)))]
+    follower.take(PeerBack(NODES[0]), PAIR[1])
+    follower.take(Standing(8, True), PAIR[0])
+    assert follower.sent() == [(PAIR[0], Standing(8, False))]
+
+
 def test_a_node_that_is_back_in_its_session_goes_on_and_one_that_began_anew_reports_first() -> None:
     leader = leading()
     leader.take(PeerLost(NODES[0]), PAIR[0])
