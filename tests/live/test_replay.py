@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from tests.live.commands import volery
 from tests.live.federations import DESIGNS, Federation, plan
 
 from volery.architectures import lookup
@@ -51,6 +53,24 @@ def test_last_in_first_out_is_found(name: str, tmp_path: Path, monkeypatch: pyte
     assert result.difference is not None
     assert "checksum" in result.difference.problem
     assert result.difference.effects
+
+
+def test_a_journal_of_an_older_version_is_left_out_and_all_others_replay(
+    tmp_path: Path,
+) -> None:
+    record("megha", tmp_path / "journal", split=True)
+    whole = [path.name for path in journals(tmp_path / "journal")]
+    older, *_ = journals(tmp_path / "journal")
+    older.with_name("gm-0.journal").write_bytes(b"volery-0" + older.read_bytes()[8:])
+    told = volery("replay", tmp_path)
+    assert "gm-0.journal is left out: is not a journal of this version" in " ".join(told.split())
+    assert f"All {len(whole)} journals replay; 1 of another version are left out." in told
+    results = json.loads(volery("replay", tmp_path, "--json"))
+    left_out = {result["path"] for result in results if result["left_out"]}
+    assert left_out == {str(tmp_path / "journal" / "gm-0.journal")}
+    for path in whole:
+        (tmp_path / "journal" / path).unlink()
+    volery("replay", tmp_path, status=2)
 
 
 def test_a_torn_tail_is_passed_over(tmp_path: Path) -> None:

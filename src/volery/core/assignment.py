@@ -68,6 +68,15 @@ class Assignments:
             self._elsewhere[job] = Owner(heir)  # if that one does not answer either, the job moves with its others
         return self.owner(job, user)
 
+    @property
+    def elsewhere(self) -> int:
+        """How many jobs it remembers because another entry than usual has them."""
+        return len(self._elsewhere)
+
+    def keep(self, jobs: Collection[JobId]) -> None:
+        """Forget all jobs but these, which have not ended."""
+        self._elsewhere = {job: owner for job, owner in self._elsewhere.items() if job in jobs}
+
     def restore(self, job: JobId, owner: Owner) -> None:
         """Note where a job was assigned to in an earlier life of the driver."""
         self._elsewhere[job] = owner

@@ -1,4 +1,4 @@
-"""Jobs that are submitted again to a scheduler that has received a part of them: no task is skipped, none runs twice."""
+"""Jobs that are submitted again to a scheduler that has received a part: no task is skipped, none runs twice."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scheduler:
         return ended
 
     def is_told_done(self) -> bool:
-        return JobDone(0) in [sent.message for sent in self.port.drain()]
+        return any(effect.message == JobDone(0) for effect in self.port.sent())
 
 
 def described(tasks: int, drawn: random.Random) -> Sent:
@@ -66,7 +66,7 @@ def described(tasks: int, drawn: random.Random) -> Sent:
 
 def again(sent: Sent, ended: set[int], begun: Sequence[int]) -> Sent:
     """What the desk submits after a restart."""
-    carried = {place: (1, 0) for place in begun}
+    carried = dict.fromkeys(begun, (1, 0))
     return sent._replace(left=sent.left - len(ended), ended=frozenset(ended), begun=carried, again=True)
 
 

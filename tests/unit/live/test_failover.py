@@ -7,8 +7,11 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from volery.core.events import Cancel, Move, Moved, PeerBack, PeerLost
 from volery.core.model import Address, JobId, Message
+from volery.live.service import failover
 from volery.live.service.assigned import TABLES, AssignmentBook
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.failover import Failover
@@ -118,5 +121,25 @@ def test_a_job_at_a_scheduler_that_the_federation_has_no_more_is_at_its_usual_on
             bench._submit_again,
         )  # fmt: skip
         assert again.entry(0, "") == "gm/0"
+
+    asyncio.run(scenario())
+
+
+def test_jobs_that_have_ended_are_forgotten_while_a_scheduler_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failover, "ELSEWHERE_MIN", 10)
+
+    async def scenario() -> None:
+        bench = Bench()
+        bench.failover.on_peer(PeerLost("gm/0"))
+        await bench.until(lambda: bench.writes)
+        bench.commit()
+        await bench.until(lambda: bench.again)
+        for job in range(3, 300, 3):
+            bench.sql.execute("INSERT INTO jobs VALUES (?, '', NULL)", (job,))
+            bench.failover.assign(job, "")
+            bench.sql.execute("UPDATE jobs SET ended_us = 1 WHERE id = ? AND id != 3", (job,))
+        assert bench.failover._assignments.elsewhere <= 20
+        assert [bench.failover.entry(job, "") for job in (0, 3)] == ["gm/1", "gm/1"]
+        await bench.failover.close()
 
     asyncio.run(scenario())

@@ -70,7 +70,7 @@ class Finish(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Attempt(msgspec.Struct, array_like=True):
-    """What the keeper knows of an attempt; `task` without its payload, `begun` and `end` once it has begun and ended."""
+    """What the keeper knows of an attempt; `task` without its payload, `begun` and `end` once that was reported."""
 
     node: Address
     task: Task

@@ -52,6 +52,11 @@ class AssignmentBook:
         query = "SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL ORDER BY id"
         return self._write.execute(query).fetchall()
 
+    def open_ids(self) -> set[JobId]:
+        """Jobs that have not ended, or may not have: the batch under way may still be rolled back."""
+        query = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
+        return {number for sql in (self._read, self._write) for (number,) in sql.execute(query)}
+
     def note(self, jobs: Iterable[JobId], owner: Owner, note: str) -> None:
         """Write down where jobs are now, and why."""
         self._write.executemany(

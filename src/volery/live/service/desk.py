@@ -261,10 +261,8 @@ class Desk(Questions, Component):
                 self._submit(sent)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
-        """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing.
-
-        Nodes that were lost to such components are lost to them no longer; they report again which ones are.
-        """
+        """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
+        # they report again which nodes are lost to them
         self._lost = {(by, peer) for by, peer in self._lost if by not in entries}
         self._failover.greet(entries)
         self.sharing.tell(entries)

@@ -23,6 +23,8 @@ from volery.live.service.errors import UnwrittenError
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
+ELSEWHERE_MIN: Final = 1_000
+"""With fewer jobs than this at another scheduler than usual, those that have ended are not looked for."""
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Failover:
         for job, owner in book.owners():
             if owner.entry in standins:  # the federation may have fewer schedulers than it had
                 self._assignments.restore(job, owner)
+        self._look_at = ELSEWHERE_MIN
         self._standins = standins
         self._book = book
         self._written = written
@@ -94,6 +97,9 @@ class Failover:
         """Choose the scheduler of a new job, within the batch that writes the job."""
         usual = self._assignments.owner(job, user)
         owner = self._assignments.assign(job, user)
+        if self._assignments.elsewhere >= self._look_at:
+            self._assignments.keep(self._book.open_ids())
+            self._look_at = max(ELSEWHERE_MIN, 2 * self._assignments.elsewhere)
         if owner != usual:
             self._book.note([job], owner, f"at {owner.entry}, because {usual.entry} does not answer")
 

@@ -71,6 +71,7 @@ class Replayed(msgspec.Struct, frozen=True):
         torn_bytes: how much of the end a crash has torn off.
         difference: the first one; None where all effects are equal.
         segment: the place of the file among those of the incarnation, from 0; the others begin with a snapshot.
+        left_out: why this version cannot replay it; empty where it was replayed.
     """
 
     path: str
@@ -82,6 +83,7 @@ class Replayed(msgspec.Struct, frozen=True):
     torn_bytes: int
     difference: Difference | None = None
     segment: int = 0
+    left_out: str = ""
 
 
 Witness = Callable[[Time, Address, Address, Any, "list[Effect]", float], None]
@@ -239,30 +241,62 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     return _replayed(reader, plan, Player(*hosted(reader, plan, effects), effects), witness)
 
 
-def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
+def replay_all(
+    paths: Iterable[Path], lookup: Callable[[str], Architecture], *, leave_out: bool = False
+) -> Iterator[Replayed]:  # fmt: skip
     """Replay files; what one of them leads to must be the snapshot with which the next one begins.
 
+    Args:
+        paths: of the files.
+        lookup: name -> architecture.
+        leave_out: journals that this version cannot replay, of an older one for example, come first, with the reason.
+
     Raises:
-        InputError: as `replay` and `chains`.
+        InputError: as `replay` and `chains`; of `leave_out` where no journal is left.
     """
-    for one in chains(paths):
-        player: Player | None = None
-        for reader in one.readers:
-            plan, effects = plan_of(reader.header, lookup, str(reader.path)), list[Effect]()
-            before, unequal = player, ""
-            if before is None or snapshot_path(reader.path).exists():
-                player = Player(*hosted(reader, plan, effects), effects)
-                unequal = before.differs(player) if before is not None else ""
-            assert player is not None
-            if unequal:
-                problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
-                difference = Difference(0, 0, "", "", "", (), problem)
-                yield _told(reader, 0, 0, difference)
-                break
-            result = _replayed(reader, plan, player, None)
-            yield result
-            if result.difference is not None:
-                break
+    given = list(paths)
+    if leave_out:
+        left_out = {path: reason for path in given if (reason := _obstacle(path, lookup))}
+        if len(left_out) == len(given) and given:
+            raise InputError(str(given[0]), left_out[given[0]])
+        for path, reason in left_out.items():
+            yield Replayed(str(path), "", 0, "", 0, 0, 0, left_out=reason)
+        given = [path for path in given if path not in left_out]
+    for one in chains(given):
+        yield from _replayed_chain(one, lookup)
+
+
+def _obstacle(path: Path, lookup: Callable[[str], Architecture]) -> str:
+    """The reason why a file cannot be replayed; empty where it can."""
+    try:
+        reader = JournalReader(path)
+        plan = plan_of(reader.header, lookup, str(path))
+        if snapshot_path(path).exists():
+            hosted(reader, plan, [])
+        for _ in reader.turns(plan.architecture.messages):
+            pass
+    except InputError as error:
+        return error.problem
+    return ""
+
+
+def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
+    player: Player | None = None
+    for reader in one.readers:
+        plan, effects = plan_of(reader.header, lookup, str(reader.path)), list[Effect]()
+        before, unequal = player, ""
+        if before is None or snapshot_path(reader.path).exists():
+            player = Player(*hosted(reader, plan, effects), effects)
+            unequal = before.differs(player) if before is not None else ""
+        assert player is not None
+        if unequal:
+            problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
+            yield _told(reader, 0, 0, Difference(0, 0, "", "", "", (), problem))
+            return
+        result = _replayed(reader, plan, player, None)
+        yield result
+        if result.difference is not None:
+            return
 
 
 def _replayed(reader: JournalReader, plan: Plan, player: Player, witness: Witness | None) -> Replayed:
