@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -29,18 +31,19 @@ def played(scenario: Scenario, *, why: bool) -> Records:
 
 
 def crashed(
-    *addresses: str, arrivals_s: tuple[int, ...] = (1, 1), tasks: int = 5, at_s: int = 5, back_s: int = 60
-) -> dict[int, list[Noted]]:
+    *addresses: str, arrivals_s: tuple[int, ...] = (1, 1), tasks: int = 5, at_s: int = 5, back_s: int = 60,
+    again: Sequence[Crash] = (), seed: int = 3, **given: object,
+) -> dict[int, list[Noted]]:  # fmt: skip
     """Decisions per task: jobs of tasks of 30 s on twelve machines of one slot, under two GMs and two pairs of LMs."""
     jobs = tuple(
         StormJob(at * SECOND + number, (30 * SECOND,) * tasks, (0,) * tasks) for number, at in enumerate(arrivals_s)
     )
     plan = FaultPlan(
-        crashes=tuple(Crash(at_s * SECOND, address, back_s * SECOND) for address in addresses),
+        crashes=(*(Crash(at_s * SECOND, address, back_s * SECOND) for address in addresses), *again),
         deadline_us=3_600 * SECOND,
     )
-    parameters = {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0}
-    scenario = Scenario("megha", 3, parameters, (0,) * 12, (1,) * 12, jobs, 500, 0, None, plan)
+    parameters = {"reliable": True, "gms": 2, "lms": 2, "heartbeat_s": 1.0, **given}
+    scenario = Scenario("megha", seed, parameters, (0,) * 12, (1,) * 12, jobs, 500, 0, None, plan)
     return played(scenario, why=True).decisions.of_task
 
 
@@ -103,6 +106,18 @@ def test_a_global_master_that_stays_away_leaves_its_jobs_to_another_which_decide
     late = [noted for task, kept in decided.items() if task >= 9 for noted in kept]
     assert {noted.by for noted in late} == {"gm/0"}
     assert all(10 * SECOND < noted.time_us < 20 * SECOND for noted in late)
+
+
+def test_a_global_master_that_crashes_twice_has_the_whole_grace_after_the_second_time() -> None:
+    """gm/1 is away from second 5 to 16 and 26 to 37: its jobs would move 20 s after the second crash is noticed."""
+    second = Crash(26 * SECOND, "gm/1", 37 * SECOND)
+    for seed in range(8):  # moments at which crashes are noticed
+        decided = crashed(
+            "gm/1", arrivals_s=(1, 1, 2, 26), tasks=3, back_s=16, again=[second], seed=seed, detection_s=10.0
+        )  # fmt: skip
+        late = [noted for task, kept in decided.items() if task >= 9 for noted in kept]
+        assert {noted.by for noted in late} == {"gm/1"}, seed
+        assert all(noted.time_us > 37 * SECOND for noted in late), seed
 
 
 @pytest.mark.parametrize("given", [{"repartition": True}, {"rescheduling": "tail"}])

@@ -7,7 +7,7 @@ without a host.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -29,20 +29,25 @@ class Loopback:
     Args:
         folder: of store and attempts.
         rejections: how many submissions are refused first.
+        standins: see `Deployment`; they do not answer by themselves.
     """
 
     address = SUBMITTER
     sure = True
 
-    def __init__(self, folder: Path, rejections: int = 0) -> None:
+    def __init__(self, folder: Path, rejections: int = 0, standins: Sequence[Address] = ()) -> None:
         self.fleet = Fleet(MACHINES, [1, 1])
         self.store = JobStore(folder / "jobs.sqlite")
         nodes = {"node/0": 0, "node/1": 1}
-        self.desk = Desk(self.store, self.fleet, lambda job, user: f"gm/{job}", nodes, self.post)
+        self.desk = Desk(
+            self.store, self.fleet, lambda job, user: f"gm/{job}", nodes, self.post, standins=standins
+        )  # fmt: skip
         self.desk.bind(self)
         self.agent = NodeAgent(folder / "tasks", report=self.post)
         self.submitted: list[int] = []
-        self.silent = False
+        self.sent_to: list[Address] = []
+        self.silent = bool(standins)
+        self._standins = standins
         self._rejections = rejections
         self._tasks: dict[int, list[Task]] = {}
         self._counts: dict[int, int] = {}
@@ -54,7 +59,10 @@ class Loopback:
     def send(self, to: Address, message: Message) -> None:
         match message:
             case Submit(job=job):
-                assert to == f"gm/{job.id}"
+                if self._standins:
+                    self.sent_to.append(to)
+                else:
+                    assert to == f"gm/{job.id}"
                 self.submitted.append(job.id)
                 if self.silent:
                     return
@@ -105,9 +113,11 @@ class Loopback:
 
 
 @asynccontextmanager
-async def loopback(folder: Path, rejections: int = 0, elsewhere: Collection[Address] = ()) -> AsyncIterator[Loopback]:
+async def loopback(
+    folder: Path, rejections: int = 0, elsewhere: Collection[Address] = (), standins: Sequence[Address] = ()
+) -> AsyncIterator[Loopback]:
     """One that runs, and leaves nothing behind."""
-    it = Loopback(folder, rejections)
+    it = Loopback(folder, rejections, standins)
     await it.desk.open(elsewhere)
     try:
         yield it

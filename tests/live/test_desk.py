@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,20 +14,24 @@ from tests.live.bench import LIMIT_S, written
 from tests.live.loopback import MACHINES, Loopback, loopback
 
 from volery.core.errors import InputError
-from volery.core.events import Cancel, MoreTasks, Submit
-from volery.core.model import Message
+from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, PeerLost, Submit, TimerFired
+from volery.core.model import SUBMITTER, Address, Message
 from volery.live.hosts.explaining import PeerTold
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.node.executor import TaskReport
+from volery.live.service.desk import Desk
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed
 from volery.live.service.listing import JobQuery
+from volery.live.service.store import JobStore
 from volery.live.status import JobStatus
 
 
-def play(folder: Path, scenario: Callable[[Loopback], Awaitable[None]], rejections: int = 0) -> None:
+def play(
+    folder: Path, scenario: Callable[[Loopback], Awaitable[None]], rejections: int = 0, standins: Sequence[Address] = ()
+) -> None:
     async def run() -> None:
-        async with asyncio.timeout(30), loopback(folder, rejections) as it:
+        async with asyncio.timeout(30), loopback(folder, rejections, standins=standins) as it:
             await scenario(it)
 
     asyncio.run(run())
@@ -83,15 +89,48 @@ def test_nodes_are_lost_as_long_as_somebody_hears_nothing_of_them(tmp_path: Path
     play(tmp_path, scenario)
 
 
-def test_a_node_is_not_shown_as_lost_for_ever_when_the_component_that_lost_it_begins_anew(tmp_path: Path) -> None:
+def test_a_node_is_not_lost_for_ever_because_its_local_master_began_anew_after_it_had_reported_it_lost(
+    tmp_path: Path,
+) -> None:
     async def scenario(it: Loopback) -> None:
         it.post(PeerTold("lm/0", "node/1", True))
-        await asyncio.sleep(0.05)
-        assert [node.lost for node in it.desk.nodes()] == [False, True]
-        await it.desk.resubmit(("lm/0",))
-        assert not any(node.lost for node in it.desk.nodes())
+        it.post(PeerTold("lm/1", "node/0", True))
+        while len(it.desk.lost()) < 2:
+            await asyncio.sleep(0)
+        await it.desk.resubmit(["lm/0"])
+        assert it.desk.lost() == {"node/0"}
 
     play(tmp_path, scenario)
+
+
+def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one_that_has_it_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committing, disk = threading.Event(), threading.Event()
+
+    async def scenario(it: Loopback) -> None:
+        assert await submit(it, command="true") == 0
+        it.desk.handle(PeerLost("gm/0"), SUBMITTER, 0)
+        while it.sent_to != ["gm/0", "gm/1"]:
+            await asyncio.sleep(0)
+        commit = it.store.commit
+
+        def slow() -> None:
+            committing.set()
+            disk.wait(LIMIT_S)
+            commit()
+
+        monkeypatch.setattr(it.store, "commit", slow)
+        it.desk.handle(PeerLost("gm/2"), SUBMITTER, 0)  # a second move, which is not on the disk yet
+        while not committing.is_set():
+            await asyncio.sleep(0)
+        it.desk.handle(TimerFired(0), SUBMITTER, 0)
+        it.desk.handle(JobAccepted(0), "gm/0", 0)
+        disk.set()
+        while it.sent_to != ["gm/0", "gm/1", "gm/1"]:
+            await asyncio.sleep(0)
+
+    play(tmp_path, scenario, standins=("gm/0", "gm/1", "gm/2"))
 
 
 def test_a_job_with_failures_and_tasks_that_fit_nowhere(tmp_path: Path) -> None:
@@ -203,6 +242,41 @@ def test_what_is_another_hosts_is_submitted_once_that_is_heard_of_and_what_has_e
     asyncio.run(asyncio.wait_for(scenario(), LIMIT_S))
 
 
+def test_a_host_without_schedulers_that_begins_anew_has_no_description_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(it: Loopback) -> None:
+        it.silent = True
+        await it.desk.submit_many(described(*[{"command": "true", "stdin": "x" * 10_000}] * 3))
+        monkeypatch.setattr(JobStore, "open_job", None)
+        await it.desk.resubmit(["lm/0"])
+        monkeypatch.undo()
+
+    play(tmp_path, scenario)
+
+
+def test_a_job_that_has_ended_while_it_waited_to_be_submitted_again_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(it: Loopback) -> None:
+        it.silent = True
+        number = await submit(it, command="true")
+        while it.submitted != [number]:
+            await asyncio.sleep(0)
+
+        async def busy(_: Feed) -> None:
+            it.post(TaskReport(0, number, 0, "node/0", "running", 1))
+            it.post(TaskReport(0, number, 0, "node/0", "finished", 2))
+            it.post(JobDone(number))
+            await ended(it, number)
+
+        monkeypatch.setattr(Feed, "room", busy)
+        monkeypatch.setattr(Desk, "_submit_again", None)
+        await it.desk.resubmit([f"gm/{number}"])
+
+    play(tmp_path, scenario)
+
+
 def test_a_job_that_a_changed_fleet_cannot_read_fails_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +332,29 @@ def test_submissions_share_commits_and_a_full_disk_takes_none_and_loses_nothing(
 
 def described(*tables: Mapping[str, object]) -> list[JobDescription]:
     return [job_from_table(table, "job") for table in tables]
+
+
+def test_a_job_whose_reports_never_come_ends_although_the_disk_was_full_when_it_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up, tried = JobStore.give_up_waiting, list[int]()
+
+    def full(store: JobStore, number: int, now_us: int) -> None:
+        tried.append(number)
+        if len(tried) == 1:
+            raise sqlite3.OperationalError("database or disk is full")
+        give_up(store, number, now_us)
+
+    async def scenario(it: Loopback) -> None:
+        it.silent = True
+        it.desk._late_s = 0.001
+        number = await submit(it, command="true")
+        it.post(JobDone(number))
+        assert (await ended(it, number)).reason == "the ends of 1 tasks were not reported"
+        assert tried == [number] * 2
+
+    monkeypatch.setattr(JobStore, "give_up_waiting", full)
+    play(tmp_path, scenario)
 
 
 def test_several_jobs_are_taken_together_or_not_at_all(tmp_path: Path) -> None:

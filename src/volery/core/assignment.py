@@ -54,7 +54,7 @@ class Assignments:
 
     @property
     def is_moving(self) -> bool:
-        """Whether jobs of an entry that does not answer are moved at all."""
+        """True where jobs of an entry that does not answer are moved at all."""
         return len(self._standins) > 1
 
     def owner(self, job: JobId, user: str) -> Owner:
@@ -68,18 +68,18 @@ class Assignments:
             self._elsewhere[job] = Owner(heir)  # if that one does not answer either, the job moves with its others
         return self.owner(job, user)
 
-    @property
-    def elsewhere(self) -> int:
-        """How many jobs it remembers because another entry than usual has them."""
-        return len(self._elsewhere)
-
-    def keep(self, jobs: Collection[JobId]) -> None:
-        """Forget all jobs but these, which have not ended."""
-        self._elsewhere = {job: owner for job, owner in self._elsewhere.items() if job in jobs}
-
     def restore(self, job: JobId, owner: Owner) -> None:
-        """Note where a job was assigned to in an earlier life of the driver."""
+        """Note the owner that a job had when the driver was last stopped."""
         self._elsewhere[job] = owner
+
+    def keep(self, jobs: Iterable[JobId]) -> None:
+        """Forget the entries of all other jobs: they have ended."""
+        self._elsewhere = {job: self._elsewhere[job] for job in jobs if job in self._elsewhere}
+
+    @property
+    def kept(self) -> int:
+        """The number of jobs that are remembered at another entry than usual, ended ones included."""
+        return len(self._elsewhere)
 
     def lost(self, entry: Address) -> None:
         """Note that an entry does not answer."""
@@ -91,7 +91,7 @@ class Assignments:
         self._relieved.discard(entry)
 
     def is_lost(self, entry: Address) -> bool:
-        """Whether an entry does not answer."""
+        """True while an entry does not answer."""
         return entry in self._lost
 
     def _next_to(self, entry: Address, excluded: Collection[Address]) -> Address | None:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 LARGE: Final = 0.01
-"""A run that leaves out a larger share of the machine time says so first."""
+"""A share of the machine time above which a run states in its first line what it leaves out."""
 UNITS: Final = {
     "cpu_milli": ("core-seconds", 1e-3), "memory_mb": ("MB-seconds", 1.0), "gpu_milli": ("GPU-seconds", 1e-3)
 }  # fmt: skip
@@ -46,7 +46,7 @@ class Omission(msgspec.Struct, frozen=True):
 
 
 class Omissions(msgspec.Struct, frozen=True):
-    """What is left out of a trace, and of how much.
+    """Work that is left out of a trace, and the size of the whole trace.
 
     Args:
         jobs, tasks: of the trace, with those that are left out.
@@ -80,5 +80,5 @@ class Omissions(msgspec.Struct, frozen=True):
 
     @property
     def is_large(self) -> bool:
-        """Whether over 1 % of the machine time is left out, or tasks of unknown machine time are over 1 % of all."""
+        """True if over 1 % of the machine time is left out, or over 1 % of all tasks with unknown machine time."""
         return self.machine_share > LARGE or self.unmeasured > LARGE * self.tasks

@@ -289,7 +289,7 @@ def _check_work(work: Work, where: str) -> None:
 
 
 def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
-    """Works of a job, completed by the words of the job, and their place; neighbours that are equal are one work."""
+    """Works of a job, completed by the words of the job, and their place."""
     if isinstance(job.tasks, int):
         yield job, place
         return

@@ -73,7 +73,7 @@ class Stalls:
         return submitter.submitted, submitter.jobs_done, kernel.finished_count, started
 
     def state(self) -> str:
-        """What waits: the open jobs, and their first task that has not finished."""
+        """The open jobs in words, with the first task that has not finished."""
         kernel = self._kernel
         trace, records = kernel.trace, kernel.records
         came = range(kernel.submitter.submitted)

@@ -35,6 +35,7 @@ class Submitter:
         self.jobs_done = 0
         self.message_count = 0
         self._counter: Counter | None = None
+        self._moves_at: dict[Address, Time] = {}
 
     def stand_on(self, counter: Counter) -> None:
         """Speak and hear through a host of its own."""
@@ -72,13 +73,18 @@ class Submitter:
 
     def _greet(self, entry: Address) -> None:
         self._assignments.back(entry)
+        self._moves_at.pop(entry, None)
         for message in self._assignments.greeting(entry):
             self._send_to(entry, [message])
 
     def _move_later(self, origin: Address) -> None:
-        self._kernel.schedule(self._kernel.now + self._assignments.grace_us, self._maybe_move, origin, None)
+        at = self._moves_at[origin] = self._kernel.now + self._assignments.grace_us
+        self._kernel.schedule(at, self._maybe_move, origin, None)
 
-    def _maybe_move(self, origin: Address, _: None, _now: Time) -> None:
+    def _maybe_move(self, origin: Address, _: None, now: Time) -> None:
+        if self._moves_at.get(origin) != now:  # it has answered since, and perhaps failed again
+            return
+        del self._moves_at[origin]
         move = self._assignments.next_move(origin)
         if move is None:
             if self._assignments.is_lost(origin) and any(self._open_jobs()):

@@ -14,7 +14,7 @@ import msgspec
 RELATIVE: Final = 1e-9
 """Numbers that differ by less are equal: libraries may add up in another order on another machine."""
 MEASURED: Final = frozenset({"wall_s", "cpu_s", "tasks_per_cpu_s", "peak_rss_mb", "compute_s", "read_s"})
-"""What every run measures anew: processor time and memory."""
+"""Fields that every run measures anew: processor time and memory."""
 _MISSING: Final = object()
 _ROWS: Final = 1 << 16
 
@@ -35,7 +35,7 @@ class Same(msgspec.Struct, frozen=True):
         return text
 
     def __call__(self, recorded: Any, found: Any) -> bool:
-        """Whether the two are equal."""
+        """True if the two are equal."""
         if isinstance(recorded, bool) or isinstance(found, bool):
             return recorded is found
         if isinstance(recorded, float) and isinstance(found, int | float):
@@ -106,7 +106,7 @@ def of_archives(recorded: Path, found: Path, same: Same) -> Iterator[str]:
     """Differences between the columns of two .npz files.
 
     Raises:
-        ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error: the recorded one is damaged.
+        Exception: one of `volery.study.results.damage`: the recorded one is damaged.
     """
     import numpy as np
 
@@ -168,7 +168,7 @@ COMPARED: Final[dict[str, Callable[[Path, Path, Same], Iterator[str]]]] = {
     ".json": of_json, ".npz": of_archives, ".parquet": of_tables, ".html": of_pages,
     ".load": of_json, ".conflicts": of_json,
 }  # fmt: skip
-"""How files are compared, by the ending of their name."""
+"""Comparisons of files, by the ending of their name."""
 
 
 class _PageText(HTMLParser):

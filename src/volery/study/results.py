@@ -221,9 +221,6 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
-        import zipfile
-        import zlib
-
         import numpy as np
 
         path = self._run_path(key).with_suffix(".npz")
@@ -231,7 +228,7 @@ class ResultsFolder:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 prefix = f"{part}_"
                 return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except damage() as error:
             raise InputError(str(path), f"cannot be read: {error}; run the study again with this folder") from None
 
     def mapped(self, key: str, part: str) -> dict[str, Any]:
@@ -242,7 +239,6 @@ class ResultsFolder:
         """
         import shutil
         import zipfile
-        import zlib
 
         import numpy as np
 
@@ -255,7 +251,7 @@ class ResultsFolder:
                         with archive.open(name) as packed, at.open("wb") as stream:
                             shutil.copyfileobj(packed, stream, 1 << 20)
                         found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except damage() as error:
             raise InputError(str(path), f"cannot be read: {error}") from None
         return found
 
@@ -271,7 +267,7 @@ class ResultsFolder:
         try:
             with zipfile.ZipFile(path) as archive:
                 return any(name.startswith(f"{part}_") for name in archive.namelist())
-        except (OSError, zipfile.BadZipFile) as error:
+        except damage() as error:
             raise InputError(str(path), f"cannot be read: {error}") from None
 
     def forget_others(self, keys: set[str]) -> None:
@@ -284,15 +280,22 @@ class ResultsFolder:
         return self.path / RUNS / f"{key}.json"
 
 
+def damage() -> tuple[type[Exception], ...]:
+    """Errors that reading a damaged archive raises; a flag that nobody set, for example of encryption: RuntimeError."""
+    import zipfile
+    import zlib
+
+    return OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
+
+
 def _is_whole(path: Path) -> bool:
     """Whether an archive is there, and every part of it has its checksum."""
     import zipfile
-    import zlib
 
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
+    except damage():
         return False
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,7 +15,17 @@ from volery.study.compared import COMPARED, MEASURED, Same, of_trees, without_me
 from volery.study.keeper import Keeper, new_manifest
 from volery.study.plan import PlannedRun, content_digest, outline
 from volery.study.pool import Watcher, check_places, each_outcome
-from volery.study.results import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, Manifest, ResultsFolder, StoredRun
+from volery.study.results import (
+    MANIFEST,
+    REPORT,
+    RUNS,
+    STAGE_TIMES,
+    FinishedRun,
+    Manifest,
+    ResultsFolder,
+    StoredRun,
+    damage,
+)  # fmt: skip
 from volery.study.runs import Outcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
@@ -274,7 +282,7 @@ def _damaged(differences: Iterator[str]) -> Iterator[str]:
 
     try:
         yield from differences
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, msgspec.DecodeError, pa.ArrowException) as e:
+    except (*damage(), msgspec.DecodeError, pa.ArrowException) as e:
         yield f"is damaged ({str(e).partition(chr(10))[0]})"
 
 

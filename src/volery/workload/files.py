@@ -59,7 +59,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     except EOFError:
         problem = f"the {packing} stream ends early (a truncated copy?); fetch the file again"
         raise InputError(f"{path}:{number + 1}", problem) from None
-    except (zlib.error, lzma.LZMAError, zipfile.BadZipFile, _DamagedError) as error:
+    except (zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, _DamagedError) as error:
         raise InputError(
             f"{path}:{number + 1}", f"the {packing} stream is damaged ({error}); fetch the file again"
         ) from None

@@ -19,7 +19,7 @@ from volery.core.model import AMOUNT_MAX, SECOND
 from volery.core.omissions import Omission, Omissions, machine_unit
 
 Only = Literal["ran", "finished"]
-"""What is replayed: all that ran, or what finished alone."""
+"""Work that is replayed: all that ran, or only what finished."""
 REPLAYED: Final = "replayed"
 NO_JOB: Final = "no id of a job"
 NEVER_STARTED: Final = "never started, so held no machine"
@@ -61,7 +61,7 @@ class Judged(NamedTuple):
 
 
 def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
-    """Tell which rows are replayed.
+    """Decide which rows are replayed.
 
     Args:
         batch: of the canonical table.
@@ -107,7 +107,7 @@ def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _weight(batch: pa.RecordBatch, amounts: dict[str, Any]) -> NDArray[np.float64]:
-    """What a row holds of the first resource, all its instances together."""
+    """Amount of the first resource that a row holds, all its instances together."""
     instances = np.asarray(pc.fill_null(batch.column("instances"), 1).to_numpy(zero_copy_only=False), np.float64)
     for column in amounts.values():
         asked = pc.cast(column, pa.float64())
@@ -191,7 +191,7 @@ class Tally:
             )
 
     def omissions(self, kept: AbstractSet[str] = frozenset()) -> Omissions:
-        """What was left out; after the last row.
+        """Work that was left out; after the last row.
 
         Args:
             kept: ids of the jobs of which something is replayed.

@@ -7,14 +7,11 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
 from volery.core.events import Cancel, Move, Moved, PeerBack, PeerLost
 from volery.core.model import Address, JobId, Message
-from volery.live.service import failover
 from volery.live.service.assigned import TABLES, AssignmentBook
 from volery.live.service.errors import UnwrittenError
-from volery.live.service.failover import Failover
+from volery.live.service.failover import KEPT_MIN, Failover
 
 ENTRIES = ("gm/0", "gm/1", "gm/2")
 FIRST, SECOND = Move(1, "gm/0", "gm/1"), Move(2, "gm/1", "gm/2")
@@ -125,21 +122,35 @@ def test_a_job_at_a_scheduler_that_the_federation_has_no_more_is_at_its_usual_on
     asyncio.run(scenario())
 
 
-def test_jobs_that_have_ended_are_forgotten_while_a_scheduler_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failover, "ELSEWHERE_MIN", 10)
+def test_a_job_whose_own_write_has_failed_leaves_no_assignment_to_the_next_job_of_its_number() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.failover.on_peer(PeerLost("gm/0"))
+        await bench.until(lambda: bench.writes)
+        bench.sql.execute("DELETE FROM jobs WHERE id = 0")  # as when its batch is rolled back
+        bench.commit()
+        await bench.until(lambda: bench.again)
+        bench.sql.execute("INSERT INTO jobs VALUES (0, '', NULL)")
+        assert not bench.book.owners()
+        await bench.failover.close()
 
+    asyncio.run(scenario())
+
+
+def test_what_is_remembered_of_jobs_at_another_scheduler_does_not_grow_with_jobs_that_have_ended() -> None:
     async def scenario() -> None:
         bench = Bench()
         bench.failover.on_peer(PeerLost("gm/0"))
         await bench.until(lambda: bench.writes)
         bench.commit()
         await bench.until(lambda: bench.again)
-        for job in range(3, 300, 3):
+        for job in range(3, 9 * KEPT_MIN, 3):  # one scheduler is gone for good
             bench.sql.execute("INSERT INTO jobs VALUES (?, '', NULL)", (job,))
             bench.failover.assign(job, "")
-            bench.sql.execute("UPDATE jobs SET ended_us = 1 WHERE id = ? AND id != 3", (job,))
-        assert bench.failover._assignments.elsewhere <= 20
-        assert [bench.failover.entry(job, "") for job in (0, 3)] == ["gm/1", "gm/1"]
+            assert bench.failover.entry(job, "") == "gm/1"
+            bench.sql.execute("UPDATE jobs SET ended_us = 1 WHERE id = ?", (job - 3,))
+        assert bench.failover._assignments.kept <= KEPT_MIN + 1
+        assert bench.failover.entry(job, "") == "gm/1"
         await bench.failover.close()
 
     asyncio.run(scenario())

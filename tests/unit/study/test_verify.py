@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ import pytest
 from pyarrow import parquet
 
 from volery.core.errors import InputError
-from volery.study import compare, load_results, verify, write_results_report
+from volery.study import ResultsFolder, compare, load_results, verify, write_results_report
 
 SETTING: dict[str, Any] = {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011", "cutoff_s": 1.0}
 PAIR = ("oracle", "megha:why=true")
@@ -59,8 +60,6 @@ def stored(folder: Path, suffix: str) -> Path:
 
 
 def manifest_runs(folder: Path) -> Any:
-    from volery.study import ResultsFolder
-
     return ResultsFolder(folder).manifest().runs
 
 
@@ -268,6 +267,24 @@ def test_a_damaged_run_is_run_again_and_the_report_says_which_file(copy: Path) -
     flipped[middle : middle + 300] = bytes(byte ^ 0xFF for byte in flipped[middle : middle + 300])
     path.write_bytes(bytes(flipped))
     assert compare(*PAIR, **SETTING, folder=copy).reused == 1
+
+
+def test_a_run_whose_archive_has_one_bit_flipped_is_read_or_refused_by_name(tmp_path: Path) -> None:
+    """A flipped flag claims encryption, or a compression that nobody knows."""
+    (tmp_path / "runs").mkdir()
+    path, folder = tmp_path / "runs" / "run.npz", ResultsFolder(tmp_path)
+    np.savez_compressed(path, jobs_x=np.arange(50))
+    whole, refused = path.read_bytes(), 0
+    for at, bit in itertools.product(range(whole.index(b"PK\1\2"), len(whole)), (0, 3, 5)):  # the directory
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << bit
+        path.write_bytes(flipped)
+        for read in (folder.columns, folder.mapped, folder.has):
+            try:
+                read("run", "jobs")
+            except InputError as error:
+                refused += str(path) in str(error)
+    assert refused
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None or os.geteuid() != 0, reason="needs root and setpriv")

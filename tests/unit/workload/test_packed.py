@@ -77,6 +77,15 @@ def test_an_archive_of_several_files_is_refused(tmp_path: Path) -> None:
         load_trace(path)
 
 
+def test_an_archive_of_a_version_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """One bit of it was flipped."""
+    path, content = tmp_path / "t.zip", bytearray(zipped(TR))
+    content[content.index(b"PK\1\2") + 6] ^= 1 << 7  # the version that is needed to extract
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"the zip stream is damaged \(zip file version 14\.8\); fetch the file again"):
+        load_trace(path)
+
+
 def test_what_a_mac_adds_to_an_archive_is_not_a_second_file(tmp_path: Path) -> None:
     path = tmp_path / "t.zip"
     path.write_bytes(zipped(TR))

@@ -89,7 +89,7 @@ class Archive:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """End the work; what it was at is done again by the next life."""
+        """End the work; the next start does again what is not complete."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait((self._running,))
@@ -167,8 +167,9 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # commands and their environment stand there
     with closing(reading(store)) as sql:
         sql.execute("BEGIN")
-        for path, query in zip(paths_of(folder, file), (_READ_JOBS, _READ_TASKS), strict=True):
-            _write_rows(path, sql, query, jobs)
+        jobs_path, tasks_path = paths_of(folder, file)
+        _write_rows(tasks_path, sql, _READ_TASKS, jobs)
+        _write_rows(jobs_path, sql, _READ_JOBS, jobs)  # the last one: by it a reader finds the other
     _sync(folder)
 
 

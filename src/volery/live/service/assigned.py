@@ -52,16 +52,12 @@ class AssignmentBook:
         query = "SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL ORDER BY id"
         return self._write.execute(query).fetchall()
 
-    def open_ids(self) -> set[JobId]:
-        """Jobs that have not ended, or may not have: the batch under way may still be rolled back."""
-        query = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
-        return {number for sql in (self._read, self._write) for (number,) in sql.execute(query)}
-
     def note(self, jobs: Iterable[JobId], owner: Owner, note: str) -> None:
-        """Write down where jobs are now, and why."""
-        self._write.executemany(
-            "INSERT OR REPLACE INTO assignments VALUES (?, ?, ?, ?)", ((job, *owner, note) for job in jobs)
+        """Write down where jobs are now, and why; a job whose own batch was rolled back is left out."""
+        query = (
+            "INSERT OR REPLACE INTO assignments SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
         )
+        self._write.executemany(query, ((job, *owner, note) for job in jobs))
 
     def add(self, move: Move, jobs: Iterable[JobId], note: str, at_us: int) -> None:
         """Write down a move with the jobs that it concerns."""

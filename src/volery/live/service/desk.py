@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from volery.core.component import Component, role_of
@@ -173,8 +174,8 @@ class Desk(Questions, Component):
         self._note(event)
         if isinstance(event, JobRejected):
             self._port.set_timer(event.job, now + event.retry_after_us)
-        else:
-            self._sent.pop(event.job, None)
+        elif isinstance(event, JobDone) or self._failover.is_settled:
+            self._sent.pop(event.job, None)  # not what waits for a move: it was another scheduler that has accepted it
 
     def _note(self, event: News) -> None:
         self._news.append(event)
@@ -262,8 +263,7 @@ class Desk(Questions, Component):
 
     async def resubmit(self, entries: Collection[Address]) -> None:
         """Submit what has not ended to entries that have begun anew, or are heard of first: they may know nothing."""
-        # they report again which nodes are lost to them
-        self._lost = {(by, peer) for by, peer in self._lost if by not in entries}
+        self._lost = {pair for pair in self._lost if pair[0] not in entries}  # they report anew who is lost to them
         self._failover.greet(entries)
         self.sharing.tell(entries)
         await self._resubmit(self._store.open_ids(), lambda entry: entry in entries)
@@ -372,8 +372,6 @@ class Desk(Questions, Component):
         """Of the last change."""
         return self._store.revision
 
-    # What nobody else calls.
-
     async def written(self, write: Callable[[], T]) -> T:
         """What a write gives, once it is committed."""
         if self._closed:
@@ -404,18 +402,19 @@ class Desk(Questions, Component):
     async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool] = lambda _: True) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
         for number in numbers:
-            job = self._store.open_job(number)
-            if job is None or self._closed:
-                continue
-            entry = self._failover.entry(job.id, job.description.user)
-            if is_meant(entry):
-                await self._failover.settled()
-                await self._feed.room()
-                await self._submit_again(job, entry)
-            else:
+            if self._closed:
+                return
+            user = self._store.open_user(number)
+            if user is None or not is_meant(self._failover.entry(number, user)):
                 await asyncio.sleep(0)
+                continue
+            await self._failover.settled()
+            await self._feed.room()
+            job = None if self._closed else self._store.open_job(number)  # it may have ended by now
+            if job is not None:
+                await self._submit_again(job)
 
-    async def _submit_again(self, job: OpenJob, entry: Address) -> None:
+    async def _submit_again(self, job: OpenJob) -> None:
         try:
             needs = await wanted(demands(job.description, self._fleet))
         except InputError as error:
@@ -434,7 +433,7 @@ class Desk(Questions, Component):
             begun = self._store.begun(job.id)
             self._submit(Sent(job.id, job.first_task, job.description, self._fleet, count, ended, begun, True))
         else:
-            self.on_news(JobDone(job.id), entry, 0)
+            self.on_news(JobDone(job.id), self._port.address, 0)
 
     async def _write(self) -> None:
         """Write what has gathered, a batch per commit, until the desk is closed or the store fails."""
@@ -494,6 +493,8 @@ class Desk(Questions, Component):
 
     def _give_up_waiting(self, number: JobId) -> None:
         if not self._closed:
-            ignored = asyncio.get_running_loop().create_future()
-            self._writes.append(Write(lambda: self._store.give_up_waiting(number, self.now_us), ignored))
+            loop = asyncio.get_running_loop()
+            again, written = partial(loop.call_later, self._late_s, self._give_up_waiting, number), loop.create_future()
+            written.add_done_callback(lambda done: done.exception() and again())
+            self._writes.append(Write(lambda: self._store.give_up_waiting(number, self.now_us), written))
             self._wake.set()

@@ -23,8 +23,9 @@ from volery.live.service.errors import UnwrittenError
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
-ELSEWHERE_MIN: Final = 1_000
-"""With fewer jobs than this at another scheduler than usual, those that have ended are not looked for."""
+
+KEPT_MIN: Final = 1_000
+"""Jobs at another scheduler than usual that are remembered before ended ones are looked for among them."""
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +56,12 @@ class Failover:
         for job, owner in book.owners():
             if owner.entry in standins:  # the federation may have fewer schedulers than it had
                 self._assignments.restore(job, owner)
-        self._look_at = ELSEWHERE_MIN
         self._standins = standins
         self._book = book
         self._written = written
         self._order = order
         self._submit_again = submit_again
+        self._kept_max = KEPT_MIN
         self._since: dict[Address, float] = {}
         self._timers: dict[Address, asyncio.TimerHandle] = {}
         self._moving: set[asyncio.Task[None]] = set()
@@ -78,16 +79,17 @@ class Failover:
         """The scheduler that has a job, and since which epoch."""
         return self._assignments.owner(job, user)
 
-    def unanswering(self) -> dict[Address, float]:
-        """Schedulers that do not answer -> since when, seconds since 1970."""
-        return dict(self._since)
-
     def send(self, send: Callable[[], None]) -> None:
         """Send something to schedulers after all that was sent before, and not before each move so far is committed."""
         if self._unwritten:
             self._waiting.append(send)
         else:
             send()
+
+    @property
+    def is_settled(self) -> bool:
+        """True when every move is committed, so that nothing waits to be sent."""
+        return not self._unwritten
 
     async def settled(self) -> None:
         """Wait until every move is committed."""
@@ -97,11 +99,15 @@ class Failover:
         """Choose the scheduler of a new job, within the batch that writes the job."""
         usual = self._assignments.owner(job, user)
         owner = self._assignments.assign(job, user)
-        if self._assignments.elsewhere >= self._look_at:
-            self._assignments.keep(self._book.open_ids())
-            self._look_at = max(ELSEWHERE_MIN, 2 * self._assignments.elsewhere)
         if owner != usual:
             self._book.note([job], owner, f"at {owner.entry}, because {usual.entry} does not answer")
+            self._maybe_forget()
+
+    def _maybe_forget(self) -> None:
+        """Forget jobs that have ended, whenever twice as many are remembered as were open the last time."""
+        if self._assignments.kept > self._kept_max:
+            self._assignments.keep(job for job, _ in self._book.open_jobs())
+            self._kept_max = max(KEPT_MIN, 2 * self._assignments.kept)
 
     def greet(self, entries: Iterable[Address]) -> None:
         """Have schedulers that have begun anew, or answer again, know of moves before they are sent jobs."""

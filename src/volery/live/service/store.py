@@ -442,6 +442,11 @@ class JobStore:
         """The jobs that have not ended, and whose they are."""
         return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
 
+    def open_user(self, number: JobId) -> str | None:
+        """The user of a job that has not ended; None where it has. `open_job` reads its description, which is long."""
+        row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
+        return row[0] if row else None
+
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""
         query = f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
