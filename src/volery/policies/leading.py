@@ -11,7 +11,9 @@ Leases    A node that was lost for `Lease.lease_us` has ended what ran there, un
           That can only be the partner, and only if the partner has lost this one, which then has been told that the
           partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
           waits until node or partner answer. A node that has never answered a leader may have the partner as its
-          master: the leader gives it up once it was lost to both for the length of a lease.
+          master. When such a node was lost to the leader for a lease, the leader asks its partner, which answers once
+          the node is lost to it, too, and has been for a lease. An answer to an earlier question proves nothing: a
+          message that the partner sent before it was deposed may since have made it the master of that node.
 Moves     Jobs may be moved from one client to another (`volery.core.events.Moved`). A leader has every node store the
           moves that it knows, and learns from nodes those that it does not. When all nodes that are not given up have
           stored a move, the pair is *fenced* up to it: no master of the pair launches for its origin any more.
@@ -26,7 +28,7 @@ from msgspec.structs import replace
 
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Counted, Drain, Move, PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, Message, TaskId, Time
+from volery.core.model import NEVER, Address, Message, TaskId, Time
 from volery.policies.guarded import NO_EPOCH, Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
 from volery.policies.links import Renewed
 
@@ -38,12 +40,15 @@ class Standing(Message, frozen=True):
 
     Args:
         epoch, leading: these.
-        away: nodes that have been lost to a follower for the length of a lease; nothing runs there for it.
+        node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
+            the node was lost to it for a lease as well. Empty: neither.
+        at_us: when the leader's lease was over, by its own clock; the answer repeats it.
     """
 
     epoch: int
     leading: bool
-    away: tuple[Address, ...] = ()
+    node: Address = ""
+    at_us: Time = NEVER
 
 
 PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
@@ -91,8 +96,8 @@ class PairedMaster(Component):
         self._missing: dict[Address, None] = {}
         self._unheard: dict[Address, None] = {}
         self._lost: dict[Address, None] = {}
-        self._expired: dict[Address, None] = {}
-        self._away: tuple[Address, ...] = ()
+        self._expired: dict[Address, Time] = {}
+        self._asked: dict[Address, Standing] = {}
         self._drained: dict[Address, None] = {}
         self._moves: tuple[Move, ...] = ()
         self._unfenced: dict[Address, None] = {}
@@ -220,7 +225,6 @@ class PairedMaster(Component):
         epoch = above + 1
         self.epoch = epoch if epoch % 2 == self._me else epoch + 1
         self.leading, self.opened, self.settled, self._sure = True, False, False, False
-        self._away = ()
         self._missing = dict(self._nodes)
         self._unheard.clear()
         self._unfenced = dict(self._nodes) if self._moves else {}
@@ -245,26 +249,35 @@ class PairedMaster(Component):
             elif self.leading:
                 self._port.send(source, Standing(self.epoch, True))
             if not self.leading and message.epoch == self.epoch:
-                self._follow()
+                self._answer(message)
         elif self.leading and message.epoch > self.epoch:
             self._claim(message.epoch)
         elif self.leading:
-            self._away = message.away
             if not self._sure:
                 self._sure = True
                 self._renew_leases(now)
             if message.epoch < self.epoch:
                 self._port.send(source, Standing(self.epoch, True))
-            for node in [node for node in message.away if node in self._missing]:
-                self._maybe_give_up(node)
+                for node in [node for node in self._expired if node in self._missing]:
+                    self._ask(node)  # the partner has begun anew and has forgotten the question
+            elif message.node in self._missing and self._expired.get(message.node) == message.at_us:
+                del self._missing[message.node]
+                self._give_up(message.node)
         elif self._me == 0:
             self._claim(max(self.epoch, message.epoch))
         else:
             self._port.send(source, Standing(max(self.epoch, message.epoch), False))
 
-    def _follow(self) -> None:
-        """Tell the partner that leads that this master does not, and which nodes nothing runs on for it."""
-        self._port.send(self._partner, Standing(self.epoch, False, tuple(self._expired)))
+    def _ask(self, node: Address) -> None:
+        """Ask the partner if a node that was lost to this leader for a lease was lost to the partner for as long."""
+        self._port.send(self._partner, Standing(self.epoch, True, node, self._expired[node]))
+
+    def _answer(self, asked: Standing) -> None:
+        """Tell the partner that this master follows it; keep a question about a node until the answer is yes."""
+        if asked.node and asked.node not in self._expired:
+            self._asked[asked.node] = asked
+        elif asked.epoch == self.epoch:
+            self._port.send(self._partner, replace(asked, leading=False))
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
         """A node obeys, or a client knows, a later epoch, or this one of an earlier life.
@@ -334,7 +347,7 @@ class PairedMaster(Component):
         """Take over from a lost partner; wait for a lost node."""
         peer = event.peer
         if peer == self._partner:
-            self._partner_lost, self._sure, self._away = True, False, ()
+            self._partner_lost, self._sure = True, False
             if not self.leading:
                 self._claim(self.epoch)
             return
@@ -374,20 +387,15 @@ class PairedMaster(Component):
         node = str(event.key[1])
         if node not in self._lost:
             return
-        self._expired[node] = None
-        if self.leading:
-            self._maybe_give_up(node)
-        else:
-            self._follow()
+        self._expired[node] = now
+        if not self.leading:
+            if (asked := self._asked.pop(node, None)) is not None:
+                self._answer(asked)
+        elif self._sure:
+            (self._ask if node in self._missing else self._give_up)(node)
 
-    def _maybe_give_up(self, node: Address) -> None:
-        """Give up what runs at a node, if it is certain that nothing does."""
-        if not (self.leading and self._sure) or node not in self._expired:
-            return
-        if node in self._missing:
-            if node not in self._away:
-                return
-            del self._missing[node]
+    def _give_up(self, node: Address) -> None:
+        """Take it that nothing runs at a node."""
         self._unheard[node] = None
         self.node_dead(node)
         self._unfenced.pop(node, None)
