@@ -168,7 +168,7 @@ def replay(
     from volery.live.trials.replay import journals, replay_all
 
     found = place / "journal" if (place / "journal").is_dir() else place
-    results = list(replay_all(journals(found), lookup, leave_out=True))
+    results = list(replay_all(journals(found), lookup))
     if as_json:
         print_json(results)
     else:

@@ -262,7 +262,7 @@ class PairedMaster(Component):
                     self._ask(node)  # the partner has begun anew and has forgotten the question
             elif message.node in self._missing and self._expired.get(message.node) == message.at_us:
                 del self._missing[message.node]
-                self._give_up(message.node)
+                self._write_off(message.node)
         elif self._me == 0:
             self._claim(max(self.epoch, message.epoch))
         else:
@@ -392,9 +392,9 @@ class PairedMaster(Component):
             if (asked := self._asked.pop(node, None)) is not None:
                 self._answer(asked)
         elif self._sure:
-            (self._ask if node in self._missing else self._give_up)(node)
+            (self._ask if node in self._missing else self._write_off)(node)
 
-    def _give_up(self, node: Address) -> None:
+    def _write_off(self, node: Address) -> None:
         """Take it that nothing runs at a node."""
         self._unheard[node] = None
         self.node_dead(node)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from volery.core.component import Architecture, Component, UnknownMessageError
 from volery.core.errors import InputError
@@ -24,6 +25,7 @@ from volery.live.hosts.journal import (
     SUFFIX,
     Header,
     JournalReader,
+    OtherVersionError,
     Started,
     Turn,
     journal_order,
@@ -71,7 +73,7 @@ class Replayed(msgspec.Struct, frozen=True):
         torn_bytes: how much of the end a crash has torn off.
         difference: the first one; None where all effects are equal.
         segment: the place of the file among those of the incarnation, from 0; the others begin with a snapshot.
-        left_out: why this version cannot replay it; empty where it was replayed.
+        left_out: the sign that another version wrote it; empty where it was replayed.
     """
 
     path: str
@@ -99,16 +101,18 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
         place: what errors call the journal.
 
     Raises:
-        InputError: the registry has no such architecture, or it has other parameters or builds otherwise now.
+        OtherVersionError: the architecture has other parameters now.
+        InputError: the registry has no such architecture.
     """
     architecture = lookup(header.architecture)
     try:
         config = msgspec.convert(header.parameters, type(architecture.defaults))
     except msgspec.ValidationError as error:
-        raise InputError(place, f"{header.architecture} has other parameters now: {error}") from None
+        raise OtherVersionError(place, f"{header.architecture} has other parameters now: {error}") from None
     plan = Plan(architecture, config, header.cluster, header.seed)
     if plan.configuration != header.configuration:
-        raise InputError(place, f"{header.architecture} has other parameters now than when the journal was written")
+        problem = f"{header.architecture} has other parameters now than when the journal was written"
+        raise OtherVersionError(place, problem)
     return plan
 
 
@@ -190,8 +194,12 @@ def chains(paths: Iterable[Path]) -> list[Chain]:
     Raises:
         InputError: a file is no journal, or continues one that is not there and has no snapshot.
     """
+    return _chained(map(JournalReader, paths))
+
+
+def _chained(readers: Iterable[JournalReader]) -> list[Chain]:
     found: list[list[JournalReader]] = []
-    for reader in sorted(map(JournalReader, paths), key=lambda one: _order(one.header)):
+    for reader in sorted(readers, key=lambda one: _order(one.header)):
         host, incarnation, segment = _order(reader.header)
         if found and _order(found[-1][-1].header) == (host, incarnation, segment - 1):
             found[-1].append(reader)
@@ -241,43 +249,34 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     return _replayed(reader, plan, Player(*hosted(reader, plan, effects), effects), witness)
 
 
-def replay_all(
-    paths: Iterable[Path], lookup: Callable[[str], Architecture], *, leave_out: bool = False
-) -> Iterator[Replayed]:  # fmt: skip
+def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
     """Replay files; what one of them leads to must be the snapshot with which the next one begins.
 
-    Args:
-        paths: of the files.
-        lookup: name -> architecture.
-        leave_out: journals that this version cannot replay, of an older one for example, come first, with the reason.
+    Journals that another version wrote are left out, with the reason.
 
     Raises:
-        InputError: as `replay` and `chains`; of `leave_out` where no journal is left.
+        OtherVersionError: all are left out.
+        InputError: as `replay` and `chains`.
     """
-    given = list(paths)
-    if leave_out:
-        left_out = {path: reason for path in given if (reason := _obstacle(path, lookup))}
-        if len(left_out) == len(given) and given:
-            raise InputError(str(given[0]), left_out[given[0]])
-        for path, reason in left_out.items():
-            yield Replayed(str(path), "", 0, "", 0, 0, 0, left_out=reason)
-        given = [path for path in given if path not in left_out]
-    for one in chains(given):
-        yield from _replayed_chain(one, lookup)
-
-
-def _obstacle(path: Path, lookup: Callable[[str], Architecture]) -> str:
-    """The reason why a file cannot be replayed; empty where it can."""
-    try:
-        reader = JournalReader(path)
-        plan = plan_of(reader.header, lookup, str(path))
-        if snapshot_path(path).exists():
-            hosted(reader, plan, [])
-        for _ in reader.turns(plan.architecture.messages):
-            pass
-    except InputError as error:
-        return error.problem
-    return ""
+    readers, others, replayed = list[JournalReader](), list[OtherVersionError](), False
+    for path in paths:
+        try:
+            readers.append(JournalReader(path))
+        except OtherVersionError as error:
+            others.append(error)
+            yield Replayed(str(path), "", 0, "", 0, 0, 0, left_out=error.problem)
+    for one in _chained(readers):
+        done = 0
+        try:
+            for result in _replayed_chain(one, lookup):
+                yield result
+                done, replayed = done + 1, True
+        except OtherVersionError as error:
+            others.append(error)
+            for reader in one.readers[done:]:
+                yield replace(_told(reader, 0, 0, None), left_out=error.problem)
+    if others and not replayed:
+        raise others[0]
 
 
 def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
