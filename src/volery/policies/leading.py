@@ -97,7 +97,7 @@ class PairedMaster(Component):
         self._unheard: dict[Address, None] = {}
         self._lost: dict[Address, None] = {}
         self._expired: dict[Address, Time] = {}
-        self._asked: dict[Address, Standing] = {}
+        self._questions: dict[Address, Standing] = {}
         self._drained: dict[Address, None] = {}
         self._moves: tuple[Move, ...] = ()
         self._unfenced: dict[Address, None] = {}
@@ -275,7 +275,7 @@ class PairedMaster(Component):
     def _answer(self, asked: Standing) -> None:
         """Tell the partner that this master follows it; keep a question about a node until the answer is yes."""
         if asked.node and asked.node not in self._expired:
-            self._asked[asked.node] = asked
+            self._questions[asked.node] = asked
         elif asked.epoch == self.epoch:
             self._port.send(self._partner, replace(asked, leading=False))
 
@@ -389,7 +389,7 @@ class PairedMaster(Component):
             return
         self._expired[node] = now
         if not self.leading:
-            if (asked := self._asked.pop(node, None)) is not None:
+            if (asked := self._questions.pop(node, None)) is not None:
                 self._answer(asked)
         elif self._sure:
             (self._ask if node in self._missing else self._write_off)(node)
