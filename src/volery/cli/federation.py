@@ -208,5 +208,5 @@ def _print_replays(results: list[Replayed]) -> None:
     wrong = sum(result.difference is not None for result in results)
     left_out = sum(bool(result.left_out) for result in results)
     count = len(results) - left_out
-    summary = f"{wrong} of {count} journals differ" if wrong else f"All {count} journals replay"
-    typer.echo(f"{summary}; {left_out} of another version are left out." if left_out else f"{summary}.")
+    outcome = f"{wrong} of {count} journals differ" if wrong else f"All {count} journals replay"
+    typer.echo(f"{outcome}; {left_out} of another version are left out." if left_out else f"{outcome}.")
