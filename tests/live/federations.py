@@ -115,11 +115,13 @@ class Federation:
         for host in self.hosts.values():
             await host.close()
 
-    def submit(self, tasks: int, estimate_us: Time = 0, constraints: Sequence[int] = ()) -> JobId:
+    def submit(
+        self, tasks: int, estimate_us: Time = 0, constraints: Sequence[int] = (), payload: bytes = b""
+    ) -> JobId:  # fmt: skip
         job = self._jobs
         self._jobs += 1
         made = tuple(
-            Task(self._tasks + k, job, constraints[k] if constraints else 0, estimate_us) for k in range(tasks)
+            Task(self._tasks + k, job, constraints[k] if constraints else 0, estimate_us, payload) for k in range(tasks)
         )
         self._tasks += tasks
         self.post(job, Submit(Job(job, tasks, made, estimate_us)))

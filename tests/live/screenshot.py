@@ -31,8 +31,8 @@ KEYS: Final[dict[str, Any]] = {
         "gms": 3, "lms": 3, "why": True, "heartbeat_s": 0.2, "shares": "ann:2+lab:3(bob:2+eve:1)", "reliable": False,
     },
 }  # fmt: skip
-SETTLE_S: Final = 12.0
-"""The page shows what has happened since it was opened."""
+SETTLE_S: Final = 45.0
+"""The page shows what has happened since it was opened, and its curves have a point every ten seconds."""
 Scheme = Literal["light", "dark"]
 SIZES: Final = ((400, 900), (1200, 900), (3840, 2160))
 
@@ -103,7 +103,7 @@ def main(folder: str | None = None) -> None:
                 else:
                     page = seen(browser, url, (1180, 780), "light")
                     time.sleep(SETTLE_S)
-                    page.screenshot(path=PICTURE)
+                    page.screenshot(path=PICTURE, full_page=True)
         finally:
             over.set()
             worker.join()

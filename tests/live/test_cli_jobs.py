@@ -115,7 +115,9 @@ def test_warnings_and_known_jobs_are_told(command: Command, tmp_path: Path) -> N
         (("jobs", "--state", "runing"), "--state: no job is ever 'runing'; did you mean 'running'?"),
         (("logs", "1/x"), "JOB: '1/x' is not JOB or JOB/TASK, as 14 or 14/3"),
         (("logs", "1/2", "2"), "TASK: is given twice, in '1/2' and as 2"),
+        (("why",), "JOB: is missing; give a job or a task, as 14 or 14/3"),
         (("nodes", "--state", "los"), "--state: no node is ever 'los'; nodes are in use, drained, lost"),
+        (("token", "list", "-o", "none"), "none: is no folder of a federation"),
         (("nodes", "--api", "here"), "here: is no address of an API"),
         (("nodes", "--api", "http://127.0.0.1:9"), "http://127.0.0.1:9: no federation answers there"),
     ],
@@ -125,6 +127,20 @@ def test_mistakes_are_named_without_a_traceback(command: Command, words: tuple[s
     assert ended.status == 2
     assert ended.err.startswith(f"error: {told}")
     assert ended.json["error"]["problem"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs", "--since", "1e300"), ("jobs", "--before", "9" * 20), ("job", "9" * 20), ("cancel", "9" * 20),
+        ("logs", "0", "9" * 20), ("record", "export", "-o", "none.jsonl", "--since", "1e300"),
+        ("users", "preemptions", "--job", "9" * 20), ("token", "add", "ada", "--days", "1e300"),
+    ],
+)  # fmt: skip
+def test_numbers_that_no_job_or_time_has_are_refused(command: Command, words: tuple[str, ...]) -> None:
+    ended = command(*words)
+    assert ended.status == 2
+    assert "less than or equal to" in ended.err
 
 
 def test_a_constraint_that_the_federation_does_not_know_is_named_in_the_file(command: Command, tmp_path: Path) -> None:

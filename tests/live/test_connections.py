@@ -8,6 +8,7 @@ import socket
 import ssl
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.live.certificates import Authority
 from tests.live.serving import at_work
 
 from volery.live.service import listening
-from volery.live.service.listening import HEAD_S, Bounds, Connection, Connections
+from volery.live.service.listening import BODY_BYTES_PER_S, BODY_S, HEAD_S, Bounds, Connection, Connections
 from volery.live.wire.tls import ServerTls
 
 LIMIT_S = 30
@@ -116,6 +117,58 @@ def test_a_body_that_is_broken_off_is_one_line_of_the_log(api: str, caplog: pyte
     assert not any(record.exc_info for record in caplog.records)
 
 
+HALF_BODY = b"POST /jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"
+
+
+def test_bodies_that_never_end_keep_nobody_out(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "BODY_S", 1.0)
+    half = [one for at in range(2, 12) for one in opened(api, 9, f"127.0.0.{at}", HALF_BODY)]
+    assert is_healthy(api, "127.0.1.1")
+    assert all(map(is_closed, half)), "bodies of which nothing comes are given up"
+    for one in half:
+        one.close()
+
+
+def test_an_api_that_ends_while_bodies_come_logs_no_traceback(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        with at_work(tmp_path, machines=[{"count": 30}]) as url:
+            half = opened(url.removeprefix("http://"), 3, begin=HALF_BODY)
+            assert is_healthy(url.removeprefix("http://"))
+        assert all(map(is_closed, half))
+    for one in half:
+        one.close()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
+
+
+def test_connections_that_made_room_leave_nothing_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Those that were given up while they were being opened left a request that waited for ever."""
+    keys: dict[str, Any] = {"api_connections": 60, "api_connections_per_address": 50}
+    with caplog.at_level(logging.INFO), at_work(tmp_path, machines=[{"count": 30}], **keys) as url:
+        half = opened(url.removeprefix("http://"), 1_000, begin=HALF_BODY)
+        assert is_healthy(url.removeprefix("http://"))
+        for one in half:
+            one.close()
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
+
+
+def test_a_body_may_be_slow_but_has_to_come() -> None:
+    now_s, ended = 0.0, list[str]()
+    known = Connections(Bounds(), lambda: now_s)
+    slow, trickled = (Connection("a", partial(ended.append, name)) for name in ("slow", "trickled"))
+    for one in (slow, trickled):
+        assert known.admit(one)
+        known.came(one)
+    for _ in range(100):
+        now_s += BODY_S / 10
+        known.received(slow, int(BODY_S / 10 * BODY_BYTES_PER_S))
+        known.received(trickled, 1)
+        known.sweep()
+    assert ended == ["trickled"]
+    now_s += BODY_S
+    known.sweep()
+    assert ended == ["trickled", "slow"]
+
+
 def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s, ended = 0.0, list[str]()
     known = Connections(Bounds(3, 2), lambda: now_s)
@@ -127,6 +180,7 @@ def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
     assert all(map(known.admit, (first, second, other)))
     for one in (first, second, other):
         known.came(one)
+        known.whole(one)
     assert not known.admit(connection("a"))
     assert not known.admit(connection("c")), "there are three already"
     assert not known.admit(connection("a"))

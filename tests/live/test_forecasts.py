@@ -147,6 +147,27 @@ def test_what_could_never_run_has_no_forecast(users: Users) -> None:
     assert "could ever run" in told.problem
 
 
+def test_a_plan_while_all_nodes_that_fit_are_drained_says_so(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of others that wait for drained nodes leave the forecasts of jobs that fit elsewhere as they are."""
+    monkeypatch.setattr(foretelling, "ask_lab", in_a_thread)
+    nodes = [f"node/{place}" for place in range(SLOTS)]
+    for node in nodes:
+        users.olga.drain(node)
+    waits = users.bob.send(sleeping(1, 2))
+    try:
+        told = users.ada.forecast(sleeping(1, 3))
+        assert told.moments is None
+        assert told.problem == (
+            "3 of its tasks fit no node that is in use: 6 nodes are drained or lost, "
+            "and these tasks wait until one of them is used again"
+        )
+        assert "2 of its tasks fit no node" in users.bob.forecast_of(waits.id).problem
+    finally:
+        for node in nodes:
+            users.olga.undrain(node)
+    until(users.bob, waits.id)
+
+
 def test_the_command_line_tells_it(
     users: Users, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +182,10 @@ def test_the_command_line_tells_it(
         assert ended.value.code == status
         return capsys.readouterr().out
 
-    assert "last task ends" in said(str(file))
+    told = said(str(file))
+    assert "last task ends" in told
+    assert "durations of tasks are known: 1 from estimates" in told
+    assert "not known" not in told
     assert json.loads(said(str(file), "--quick", "--json"))["forecast"] is None
     assert "meant to hold 80%" in said("--record")
     said("--record", str(file), status=2)

@@ -141,6 +141,8 @@ def test_tokens_by_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
         assert (leaving.value.code or 0) == status
         return capfd.readouterr().out
 
+    volery("list", status=2)  # a folder that is not there may be a mistyped one
+    (tmp_path / "f").mkdir()
     assert "There are no tokens" in volery("list")
     token = volery("add", "ada", "--role", "operator", "--days", "2").strip()
     made = json.loads(volery("add", "bob", "--json"))

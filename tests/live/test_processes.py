@@ -222,7 +222,8 @@ def test_the_limit_of_processes_is_the_one_of_the_file_and_never_raises_another(
 def test_what_runs_is_for_the_owner_of_the_agent_to_read(tmp_path: Path) -> None:
     ledger = ProcessLedger(tmp_path / "agent")
     ledger.add(os.getpid())
-    assert (tmp_path / "agent" / "processes").stat().st_mode & 0o777 == 0o600
+    for name in ("processes", "lock"):
+        assert (tmp_path / "agent" / name).stat().st_mode & 0o777 == 0o600, name
     ledger.close()
 
 

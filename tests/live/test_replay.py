@@ -14,7 +14,8 @@ from tests.live.commands import volery
 from tests.live.federations import DESIGNS, Federation, plan
 
 from volery.architectures import lookup
-from volery.core.events import TaskFinished
+from volery.core.component import Component
+from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Message, Task, Time
 from volery.live.hosts.journal import MAGIC, JournalReader, JournalWriter
 from volery.live.hosts.port import LAUNCH, Effect
@@ -47,6 +48,40 @@ def test_a_journal_replays_exactly(name: str, split: bool, tmp_path: Path) -> No
         assert result.torn_bytes == 0
     assert sum(result.events for result in results) > 150
     assert {path.stat().st_mode & 0o777 for path in journals(tmp_path)} == {0o600}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_task_that_ends_does_not_bring_its_input_into_the_journal_once_more(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a replay hands the component the end of its attempt with the input, as the executor did."""
+    carried = b"the input of a task, which is in no other place"
+
+    async def scenario() -> None:
+        async with Federation(plan(name), journal=tmp_path) as federation:
+            federation.submit(40, 1000, payload=carried)
+            await federation.until_done(1)
+
+    asyncio.run(scenario())
+    (path,) = journals(tmp_path)
+    reader = JournalReader(path)
+    events = [entry[2] for turn in reader.turns(lookup(name).messages) for entry in turn.entries]
+    ended = [event for event in events if isinstance(event, TaskFinished)]
+    assert len(ended) == 40
+    assert {event.task.payload for event in ended} == {b""}
+    assert path.read_bytes().count(carried) >= 40, "it came with the job"
+
+    fed: list[bytes] = []
+    handle = Component.handle
+
+    def seen(self: Component, event: Event, source: Address, now: Time) -> None:
+        if isinstance(event, TaskFinished):
+            fed.append(event.task.payload)
+        handle(self, event, source, now)
+
+    monkeypatch.setattr(Component, "handle", seen)
+    assert replay(path, lookup).difference is None
+    assert fed == [carried] * 40
 
 
 @pytest.mark.parametrize("name", ["megha", "pigeon"])

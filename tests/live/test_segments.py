@@ -46,7 +46,7 @@ def lived(
         async with Federation(design, split=split, journal=folder, size=size) as it, asyncio.timeout(LIMIT_S):
             done = 0
             while done < jobs or not until():
-                it.submit(5 + done % 7)
+                it.submit(5 + done % 7, payload=b"input " * 20)
                 done += 1
                 await it.until_done(done)
 

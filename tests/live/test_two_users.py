@@ -201,7 +201,7 @@ def test_an_api_for_others_needs_tokens_and_certificates(tmp_path: Path) -> None
 
 def test_what_is_kept_of_jobs_is_for_the_owner_of_the_federation_alone(door: Door, tmp_path: Path) -> None:
     submit(door.ada, command="true", env={"PASSWORD": "x"})
-    for name in ("jobs.sqlite", "jobs.sqlite-wal", "tokens.json"):
+    for name in ("jobs.sqlite", "jobs.sqlite-wal", "tokens.json", "jobs.lock", "tokens.lock"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
 
 

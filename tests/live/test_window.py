@@ -144,7 +144,7 @@ def test_curves_have_the_figures_of_the_history(sampled: httpx2.Client) -> None:
         assert time.monotonic() < deadline
     assert {sample["usable"] for sample in told} == {2}
     page = sampled.get("/").text
-    assert "<b>utilisation</b> now 100.0 %, at most 100.0 %" in page
+    assert "<b>utilisation</b> last 100.0 %, at most 100.0 %" in page
     assert "<b>failed attempts</b> 2 in all" in page
     assert len(re.findall(r"<polyline points=", page)) == 3
 

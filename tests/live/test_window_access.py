@@ -94,6 +94,23 @@ def test_every_key_comes_to_everything(browser: Browser, busy: str) -> None:
     assert "task 1: " in told, "what the pointer is told, the keyboard is told, too"
 
 
+@pytest.mark.parametrize("width", [1280, 768, 400])
+def test_no_table_is_cut_off_at_the_side(browser: Browser, busy: str, width: int) -> None:
+    page, _ = opened(browser, busy, width)
+    for view in VIEWS:
+        page.goto(busy + view)
+        for table in page.locator(".scroll").all():
+            shown, needed = table.evaluate("one => [one.clientWidth, one.scrollWidth]")
+            assert needed <= shown + 1, (view, table.get_attribute("aria-label"))
+
+
+def test_a_job_takes_few_lines_of_a_narrow_page(browser: Browser, busy: str) -> None:
+    page, _ = opened(browser, f"{busy}/window/jobs", 400)
+    for row in page.locator("table.listed tbody tr").all():
+        lines = row.evaluate("one => one.offsetHeight / parseFloat(getComputedStyle(one).lineHeight)")
+        assert lines < 6, row.text_content()
+
+
 def test_on_paper_there_is_all_and_nothing_to_click(browser: Browser, busy: str) -> None:
     page, _ = opened(browser, f"{busy}/window/jobs/0")
     page.emulate_media(media="print")

@@ -27,6 +27,12 @@ OPEN_API = "  (no tokens: whoever uses this machine may do everything; volery to
 DEFAULT_API = f"127.0.0.1:{DEFAULT_PORT}"
 USUAL_CLUSTERS = 3
 USUAL_GMS = 2
+IN_FILE = {
+    "architecture": "architecture", "clusters": "[parameters]", "nodes": "count of [[machines]]",
+    "slots": "slots of [[machines]]", "amounts": "capacity of [[machines]]", "gms": "[parameters]",
+    "api": "api", "folder": "folder", "run_as": "run_as",
+}  # fmt: skip
+"""Options of `up` -> where the federation's file says the same."""
 RESERVED_SHARE = 10
 """Pigeon reserves 9 of 100 workers; the groups of a small federation are smaller."""
 
@@ -46,6 +52,7 @@ def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.S
 
 
 def up(
+    context: typer.Context,
     config: Annotated[
         Path | None,
         typer.Argument(metavar="[FEDERATION.toml]", help="The federation; the options make one.", show_default=False),
@@ -83,6 +90,7 @@ def up(
     from volery.live.cluster.federation import ALL, FederationFile, read_federation, resolve
 
     if config is not None:
+        _refuse_beside_file(context)
         federation = read_federation(config, choose)
     else:
         nodes, clusters, gms = usual_sizes(slots, nodes, clusters, gms)
@@ -94,6 +102,15 @@ def up(
         )  # fmt: skip
         federation = resolve(file, Path(), choose)
     run_host(federation, ALL, as_json, log_json)
+
+
+def _refuse_beside_file(context: typer.Context) -> None:
+    """Raise InputError for the first option of `up` that stands in the federation's file, where there is one."""
+    for name, stands in IN_FILE.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(option, f"is for a federation without a file; write {stands} into the file instead")
 
 
 def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | None) -> tuple[int, int, int]:

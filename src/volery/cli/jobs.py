@@ -37,7 +37,16 @@ Api = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
-JobNumber = Annotated[int, typer.Argument(metavar="JOB", min=0, help="The number of a job.", show_default=False)]
+NUMBER_MAX: Final = 10**18 - 1
+"""Of a job; the API knows no larger ones."""
+JobNumber = Annotated[
+    int, typer.Argument(metavar="JOB", min=0, max=NUMBER_MAX, help="The number of a job.", show_default=False)
+]
+HOURS_MAX: Final = 1_000_000.0
+Since = Annotated[
+    float | None,
+    typer.Option("--since", metavar="HOURS", min=0, max=HOURS_MAX, help="Only of the last hours.", show_default=False),
+]
 
 
 @contextmanager
@@ -133,16 +142,21 @@ def _words(status: JobStatus) -> str:
     return status.state + (f": {', '.join(told)}" if told else "")
 
 
+def hours_ago_us(hours: float | None) -> int | None:
+    """Microseconds since 1970 of a moment so many hours ago; not before 1970."""
+    return None if hours is None else max(0, round((time.time() - hours * HOUR_S) * SECONDS))
+
+
 def jobs(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.", show_default=False)] = None,
     reason: Annotated[str | None, typer.Option(help="Only where the reason contains this.", show_default=False)] = None,
-    since: Annotated[
-        float | None, typer.Option(metavar="HOURS", min=0, help="Only of the last hours.", show_default=False)
-    ] = None,
+    since: Since = None,
     before: Annotated[
         int | None,
-        typer.Option(metavar="JOB", min=0, help="Only below this number: the next page.", show_default=False),
+        typer.Option(
+            metavar="JOB", min=0, max=NUMBER_MAX, help="Only below this number: the next page.", show_default=False
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
     api: Api = None,
@@ -158,7 +172,7 @@ def jobs(
 
         if state is not None and state not in get_args(JobState):
             raise InputError("--state", f"no job is ever {state!r}{suggestion(state, get_args(JobState))}")
-        since_us = None if since is None else round((time.time() - since * HOUR_S) * SECONDS)
+        since_us = hours_ago_us(since)
         found = client.jobs(state, user, before, limit, reason, since_us)
     if as_json:
         print_json(found)
@@ -264,7 +278,9 @@ def logs(
     ],
     place: Annotated[
         int | None,
-        typer.Argument(metavar="[TASK]", min=0, help="The same place, after a space; 0 if neither is given."),
+        typer.Argument(
+            metavar="[TASK]", min=0, max=NUMBER_MAX, help="The same place, after a space; 0 if neither is given."
+        ),
     ] = None,
     stderr: Annotated[bool, typer.Option("--stderr", help="Standard error instead of standard output.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,

@@ -30,7 +30,6 @@ KNOWN: Final = {
     "estimate": "estimates",
     "user": "other jobs of their user",
     "federation": "other users' jobs",
-    "nothing": "nothing",
 }
 PREEMPTS_SHOWN: Final = 10
 NO_BOTH: Final = "--record is about earlier jobs; leave one out"
@@ -108,7 +107,12 @@ def _print_forecast(forecast: Forecast) -> None:
         table.add_row(words, _s(interval.low_us), _s(interval.median_us), _s(interval.high_us))
     terminal().print(table)
     known = [f"{count:,} from {KNOWN[name]}" for name in KNOWN if (count := getattr(forecast.known, name))]
-    typer.echo(f"durations of tasks are known: {', '.join(known)}")
+    if known:
+        typer.echo(f"durations of tasks are known: {', '.join(known)}")
+    if guessed := forecast.known.nothing:
+        typer.echo(
+            f"durations of {guessed:,} tasks are not known: from a second to an hour is assumed; give estimate_s"
+        )
     for one in forecast.preempts[:PREEMPTS_SHOWN]:
         whose = "jobs of others lose" if one.job is None else f"job {one.job} of {one.user or '-'} loses"
         typer.echo(f"{whose} {one.tasks:.1f} running tasks to it on average, in {one.runs} runs")

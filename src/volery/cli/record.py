@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from volery.cli.jobs import Api, connected
+from volery.cli.jobs import Api, Since, connected, hours_ago_us
 from volery.cli.options import AsJson
 from volery.cli.output import print_json
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from volery.live.status import JobStatus, TaskStatus
 
 PAGE: Final = 1_000
-SECONDS: Final = 1_000_000
-HOUR_S: Final = 3600
 
 record_app = typer.Typer(help="What a federation has done, for other programs.", no_args_is_help=True)
 
@@ -36,9 +33,7 @@ def export(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.jsonl", help="The file to write.")],
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.", show_default=False)] = None,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.", show_default=False)] = None,
-    since: Annotated[
-        float | None, typer.Option(metavar="HOURS", min=0, help="Only of the last hours.", show_default=False)
-    ] = None,
+    since: Since = None,
     archive: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Read archived jobs from this folder, not from the API.", show_default=False),
@@ -53,7 +48,7 @@ def export(
     """
     from volery.workload.files import atomic_output
 
-    since_us = None if since is None else round((time.time() - since * HOUR_S) * SECONDS)
+    since_us = hours_ago_us(since)
     jobs = tasks = 0
     with _source(archive, api, as_json, state, user, since_us) as found, atomic_output(output, force=force) as file:
         for job, tasks_of_job in found:

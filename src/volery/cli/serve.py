@@ -47,6 +47,8 @@ def name_first(words: Sequence[str]) -> list[str]:
             raise InputError("HOST", "is missing: volery serve HOST -c FEDERATION.toml, or volery serve results DIR")
         return list(words)
     name = words[at]
+    if not name:
+        raise InputError("HOST", "is empty; it is a name of the federation's file, or a role such as node")
     for option in given:
         if name == RESULTS and option in OF_HOSTS:
             raise InputError(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from volery.cli.options import AsJson, Folder
 from volery.cli.output import print_json
-from volery.core.errors import InputError
+from volery.core.errors import InputError, suggestion
 
 if TYPE_CHECKING:
     from volery.report.folder import KeptTimeline, Results, Timeline
@@ -18,6 +18,8 @@ RunName = Annotated[
     str | None, typer.Option("--run", metavar="NAME", help="Label of the run; the first.", show_default=False)
 ]
 RunSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)]
+SEEDS_LISTED: Final = 10
+"""Of those that an error names."""
 
 
 def timeline(
@@ -62,8 +64,12 @@ def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[Results,
         raise InputError(str(folder), "no run in it has kept what ran where; run the study again in a new folder")
     chosen = [one for one in known if run in (None, one.label) and seed in (None, one.seed)]
     if not chosen:
-        listed = ", ".join(f"{straight(one.label)} with seed {one.seed}" for one in known)
-        raise InputError("--run" if run is not None else "--seed", f"there is no such run; these are here: {listed}")
+        labels = list(dict.fromkeys(straight(one.label) for one in known))
+        if run is not None and run not in (one.label for one in known):
+            raise InputError("--run", f"there is no run {run!r}{suggestion(run, labels)}")
+        seeds = sorted({one.seed for one in known if run in (None, one.label)})
+        listed = ", ".join(map(str, seeds[:SEEDS_LISTED])) + (", ..." if len(seeds) > SEEDS_LISTED else "")
+        raise InputError("--seed", f"there is no such run; its seeds are {listed}")
     return results, chosen
 
 

@@ -17,6 +17,7 @@ Folder = Annotated[
     Path, typer.Option("-o", "--folder", help="The federation's folder, on the host of its API.", show_default=True)
 ]
 FOLDER: Final = Path("federation")
+DAYS_MAX: Final = 36_500
 
 
 @token_app.command("add")
@@ -26,7 +27,8 @@ def add(
         str, typer.Option(help="user: their own jobs; operator: all jobs, and nodes; admin: jobs for others, too.")
     ] = "user",
     days: Annotated[
-        float | None, typer.Option(min=0, help="It is void after so many; by default never.", show_default=False)
+        float | None,
+        typer.Option(min=0, max=DAYS_MAX, help="It is void after so many; by default never.", show_default=False),
     ] = None,
     folder: Folder = FOLDER,
     as_json: AsJson = False,
@@ -54,6 +56,8 @@ def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     """List the tokens by id; what they are nobody can tell."""
     from volery.live.service.tokens import TokenFile
 
+    if not folder.is_dir():
+        raise InputError(str(folder), "is no folder of a federation; name it with -o, on the host of its API")
     found = TokenFile(folder).read()
     if as_json:
         shown = ("id", "user", "role", "created_us", "expires_us")

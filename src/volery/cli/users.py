@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from volery.cli.jobs import Api, connected
+from volery.cli.jobs import NUMBER_MAX, Api, connected
 from volery.cli.options import AsJson
 from volery.cli.output import moment, print_json, terminal
 
@@ -81,10 +81,12 @@ def preemptions(
         str | None, typer.Argument(metavar="[USER]", help="Who has lost, or gained.", show_default=False)
     ] = None,
     job: Annotated[
-        int | None, typer.Option("--job", min=0, help="Only those of this job, or for it.", show_default=False)
+        int | None,
+        typer.Option("--job", min=0, max=NUMBER_MAX, help="Only those of this job, or for it.", show_default=False),
     ] = None,
     before: Annotated[
-        int | None, typer.Option("--before", min=0, help="Only those with smaller numbers.", show_default=False)
+        int | None,
+        typer.Option("--before", min=0, max=NUMBER_MAX, help="Only those with smaller numbers.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many, the last first.")] = 100,
     api: Api = None,

@@ -36,7 +36,7 @@ def why(
         str | None,
         typer.Argument(
             metavar="[JOB|JOB/TASK]",
-            help="A job, or a task by its place in its job; left out: how old the schedulers' views were.",
+            help="A job, or a task by its place in its job; left out, with --in: how old the schedulers' views were.",
             show_default=False,
         ),
     ] = None,
@@ -71,8 +71,10 @@ def why(
 
 
 def _ask_federation(question: str | None, api: str | None, as_json: bool) -> None:
+    if question is None:
+        raise InputError("JOB", "is missing; give a job or a task, as 14 or 14/3, or name a results folder by --in")
     try:
-        job, place = task_named(question or "")
+        job, place = task_named(question)
     except InputError as error:
         raise InputError(error.place, f"{error.problem}; a results folder is named by --in") from None
     with connected(api, as_json) as client:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 
-from volery.core.errors import InputError, shortened, suggestion
+from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import (
     AMOUNT_MAX,
@@ -28,7 +28,7 @@ from volery.core.model import (
 )
 from volery.live.cluster.constraints import parse_conditions
 from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.tables import read_table
+from volery.live.cluster.tables import misfit, read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
 
 TASKS_MAX: Final = 1_000_000
@@ -154,7 +154,7 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
     try:
         job = msgspec.convert(table, JobDescription)
     except msgspec.ValidationError as error:
-        raise _named(error, place) from None
+        raise misfit(error, place, JobDescription) from None
     return _checked(job, place)
 
 
@@ -201,18 +201,6 @@ def _json(text: bytes | bytearray) -> Any:
         raise InputError("body", f"is not JSON: {error}") from None
 
 
-def _named(error: msgspec.ValidationError, place: str) -> InputError:
-    """Msgspec's "Expected `int`, got `str` - at `$.tasks[0].count`" as place and problem."""
-    problem, _, path = str(error).partition(" - at ")
-    place += path.strip("`").removeprefix("$") or ""
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
-    if unknown:
-        of_task, name = "tasks[" in place, unknown.group(1)
-        fields = (TaskDescription if of_task else JobDescription).__struct_fields__
-        return InputError(f"{place}.{shortened(name)}", f"unknown key{suggestion(name, fields)}")
-    return InputError(place, problem[:1].lower() + problem[1:].replace("`", ""))
-
-
 def _checked(job: JobDescription, place: str) -> JobDescription:
     """A job that can be planned; of equal tasks that follow each other one stands for all of them.
 
@@ -233,13 +221,22 @@ def _checked(job: JobDescription, place: str) -> JobDescription:
 
 def merged(job: JobDescription) -> JobDescription:
     """A job in which one task stands for equal tasks that follow each other; merging it again changes nothing."""
-    if not isinstance(job.tasks, tuple):
-        return job
-    runs = [list(run) for _, run in groupby(job.tasks, _one_of)]
-    if len(runs) == len(job.tasks):
-        return job
-    tasks = [msgspec.structs.replace(run[0], count=sum(task.count for task in run)) for run in runs]
-    return msgspec.structs.replace(job, tasks=tuple(tasks))
+    return job if isinstance(job.tasks, int) else with_tasks(job, merged_tasks(job.tasks))
+
+
+def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
+    """Tasks, of which one stands for equal ones that follow each other; one by one, as they are taken."""
+    for _, run in groupby(tasks, _one_of):
+        first, *others = run
+        more = sum(task.count for task in others)
+        yield msgspec.structs.replace(first, count=first.count + more) if others else first
+
+
+def with_tasks(job: JobDescription, tasks: Iterable[TaskDescription]) -> JobDescription:
+    """A job with its tasks merged; the same object, where none of them were equal neighbours."""
+    alike = tuple(tasks)
+    assert isinstance(job.tasks, tuple)
+    return job if len(alike) == len(job.tasks) else msgspec.structs.replace(job, tasks=alike)
 
 
 def _one_of(task: TaskDescription) -> TaskDescription:

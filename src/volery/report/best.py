@@ -104,6 +104,16 @@ def _lowest(
     return Best(setting, jobs, quantity, unit, bare([label])[0], mean, bare(level), bare(following), next_mean)
 
 
+def told(groups: Sequence[RunGroup]) -> str:
+    """The caption of a ranking: what is compared, and by which rule two are not told apart."""
+    alike = sum(group.is_alike for group in groups)
+    if alike == len(groups):
+        return "Nothing is random here: the values are exact for this trace, and those not told apart are equal."
+    rule = "Not told apart: the interval of the paired difference to the lowest spans zero."
+    exact = " Where neither of the two is random, they are equal." if alike > 1 else ""
+    return f"By the mean over seeds. {rule}{exact}"
+
+
 def written(value: float, unit: str) -> str:
     """A ranked quantity with its unit."""
     return duration(value) if unit == "s" else digits(value)

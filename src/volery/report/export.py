@@ -69,7 +69,7 @@ def _files(
         yield "runs.csv", _csv(run_rows(runs))
         yield "delay.csv", _csv(delay_rows(group_runs(runs)))
         found = results.summary.differences if differences is None else differences
-        yield "differences.csv", _csv(difference_rows(found))
+        yield "differences.csv", _csv(difference_rows(found, runs))
         if over:
             yield "axes.csv", _csv(axis_rows(over))
     if "latex" in formats:
@@ -132,14 +132,17 @@ def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
             ]  # fmt: skip
 
 
-def difference_rows(differences: Sequence[Compared]) -> Iterator[list[Any]]:
-    """A head, and a line per paired difference a - b: its mean and interval over the seeds."""
-    yield ["a", "b", "jobs", "quantity", "unit", "a_mean", "b_mean", "difference", "low", "high", "seeds", "verdict"]
+def difference_rows(differences: Sequence[Compared], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
+    """A head, and a line per paired difference a - b: the axes of a, and mean and interval over the seeds."""
+    axes = list(varying(runs))
+    first = {run.label: run for run in reversed(runs)}
+    means = ["a_mean", "b_mean", "difference", "low", "high", "seeds", "verdict"]
+    yield ["a", "b", *axes, "jobs", "quantity", "unit", *means]
     for one in differences:
-        found = one.difference
+        found, of = one.difference, first[one.a]
         yield [
-            one.a, one.b, one.jobs, one.quantity, one.unit, one.a_mean, one.b_mean, found.mean, found.low, found.high,
-            found.seeds, found.verdict,
+            bare_label(of), bare_label(first[one.b]), *(of.axes.get(name) for name in axes), one.jobs, one.quantity,
+            one.unit, one.a_mean, one.b_mean, found.mean, found.low, found.high, found.seeds, found.verdict,
         ]  # fmt: skip
 
 

@@ -5,13 +5,14 @@ Where scripts run, views that answer to the reader take the place of some pictur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from volery.core.flow import Flow
 from volery.metrics import RunSummary
 from volery.report import best, flowplot, gantt, stageplot
+from volery.report.axes import bare_label
 from volery.report.demand import conflict_table
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.explore import embed
@@ -58,6 +59,9 @@ from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 REPORT = "report.html"
 SENTENCES_MAX = 8
+ONE_MODEL: Final = ("constraints", 1)
+TOLD_APART: Final = frozenset({"trace", "workers", "slots", "machines", "cutoff_s"})
+"""Axes that the section on what was run tells of in other words."""
 TIMELINES_MAX = 6
 """Pictures of single runs, each of up to 2,000 bars."""
 STAGE_CAPTION: Final = (
@@ -185,11 +189,13 @@ def _verdict(results: Results) -> str:
     ranked = list(best.sentences(best.best(group_runs(results.summary.runs))))
     many = len({(d.a, d.b) for d in differences}) > PAIRS_TOLD_WHOLE
     sentences = ranked[:SENTENCES_MAX] if many and ranked else headline(differences)
+    beyond = len(ranked) - SENTENCES_MAX if many else 0
     if not sentences:
         sentences = ["Nothing was compared: the results hold one architecture per setting."]
     warning = caution(results.summary.differences)
     sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
-    body = "".join(paragraph(sentence) for sentence in sentences) + (paragraph(warning, "note") if warning else "")
+    more = f"{beyond} more such sentences: see the table of who is lowest at what." if beyond > 0 else ""
+    body = "".join(map(paragraph, sentences)) + "".join(paragraph(note, "note") for note in (more, warning) if note)
     return f'<div class="verdict">{body}</div>'
 
 
@@ -204,13 +210,14 @@ def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
     unfinished = manifest.planned - len(runs)
     return (code(manifest.command) if manifest.command else "") + definitions(
         [
-            ("Architectures", "; ".join(dict.fromkeys(shortened(group.label) for group in groups))),
+            ("Architectures", "; ".join(dict.fromkeys(shortened(bare_label(group.runs[0])) for group in groups))),
             (
                 "Traces" if len(traces) > 1 else "Trace",
                 ", ".join(traces) + (f" ({size})" if size and len(traces) == 1 else ""),
             ),
             ("Cluster", " or ".join(_clusters(runs)) + machines),
             ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
+            ("Settings", _settings(manifest.config)),
             ("Seeds", ", ".join(map(str, manifest.seeds))),
             (
                 "Runs",
@@ -219,6 +226,14 @@ def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
             ("Python", manifest.python),
         ]
     )
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    """What a study sets beside its traces and its cluster, and every value of an axis of it."""
+    axes = {**(config.get("axes") or {}), **(config.get("parameters") or {})}
+    told = [(name, list(map(str, values))) for name, values in axes.items() if name not in TOLD_APART]
+    lists = (f"{name} {', '.join(map(shortened, values))}" for name, values in told if (name, len(values)) != ONE_MODEL)
+    return "; ".join(lists)
 
 
 def _clusters(runs: Sequence[RunSummary]) -> list[str]:
@@ -270,9 +285,7 @@ def _best_table(groups: Sequence[RunGroup]) -> str:
             yield Row([where if first else "", one.quantity, *lowest, *after], "first" * first)
 
     heads = ["jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean"]
-    return paragraph(
-        "By the mean over seeds. Not told apart: the interval of the paired difference to the lowest spans zero."
-    ) + table(heads, rows(), text_columns=2, names={2, 4, 5})
+    return paragraph(best.told(groups)) + table(heads, rows(), text_columns=2, names={2, 4, 5})
 
 
 def _slowdown_table(groups: Sequence[RunGroup]) -> str:

@@ -24,14 +24,14 @@ AGAIN: Final = "run the study again with the same output folder: finished runs a
 
 
 class RunJobs(msgspec.Struct, frozen=True, eq=False):
-    """The jobs of one run; NaN (in older tables a negative delay) stands for a job that was not measured.
+    """The jobs of one run; a delay of NaN stands for a job that was not measured.
 
     Args:
         label, seed: of the run.
         job: numbers.
         submit_s: when each was submitted, seconds since the run began.
         tasks: how many tasks each has.
-        jrt_s, delay_s: job response time and delay, seconds.
+        jrt_s, delay_s: job response time and delay, seconds; a delay is negative on machines faster than the trace.
         is_short: whether it counts as short.
     """
 
@@ -46,7 +46,7 @@ class RunJobs(msgspec.Struct, frozen=True, eq=False):
 
     def rows_of(self, jobs: str) -> Longs:
         """Places of the measured jobs of a class, "all", "short" or "long"."""
-        measured = self.delay_s >= 0
+        measured = ~np.isnan(self.delay_s)
         if jobs != "all":
             measured &= self.is_short if jobs == "short" else ~self.is_short
         return np.flatnonzero(measured)
@@ -138,9 +138,14 @@ def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]
 
 
 def _typed(found: dict[str, Any], first: int, count: int) -> dict[str, Any]:
-    """Columns in their types; what the table of an old version lacks is numbered from `first`, or unknown."""
+    """Columns in their types; what the table of an old version lacks is numbered from `first`, or unknown.
+
+    Old versions have -1e-06 where nothing was measured; a job response time, unlike a delay, is never negative.
+    """
+    measured = found.get("jrt_s", found["delay_s"]) >= 0
     if COUNTED in found:
-        found = found | {"delay_s": np.where(found[COUNTED], found["delay_s"], np.nan)}
+        measured &= found[COUNTED]
+    found = found | {"delay_s": np.where(measured, found["delay_s"], np.nan)}
     unknown = {"job": np.arange(first, first + count), "tasks": np.zeros(count)}
     return {
         name: np.asarray(found[name] if name in found else unknown.get(name, np.full(count, np.nan)), dtype=kind)

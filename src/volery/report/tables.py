@@ -14,6 +14,7 @@ from rich.text import Text
 from volery.core.devices import DEVICE_SPLITS
 from volery.core.events import GANG_TASKS_REFUSED
 from volery.metrics import RunSummary
+from volery.report.axes import bare_label
 from volery.report.best import Best, best, written
 from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
@@ -163,7 +164,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
         found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
     if taken := sorted({run.cutoff_from_trace_s for run in runs if run.cutoff_from_trace_s is not None}):
-        labels = [shortened(group.label) for group in groups if group.runs[0].cutoff_from_trace_s is not None]
+        firsts = [group.runs[0] for group in groups if group.runs[0].cutoff_from_trace_s is not None]
+        labels = dict.fromkeys(shortened(bare_label(run)) for run in firsts)
         shown = " to ".join(duration(cutoff) for cutoff in dict.fromkeys((taken[0], taken[-1])))
         found.append(
             f"Cutoff of {', '.join(labels)}: {shown}, which the mean task of 90 % of the jobs does not exceed; "

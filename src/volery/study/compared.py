@@ -68,7 +68,7 @@ def without_measured(tree: Any) -> Any:
 
 
 def of_columns(recorded: Mapping[str, Any], found: Mapping[str, Any], same: Same, first_row: int = 0) -> Iterator[str]:
-    """Differences between two sets of numpy columns, one per column."""
+    """Differences between two sets of numpy columns, one per column; a masked value is a null."""
     import numpy as np
 
     for name in dict.fromkeys((*found, *recorded)):
@@ -80,11 +80,12 @@ def of_columns(recorded: Mapping[str, Any], found: Mapping[str, Any], same: Same
             yield f"column {name} has {len(old)} rows, and comes out with {len(new)}"
         elif old.dtype.kind in "iufb" and new.dtype.kind in "iufb":
             exact = "f" not in (old.dtype.kind, new.dtype.kind)
-            equal = old == new if exact else np.isclose(old, new, rtol=RELATIVE, atol=0.0, equal_nan=True)
-            differs = np.flatnonzero(~equal)
+            values, others = np.ma.getdata(old), np.ma.getdata(new)
+            equal = values == others if exact else np.isclose(values, others, rtol=RELATIVE, atol=0.0, equal_nan=True)
+            differs = np.flatnonzero(~equal | (np.ma.getmaskarray(old) != np.ma.getmaskarray(new)))
             if differs.size:
                 at = int(differs[0])
-                yield f"{name}[{first_row + at}] is {old[at]}, and comes out as {new[at]}"
+                yield f"{name}[{first_row + at}] is {_cell(old[at])}, and comes out as {_cell(new[at])}"
         else:
             pairs = enumerate(zip(old.tolist(), new.tolist(), strict=True))
             wrong = next((row for row in pairs if not same(*row[1])), None)
@@ -132,25 +133,23 @@ def of_tables(recorded: Path, found: Path, same: Same) -> Iterator[str]:
             return
         first = 0
         for pair in zip(*(file.iter_batches(_ROWS) for file in (old, new)), strict=True):
-            before, after = (
-                {name: batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names}
-                for batch in pair
-            )
+            before, after = map(_columns, pair)
             yield from of_columns(before, after, same, first)
-            yield from _of_nulls(pair[0], pair[1], first)
             first += pair[0].num_rows
 
 
-def _of_nulls(recorded: Any, found: Any, first_row: int) -> Iterator[str]:
-    """Differences in where two pieces of tables have nulls, which numpy does not tell from NaN."""
+def _columns(batch: Any) -> dict[str, Any]:
+    """A piece of a table as numpy columns; nulls of numbers are masked, since NaN is another value."""
     import numpy as np
 
-    for name in set(recorded.schema.names).intersection(found.schema.names):
-        old, new = (batch.column(name).is_null().to_numpy(zero_copy_only=False) for batch in (recorded, found))
-        differs = np.flatnonzero(old != new)
-        if differs.size:
-            at = int(differs[0])
-            yield f"{name}[{first_row + at}] is {'null' if old[at] else 'a number'}, and comes out otherwise"
+    found = {}
+    for name in batch.schema.names:
+        column = batch.column(name)
+        values = column.to_numpy(zero_copy_only=False)
+        if column.null_count and values.dtype.kind in "iufb":
+            values = np.ma.masked_array(values, column.is_null().to_numpy(zero_copy_only=False))
+        found[name] = values
+    return found
 
 
 def of_pages(recorded: Path, found: Path, same: Same) -> Iterator[str]:
@@ -214,6 +213,13 @@ class _PageText(HTMLParser):
             self._broken = False
 
 
+def _cell(value: Any) -> str:
+    """A number of a table, or that there is none."""
+    import numpy as np
+
+    return "null" if value is np.ma.masked else str(value)
+
+
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = "null" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

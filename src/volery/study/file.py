@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from volery import architectures
 from volery.core.errors import InputError, suggestion
 from volery.study.costs import read_costs, settings
 from volery.study.parameters import split_parameters
@@ -89,6 +90,7 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
         for axis, value in table.get(section, {}).items():
             if axis in axes:
                 raise InputError(f"{root}.{section}.{axis}", "is given under [axes] as well; leave one out")
+            _check_single(axis, value, f"{root}.{section}.{axis}")
             axes[axis] = [value]
     for axis in axes:
         axes[axis] = [_relative(value, folder) if is_file(axis, value) else value for value in axes[axis]]
@@ -115,10 +117,18 @@ def _check_keys(table: Mapping[str, Any], root: str) -> None:
                 raise InputError(f"{root}.{key}.{inner}", f"unknown key{_belongs(inner, key)}")
 
 
+def _check_single(axis: str, value: Any, place: str) -> None:
+    """Refuse several values of a key outside [axes]; a window is a list of two bounds itself."""
+    several = isinstance(value, list) and (axis != "window" or any(isinstance(bound, list) for bound in value))
+    if several:
+        raise InputError(place, f"expected one value, not {value!r}; a list of values belongs under [axes]")
+
+
 def _belongs(key: str, table: str) -> str:
     """The table that a key belongs to, or what may have been meant by it."""
     homes = [name for name in ("workload", "network", "study") if key in TABLES[name] and name != table]
-    homes = homes or ["axes"] * (key in TABLES["axes"])
+    design = key.partition(".")[0]
+    homes = homes or ["axes"] * (key in TABLES["axes"] or design in architectures.names())
     return f"; it belongs under [{homes[0]}]" if homes else suggestion(key, TABLES[table])
 
 

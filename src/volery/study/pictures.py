@@ -82,8 +82,9 @@ def _series(found: Reproduction, workload: Workload, part: str, column: str) -> 
         of = full_label(label, reading)
         places = [(of, workload.label, population.label) for population in found.experiment.population]
         runs = [run for place in places for run in found.planned.runs.get(place, []) if run.key in found.finished]
-        samples = (found.store.columns(run.key, part)[column] for run in runs)
-        kept = tuple(sample[sample >= 0] for sample in samples)
+        known = "jrt_s" if column == "delay_s" else column  # a delay may be negative where machines are fast
+        tables = (found.store.columns(run.key, part) for run in runs)
+        kept = tuple(columns[column][columns[known] >= 0] for columns in tables)
         if kept:
             series.append(Series(of, kept))
     return series

@@ -85,7 +85,7 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: Window, pl
         raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it") from error
     counted, begin_s = measured.holds(submit_us), measured.begin_us / SECOND
     delay_s, wait_s = jobs["delay_s"][counted], jobs["wait_s"][counted]
-    if (wait_s < 0).any() or (delay_s < 0).any():
+    if (wait_s < 0).any() or (jobs["jrt_s"][counted] < 0).any():
         raise InputError(place, "some jobs did not finish; nothing has settled")
     times_s = curve["time_s"]
     steady = (times_s >= begin_s - ROUNDING_S) & (times_s < submit_s[-1])

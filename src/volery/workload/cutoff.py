@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from volery.core.bounds import SECONDS_MAX
 from volery.core.model import SECOND
 from volery.core.trace import Trace
 from volery.workload.columns import view
@@ -20,5 +21,9 @@ SHORT_SHARE: Final = 0.9
 
 
 def cutoff_of(trace: Trace) -> float:
-    """The mean task time, in seconds, that 90 % of the jobs do not exceed, by what schedulers are told."""
-    return float(np.quantile(view(trace.estimate_us), SHORT_SHARE, method="inverted_cdf")) / SECOND
+    """The mean task time, in seconds, that 90 % of the jobs do not exceed, by what schedulers are told.
+
+    It is at most what a parameter may be, so that designs take it: longer tasks are long.
+    """
+    found = float(np.quantile(view(trace.estimate_us), SHORT_SHARE, method="inverted_cdf")) / SECOND
+    return min(found, SECONDS_MAX)

@@ -7,6 +7,7 @@ import bz2
 import gzip
 import lzma
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -45,7 +46,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with path.open("rb") as raw:
             start = raw.read(MAGIC_BYTES)
             raw.seek(0)
-            found = next((one for one in PACKINGS if start.startswith(one.magic)), None)
+            found = next((one for one in PACKINGS if one.magic.match(start)), None)
             packing = "" if found is None else found.name
             lines = raw if found is None else _split(found.blocks(raw))
             for number, line in enumerate(lines, start=1):
@@ -154,18 +155,20 @@ class _Packing(NamedTuple):
     """A way to compress a file: its name, its first bytes, and a reader."""
 
     name: str
-    magic: bytes
+    magic: re.Pattern[bytes]
     blocks: Callable[[BinaryIO], Iterator[bytes]]
 
 
 PACKINGS: Final = (
-    _Packing("gzip", b"\x1f\x8b", _gzip_blocks),
-    _Packing("zstandard", b"\x28\xb5\x2f\xfd", _zstd_blocks),
-    _Packing("bzip2", b"BZh", _stream_blocks(bz2.BZ2Decompressor)),
-    _Packing("xz", b"\xfd7zXZ\0", _stream_blocks(lzma.LZMADecompressor)),
-    _Packing("zip", b"PK\x03\x04", _zip_blocks),
+    _Packing("gzip", re.compile(rb"\x1f\x8b"), _gzip_blocks),
+    # a frame, or one that readers skip (RFC 8878, section 3.1.2), with which parallel packers begin
+    _Packing("zstandard", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _zstd_blocks),
+    _Packing("bzip2", re.compile(rb"BZh"), _stream_blocks(bz2.BZ2Decompressor)),
+    _Packing("xz", re.compile(rb"\xfd7zXZ\0"), _stream_blocks(lzma.LZMADecompressor)),
+    _Packing("zip", re.compile(rb"PK\x03\x04"), _zip_blocks),
 )
-MAGIC_BYTES: Final = max(len(one.magic) for one in PACKINGS)
+MAGIC_BYTES: Final = 6
+"""As many first bytes tell all of them."""
 
 
 def bare_name(path: Path) -> str:

@@ -28,6 +28,25 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
+    ("option", "words"),
+    [("--nodes", ("--nodes", "3")), ("--api", ("--api", "127.0.0.1:1")), ("--run-as", ("--run-as", "nobody"))],
+)
+def test_options_of_up_beside_a_file_are_refused_and_not_ignored(
+    option: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "F").write_text(RUNS_A_HOST)
+    with pytest.raises(SystemExit) as left:
+        main(["up", str(tmp_path / "F"), *words])
+    assert left.value.code == 2
+    assert f"error: {option}: is for a federation without a file" in capsys.readouterr().err
+
+
+def test_a_host_without_a_name_is_refused() -> None:
+    with pytest.raises(InputError, match="HOST: is empty"):
+        name_first(["", "-c", "F"])
+
+
+@pytest.mark.parametrize(
     "words",
     [("gm", "-c", "F"), ("-c", "F", "gm"), ("--json", "-c", "F", "gm"), ("--config=F", "gm"), ("-cF", "--json", "gm")],
 )

@@ -44,7 +44,10 @@ def test_columns_as_json_and_runs_as_a_list(folder: Path, capsys: pytest.Capture
 def test_what_is_not_there_is_said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, error = said(capsys, folder, "--seed", 7)
     assert status == 2
-    assert "oracle with seed 0" in error
+    assert error == "error: --seed: there is no such run; its seeds are 0, 1\n"
+    status, _, error = said(capsys, folder, "--run", "sparow")
+    assert status == 2
+    assert error == "error: --run: there is no run 'sparow'; did you mean 'sparrow'?\n"
     status, _, error = said(capsys, folder, "-o", tmp_path / "one.png")
     assert status == 2
     assert "must end in .svg" in error

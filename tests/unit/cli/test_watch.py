@@ -31,7 +31,7 @@ def test_it_writes_the_page_of_a_kept_run(tmp_path: Path, capsys: pytest.Capture
     assert page.read_bytes() == first
     status, _, error = said(capsys, folder, "--seed", 7)
     assert status == 2
-    assert "oracle with seed 0" in error
+    assert "its seeds are 0, 1" in error
     assert "must end in .html" in said(capsys, folder, "-o", tmp_path / "one.svg")[2]
 
 

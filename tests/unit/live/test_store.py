@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
 from volery.live.hosts.explaining import PreemptionTold
-from volery.live.jobs import JobDescription, TaskDescription
+from volery.live.jobs import JobDescription, TaskDescription, merged
 from volery.live.node.executor import AttemptState, TaskReport, Usage
 from volery.live.service import listing
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
@@ -487,7 +487,7 @@ def test_reports_never_rewrite_what_a_job_carries(tmp_path: Path) -> None:
 
 def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
     store = Committing(tmp_path / "jobs.sqlite")
-    many = JobDescription(command="true", tasks=(TaskDescription(),) * 100_000)
+    many = merged(JobDescription(command="true", tasks=(TaskDescription(),) * 100_000))
     store.insert(0, FIRST, many, 100_000, [], 1_000)
     store.insert(1, FIRST + 100_000, many, 100_000, [], 1_000)
     store.checkpoint(whole=True)

@@ -182,9 +182,11 @@ def write_sample(folder: Path, runs: list[RunSummary] | None = None, *, constrai
             "seed": [run.seed],
         }
         delays[-1] = -1e-6
+        jrt = np.where(delays < 0, delays, delays + 10)
         jobs.append(pa.table({key: value * count for key, value in named.items()} | {
             "job": np.arange(count), "submit_s": np.arange(count) * 1.0, "tasks": [250] * count,
-            "unsatisfiable": [0] * count, "ideal_s": [10.0] * count, "jrt_s": delays + 10, "delay_s": delays,
+            "unsatisfiable": [0] * count, "ideal_s": [10.0] * count, "jrt_s": jrt,
+            "delay_s": delays,
             "is_short": np.arange(count) < count // 2,
         }))  # fmt: skip
         times = np.linspace(0, 2000, 200, endpoint=False)

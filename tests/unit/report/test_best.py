@@ -6,7 +6,7 @@ import msgspec
 from tests.unit.report.samples import sample_run, spread
 
 from volery.metrics import RunSummary
-from volery.report.best import Best, best, sentences
+from volery.report.best import Best, best, sentences, told
 from volery.report.groups import group_runs
 
 
@@ -69,3 +69,17 @@ def test_every_class_and_the_messages_are_ranked() -> None:
     ] + [("all", "messages per task")]
     assert found[-1].level == tuple(run.label for run in spread(3, seeds=1))[1:]
     assert best(group_runs(spread(2))) == []
+
+
+def test_where_nothing_is_random_the_caption_speaks_of_no_interval() -> None:
+    def same(label: str) -> list[RunSummary]:
+        return [msgspec.structs.replace(run, digest=label) for run in with_medians(label, [1.0, 1.0])]
+
+    alike, drawn = group_runs([*same("a"), *same("b")]), group_runs(with_medians("c", [1.0, 2.0]))
+    assert told(alike).startswith("Nothing is random here")
+    assert "interval" not in told(alike)
+    assert (
+        told(drawn)
+        == "By the mean over seeds. Not told apart: the interval of the paired difference to the lowest spans zero."
+    )
+    assert told([*alike, *drawn]) == f"{told(drawn)} Where neither of the two is random, they are equal."

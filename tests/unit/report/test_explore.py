@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from tests.unit.report.samples import LABELS, TEN, delays_s, sample_run, sample_runs, write_sample
 
 from volery.core.errors import InputError
@@ -25,7 +27,7 @@ from volery.report.explore.pairs import pair
 from volery.report.explore.ranked import rank
 from volery.report.folder import Results, read_results
 from volery.report.html import render, write_report
-from volery.report.rows import RunJobs
+from volery.report.rows import RunJobs, read_jobs
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -102,12 +104,27 @@ def made(delays: list[float], *, label: str = "a", seed: int = 0, short: bool = 
 
 
 def test_jobs_without_a_delay_are_nowhere() -> None:
-    run = made([0.5, -1e-6, float("nan"), 0.0])
+    run = made([0.5, float("nan"), float("nan"), 0.0])
     grid, (ranked,) = rank([[run]])
     assert unpacked(counted(ranked)["all"].bins) == {0: 1, 1: 1}
     assert rows_at(ranked, grid, range(2)).job == [0, 3]
-    for nothing in ([made([-1e-6])], []):
+    for nothing in ([made([float("nan")])], []):
         assert counted(rank([nothing])[1][0]) == {}
+
+
+def test_jobs_that_are_faster_than_the_trace_are_measured() -> None:
+    run = made([0.5, -2.0, float("nan"), 0.0])
+    assert run.rows_of("all").tolist() == [0, 1, 3]
+    grid, (ranked,) = rank([[run]])
+    assert rows_at(ranked, grid, range(3)).job == [0, 3, 1]
+
+
+def test_what_older_tables_have_for_an_unmeasured_job_is_none(tmp_path: Path) -> None:
+    columns = {"label": ["a"] * 3, "seed": [0] * 3, "is_short": [True] * 3}
+    times = {"jrt_s": [2.0, -1e-6, 1.0], "delay_s": [-1.0, -1e-6, 0.5]}
+    parquet.write_table(pa.table(columns | times), tmp_path / "jobs.parquet")
+    (run,) = read_jobs(tmp_path)
+    assert run.rows_of("all").tolist() == [0, 2]
 
 
 def test_the_jobs_of_a_range_are_those_that_its_counts_count(whole: Explored) -> None:
@@ -133,7 +150,7 @@ def test_a_page_keeps_the_most_delayed_jobs_and_some_of_every_rank(
 
 
 def test_a_pair_counts_every_job_once_and_names_those_that_differ_most() -> None:
-    a = [made([0.001, 0.0, 5.0, 0.01, -1.0]), made([1.0, 1.0], seed=1)]
+    a = [made([0.001, 0.0, 5.0, 0.01, float("nan")]), made([1.0, 1.0], seed=1)]
     b = [made([0.001, 0.002, 0.005, 0.01, 3.0], label="b"), made([1.0], label="b", seed=1), made([9.0], seed=2)]
     grid, ranked = rank([a, b])
     found = pair(0, 1, ranked[0], ranked[1], grid)

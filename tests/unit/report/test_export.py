@@ -134,6 +134,24 @@ def test_the_tables_of_an_export_hold_the_axes_as_columns(folder: Path, tmp_path
     assert [float(row["mean_delay_s"]) for row in rows] == [run.delay_s.mean for run in runs]
 
 
+def test_differences_of_an_export_hold_the_axes_as_columns(folder: Path, tmp_path: Path) -> None:
+    write_export(folder, tmp_path, ("csv",), "single")
+    rows = list(csv.DictReader((tmp_path / "differences.csv").read_text().splitlines()))
+    assert {(row["a"], row["b"], row["load"], row["sparrow.probe_ratio"]) for row in rows} == {
+        ("oracle", f"sparrow:probe_ratio={ratio}", load, "") for ratio in "12" for load in ("0.5", "0.8")
+    }
+
+
+def test_the_page_names_each_design_once_and_every_axis(folder: Path) -> None:
+    from volery.report import write_report
+
+    text = write_report(folder).read_text(encoding="utf-8")
+    said = text[text.index("<h2>What was run</h2>") : text.index("<h2>Who is lowest at what</h2>")]
+    assert "<dd>sparrow:probe_ratio=1; sparrow:probe_ratio=2; oracle</dd>" in said
+    assert "load 0.5, 0.8" in said
+    assert "sparrow.probe_ratio 1, 2" in said
+
+
 def test_latex_has_a_row_per_architecture_and_hides_no_letter(runs: list[RunSummary]) -> None:
     (panel,) = panels(runs, "load", MEASURES[:1])
     text = axis_latex(panel)

@@ -18,7 +18,7 @@ from tests.unit.report.samples import (
 
 from volery.metrics import Distribution, paired_difference
 from volery.report.groups import group_runs, label_of
-from volery.report.tables import plain
+from volery.report.tables import notes, plain
 from volery.report.units import NOTHING, TIMES, duration
 from volery.report.verdict import caution, headline, interval, reading, sentence
 
@@ -190,3 +190,14 @@ class TestVerdict:
         difference = compared([1.0, 1.0], [2.0, 2.0], jobs="short")
         assert "median delay of short jobs" in sentence(difference)
         assert headline([difference]) == []
+
+
+def test_a_cutoff_of_the_trace_is_told_once_per_design_however_many_settings_there_are() -> None:
+    runs = [
+        msgspec.structs.replace(
+            sample_run("pigeon"), label=f"pigeon [load={load}]", axes={"load": load}, cutoff_from_trace_s=1.5
+        )
+        for load in (0.5, 0.7, 0.9)
+    ]
+    (told,) = [note for note in notes(group_runs(runs)) if note.startswith("Cutoff")]
+    assert told.startswith("Cutoff of pigeon: 1.50 s, which")

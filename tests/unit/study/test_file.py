@@ -73,7 +73,7 @@ def test_file_names_are_relative_to_the_study_file(tmp_path: Path) -> None:
         ("heartbeat_s = [1]", "heartbeat_s = 2.5", r"architectures\[2\]\.parameters\.heartbeat_s: expected a single"),
         ("5,", '"megha",', r"study\.axes\.architectures\[0\]: expected an architecture's name, not 5"),
         ("", "workers = [50, 100]", r"study\.workload\.workers: is missing"),
-        ("trace = [1]", 'trace = "syn:5x6"', r"study\.workload\.trace: expected str"),
+        ("trace = 1", 'trace = "syn:5x6"', r"study\.workload\.trace: expected str"),
     ],
 )
 def test_a_mistake_is_named_by_its_dotted_path(tmp_path: Path, wrong: str, right: str, message: str) -> None:
@@ -96,6 +96,30 @@ def test_a_key_in_the_wrong_table_is_told_where_it_belongs(tmp_path: Path, table
     assert text != GOOD
     with pytest.raises(InputError, match=rf"study\.{table}\.\w+: unknown key; it belongs under \[{home}\]"):
         read_study(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [
+        ("workload", "load", "[0.2, 0.3]"),
+        ("workload", "estimates", '["mean", "f:2"]'),
+        ("workload", "window", "[[0, 10], [10, 20]]"),
+        ("network", "jitter_us", "[1, 2]"),
+    ],
+)
+def test_a_list_of_values_outside_the_axes_is_told_where_it_belongs(
+    tmp_path: Path, table: str, key: str, value: str
+) -> None:
+    text = GOOD.replace(f"[{table}]", f"[{table}]\n{key} = {value}")
+    with pytest.raises(InputError, match=rf"study\.{table}\.{key}: expected one value, .* belongs under \[axes\]$"):
+        read_study(written(tmp_path, text))
+
+
+def test_a_parameter_under_the_workload_is_told_where_it_belongs(tmp_path: Path) -> None:
+    for key in ('"sparrow.probe_ratio" = [1, 2]', "sparrow.probe_ratio = [1, 2]"):
+        text = GOOD.replace("[workload]", f"[workload]\n{key}")
+        with pytest.raises(InputError, match=r"study\.workload\.sparrow.*: unknown key; it belongs under \[axes\]$"):
+            read_study(written(tmp_path, text))
 
 
 def test_what_is_no_toml_or_no_file_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from volery.study.settled import Window, settle
 
 JOBS = {
     "submit_s": np.array([5.0, 6.0, 7.0, 8.0, 9.0]),
+    "jrt_s": np.array([10.0, 10.0, 1.0015, 1.0025, 1.0015]),
     "delay_s": np.array([9.0, 9.0, 0.0015, 0.0025, 0.0015]),
     "wait_s": np.array([9.0, 9.0, 0.001, 0.003, 0.002]),
 }
@@ -35,4 +36,9 @@ def test_a_warm_up_as_long_as_the_run_and_jobs_without_an_end_are_refused() -> N
     with pytest.raises(InputError, match=r"no job was submitted after 4 s of warm-up"):
         settle(JOBS, CURVE, Window(warm_up_s=4.0), "run")
     with pytest.raises(InputError, match="did not finish"):
-        settle(JOBS | {"delay_s": np.full(5, -1e-6)}, CURVE, WINDOW, "run")
+        settle(JOBS | {"jrt_s": np.full(5, -1e-6)}, CURVE, WINDOW, "run")
+
+
+def test_jobs_that_are_faster_than_the_trace_have_finished() -> None:
+    found = settle(JOBS | {"delay_s": np.full(5, -0.5)}, CURVE, WINDOW, "run")
+    assert found.delay_s == pytest.approx(-0.5)

@@ -117,6 +117,14 @@ def nulls_of_a_column(folder: Path) -> None:
     edit_table(folder / "utilisation.parquet", filled)
 
 
+def delays_that_are_no_more(folder: Path) -> None:
+    def emptied(table: pa.Table) -> pa.Table:
+        place = table.column_names.index("delay_s")
+        return table.set_column(place, "delay_s", pa.nulls(table.num_rows, pa.float64()))
+
+    edit_table(folder / JOBS, emptied)
+
+
 Changes = dict[str, tuple[Callable[[Path], object], str]]
 RUN = r"(megha:why=true, seed 0)".replace("(", r"\(").replace(")", r"\)")
 SUMMARY, JOBS = "summary.json", "jobs.parquet"
@@ -165,7 +173,7 @@ TOGETHER: tuple[Changes, ...] = (
             r"^manifest\.json: .* \(and 1 more\)",
         ),
         "a start": (start_of_a_run, r"^task_runs\.parquet: start_us\[0\] is \d+, and comes out as \d+"),
-        "nulls": (nulls_of_a_column, r"^utilisation\.parquet: refused_tasks\[\d+\] is a number, and comes out"),
+        "nulls": (nulls_of_a_column, r"^utilisation\.parquet: refused_tasks\[\d+\] is nan, and comes out as null"),
         "a row that is hidden": (
             lambda at: (at / "report.html").write_text(
                 (at / "report.html").read_text(encoding="utf-8").replace("<td", '<td style="display:none"', 1),
@@ -176,6 +184,14 @@ TOGETHER: tuple[Changes, ...] = (
     },
 )  # fmt: skip
 """Changes of different files: each alone is named."""
+
+
+def test_a_null_is_named_so(copy: Path) -> None:
+    delays_that_are_no_more(copy)
+    edit_json(copy / SUMMARY, lambda found: found["runs"][0]["delay_s"].update(p50=None))
+    first, second = verify(copy).differences
+    assert re.match(r"jobs\.parquet: delay_s\[0\] is null, and comes out as [\d.]+", first)
+    assert re.match(r"summary\.json: runs\[0\]\.delay_s\.p50 is null, and comes out as [\d.]+", second)
 
 
 @pytest.mark.parametrize("changes", TOGETHER, ids=[", ".join(changes) for changes in TOGETHER])

@@ -20,6 +20,12 @@ def test_ninety_percent_of_the_jobs_are_short_at_the_cutoff_of_a_trace() -> None
     assert sum(estimate <= 9_000_000 for estimate in estimates) == 9
 
 
+def test_the_cutoff_of_a_trace_of_huge_tasks_is_one_that_designs_take() -> None:
+    huge = array("q", [2_000_000_000 * 1_000_000] * 3)
+    trace = Trace("t", array("q", range(3)), array("q", range(4)), huge, huge)
+    assert cutoff_of(trace) == 1e9
+
+
 def test_without_a_cutoff_some_jobs_are_long_for_designs_that_tell_them_apart(tmp_path: Path) -> None:
     """Under Google's cutoff no job of this trace is long, and their main mechanism is off."""
     results = compare(*DESIGNS, trace=SPREAD, workers=40, folder=tmp_path)

@@ -60,6 +60,15 @@ def test_several_compressed_parts_in_one_file_are_read_as_one(tmp_path: Path, en
     assert b"".join(line.rstrip(b"\n") + b"\n" for _, line in numbered_lines(path)) == TR
 
 
+@pytest.mark.parametrize("first", range(0x50, 0x60))
+def test_frames_of_zstandard_that_readers_skip_are_skipped(tmp_path: Path, first: int) -> None:
+    skipped = bytes([first]) + b"\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"extra"
+    path, plain = tmp_path / "t.tr.zst", tmp_path / "t.tr"
+    path.write_bytes(skipped + zstd(TR[:3000]) + skipped + zstd(TR[3000:]) + skipped)
+    plain.write_bytes(TR)
+    assert load_trace(path).digest() == load_trace(plain).digest()
+
+
 @pytest.mark.parametrize("ending", PACKS)
 def test_a_truncated_or_damaged_copy_is_refused_by_name(tmp_path: Path, ending: str) -> None:
     whole = PACKS[ending](TR)

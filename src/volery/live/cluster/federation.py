@@ -21,6 +21,7 @@ The API stands on the host `api`. Every host reads the same file and must get th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -36,8 +37,8 @@ from volery.core.resources import check_vectors
 from volery.live.cluster.building import Plan
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.isolation import Isolation, Output, Retention
-from volery.live.cluster.machine import amounts, discover, machine_from_table
-from volery.live.cluster.tables import read_table
+from volery.live.cluster.machine import Machine, amounts, discover, machine_from_table
+from volery.live.cluster.tables import misfit, read_table
 from volery.live.hosts.journal import Durability
 from volery.live.hosts.segments import JournalSize
 from volery.live.status import DEFAULT_PORT
@@ -66,6 +67,9 @@ MACHINE_MEANINGS: Final = {
     "disk": "where tasks run: ssd, hdd or unknown",
 }
 MACHINE_KEYS: Final = tuple(MACHINE_MEANINGS)
+NODES_MAX: Final = 1_000_000
+"""Each is an object of some kB."""
+_VARIABLES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[*]?|[*]")
 
 ExecutorName = Literal["agent", "sleep", "instant"]
 Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
@@ -197,13 +201,10 @@ def read_federation(path: Path, choose: Choose) -> Federation:
         InputError: naming the file and the line or key.
     """
     table = read_table(path)
-    for key in table:
-        if key not in FederationFile.__struct_fields__:
-            raise InputError(f"{path.name}:{key}", "unknown key" + suggestion(key, FederationFile.__struct_fields__))
     try:
         file = msgspec.convert(table, FederationFile)
     except msgspec.ValidationError as error:
-        raise InputError(path.name, str(error).replace("`$.", "`")) from None
+        raise misfit(error, path.name, FederationFile) from None
     return resolve(file, path.parent, choose)
 
 
@@ -220,8 +221,17 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     """
     architecture, _ = choose(file.architecture, {})
     architecture, config = choose(file.architecture, {**architecture.live, **file.parameters})
-    machines, slots, capacities = [], [], []
+    machines: list[Machine] = []
+    slots, capacities = [], []
+    for place, pattern in enumerate(file.environment):
+        if not _VARIABLES.fullmatch(pattern):
+            problem = (
+                f"{pattern!r} is no name of a variable, nor the beginning of one and *, as CUDA_*; without a value"
+            )
+            raise InputError(f"environment[{place}]", problem)
     folder = base / file.folder
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"folder {folder}", "is no folder; name one, or a place where one can be made")
     here = discover(folder=folder)
     for place, table in enumerate(file.machines):
         key = f"machines[{place}]"
@@ -230,6 +240,8 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
                 raise InputError(f"{key}.{name}", "unknown key" + suggestion(name, MACHINE_KEYS))
         count, slot_count = (_at_least_one(table, name, key) for name in ("count", "slots"))
         attributes = {name: value for name, value in table.items() if name not in ("count", "slots", "capacity")}
+        if len(machines) + count > NODES_MAX:
+            raise InputError(f"{key}.count", f"makes more than {NODES_MAX:,} machines in all; take fewer")
         capacities += [_capacity(table, key, folder, count)] * count
         machine = machine_from_table(attributes, key, here)
         machines += [machine] * count

@@ -27,7 +27,7 @@ from volery.core.why import Decision
 from volery.live.hosts import port as effect_kinds
 from volery.live.hosts.doors import Alarm, Door, Doorkeeper
 from volery.live.hosts.explaining import Explained, PeerTold, PreemptionTold
-from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started, journalled
+from volery.live.hosts.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.hosts.outbox import Outbox
 from volery.live.hosts.port import Effect, LivePort, checksum
 from volery.live.hosts.presence import HostTold, Presence
@@ -331,7 +331,7 @@ class Host:
             if self._stopped.is_set():
                 return
         self.turn_us = now
-        pop, journalling, entries = inbox.popleft, self._journal is not None, self._entries
+        pop, journal, entries = inbox.popleft, self._journal, self._entries
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
                 break
@@ -348,10 +348,10 @@ class Host:
                     self._fail(door, event, source, now, error)
                     return
                 self._doorkeeper.refuse(self._where[source], error)
-            if journalling and door.journalled:
+            if journal is not None and door.journalled:
                 if type(event) is Computed:
                     self._problems.pop((door.address, event.key), None)
-                entries.append((door.address, source, journalled(event), checksum(effects)))
+                entries.append((door.address, source, journal.event(door.address, event), checksum(effects)))
             if effects:
                 self._apply(door, now)
         self._commit(now)
@@ -410,6 +410,8 @@ class Host:
     def _request(self, door: Door, effect: Effect, now: Time) -> None:
         kind = effect[0]
         if kind == effect_kinds.LAUNCH:
+            if self._journal is not None:
+                self._journal.launched(door.address, effect[1], effect[2])
             self._actions.append((self._launch, (door, *effect[1:])))
         elif kind == effect_kinds.SET_TIMER:
             door.set_timer(effect[1], effect[2], now)
@@ -463,7 +465,7 @@ class Host:
         self.failed = error
         log.critical("host %s stops: %s raised %r", self.name, door.address, error)
         if self._journal is not None and door.journalled:
-            self._entries.append((door.address, source, journalled(event), RAISED))
+            self._entries.append((door.address, source, self._journal.event(door.address, event), RAISED))
         if self._journal is not None and self._entries:
             self._journal.append(now, self._entries)
         self._stop()

@@ -19,8 +19,8 @@ import msgspec
 
 from volery.core.component import Component
 from volery.core.errors import InputError
-from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed
-from volery.core.model import Address, Cluster, Key, Message, Time
+from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
+from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.wire.codec import union
 
 Durability = Literal["none", "flush", "fsync"]
@@ -144,6 +144,7 @@ class JournalWriter:
     def __init__(self, path: Path, header: Header, durability: Durability) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
         self._durability = durability
+        self._launched: dict[tuple[Address, TaskId, int], bytes] = {}
         self._begin(path, header)
 
     def _begin(self, path: Path, header: Header) -> None:
@@ -154,9 +155,29 @@ class JournalWriter:
         except OSError as error:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
         self.path, self.size = path, 0
+        self._launched.clear()
         self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
         self._file.write(MAGIC)
         self._write(self._encode(header))
+
+    def launched(self, node: Address, task: Task, attempt: int) -> None:
+        """Note a launch, whose payload a replay of this file computes again."""
+        if task.payload:
+            self._launched[node, task.id, attempt] = task.payload
+
+    def event(self, address: Address, event: Any) -> Any:
+        """The event of a component as this file holds it.
+
+        What a replay computes again is left out: answers of `compute`, and the payload of a task that has ended, if the
+        component has launched it since this file was begun.
+        """
+        if type(event) is Computed:
+            return Computed(event.key, None)
+        if type(event) is TaskFinished:
+            task = event.task
+            if task.payload and self._launched.pop((address, task.id, event.attempt), None) == task.payload:
+                return msgspec.structs.replace(event, task=msgspec.structs.replace(task, payload=b""))
+        return event
 
     def append(self, now: Time, entries: Iterable[Entry]) -> None:
         """Write a turn; it is as durable as was asked for when this returns."""
@@ -264,11 +285,6 @@ class JournalReader:
                 return record
         self.torn_bytes = file.seek(0, os.SEEK_END) - at
         return None
-
-
-def journalled(event: Any) -> Any:
-    """An event as journals hold it: answers of `compute` are left out, because a replay computes them again."""
-    return event if type(event) is not Computed else Computed(event.key, None)
 
 
 def unix_us() -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from volery.core.errors import InputError
 from volery.live.hosts.journal import next_incarnation
+from volery.live.locks import opened_lock
 
 
 @contextmanager
@@ -22,7 +23,7 @@ def held(folder: Path, host: str) -> Iterator[None]:
     path = folder / "lives" / f"{host}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # whoever could read it could lock it
+        file = opened_lock(path)
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror}") from None
     try:

@@ -112,8 +112,9 @@ class KeptAgent:
             log.info("%s", self.held)
         self._tick()
         if held.attempts:
-            how = "were given up" if held.expired else "go on, or have ended meanwhile"
-            log.warning("%d attempts of an earlier life %s", len(held.attempts), how)
+            overdue = f"have ended, or were ended: the host was away for longer than its lease of {self._lease_s:g} s"
+            how = overdue if held.expired else "go on, or have ended meanwhile"
+            log.warning("%d attempts of this host's last incarnation %s", len(held.attempts), how)
         self._begun = [attempt.begun for attempt in held.attempts if attempt.begun is not None]
         self._ended[:0] = [attempt.end for attempt in held.attempts if attempt.end is not None]
         if held.expired:  # what had come to its own end by then is done nevertheless

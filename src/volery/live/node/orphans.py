@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from volery.core.errors import InputError
+from volery.live.locks import opened_lock
 from volery.live.node.descendants import agent_mark, is_marked
 from volery.live.node.proctable import Status, ancestors, boot, carries, processes, status_of
 
@@ -41,7 +42,7 @@ class ProcessLedger:
     def __init__(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            self._lock = opened_lock(folder / "lock")
         except OSError as error:
             raise InputError(str(folder), f"the state folder cannot be used: {error.strerror}") from None
         try:

@@ -13,7 +13,7 @@ from volery.core.events import MoreTasks, Submit
 from volery.core.model import Job, JobId, Message, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.command import decode_payload, encode_payload
-from volery.live.jobs import Demand, JobDescription, demands, merged, plan, submission
+from volery.live.jobs import Demand, JobDescription, demands, merged_tasks, plan, submission, with_tasks
 from volery.live.service.errors import ConflictError
 from volery.live.service.feeding import TASKS_PER_TURN
 from volery.live.service.slices import in_slices
@@ -31,7 +31,7 @@ class NewJob(NamedTuple):
     Args:
         number: its own.
         first: of its first task.
-        description: as it was submitted.
+        description: as it was submitted, merged (see `merged`).
         wanted: what its tasks need.
         place: what errors call it.
     """
@@ -115,9 +115,16 @@ async def planned_jobs(
         if (count := sum(one.tasks for one in impossible)) > IMPOSSIBLE_MAX:
             problem = f"no machine can run {count:,} of its tasks, more than the {IMPOSSIBLE_MAX:,} that are kept"
             raise InputError(f"{place}.tasks", f"{problem}; the first: {impossible[0].obstacle}")
-        jobs.append(NewJob(at, first, merged(description), needs, place))
+        jobs.append(NewJob(at, first, await _merged(description), needs, place))
         first += jobs[-1].tasks
     return jobs
+
+
+async def _merged(job: JobDescription) -> JobDescription:
+    """A job as `merged` gives it; others have turns meanwhile."""
+    if isinstance(job.tasks, int):
+        return job
+    return with_tasks(job, [one async for one in in_slices(merged_tasks(job.tasks))])
 
 
 def still_to_run(

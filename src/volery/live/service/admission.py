@@ -77,6 +77,12 @@ def principal(request: Request) -> Principal:
     return found
 
 
+def by_whom(request: Request) -> str:
+    """` by olga`, for the log; nothing where the API has no tokens."""
+    user = principal(request).user
+    return f" by {user}" if user else ""
+
+
 async def described(request: Request) -> JobDescription:
     """The job in a request's body, as its user's.
 

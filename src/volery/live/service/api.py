@@ -36,6 +36,7 @@ from volery.live.service.admission import (
     Traffic,
     as_json,
     body_of,
+    by_whom,
     choice,
     described,
     guarded,
@@ -211,7 +212,8 @@ class _JobEndpoints:
     async def cancel(self, request: Request) -> Response:
         """Give a job up: what waits never runs, and what runs is killed."""
         job = _job(self._desk, request)
-        log.info("job %d of %s is cancelled by %s", job.id, job.user or "-", principal(request).user or "-")
+        of_user = f" of {job.user}" if job.user else ""
+        log.info("job %d%s is cancelled%s", job.id, of_user, by_whom(request))
         return as_json(await self._desk.cancel(job.id), 202)
 
     async def events(self, request: Request) -> Response:

@@ -17,6 +17,7 @@ from typing import Final
 
 from volery.core.errors import InputError
 from volery.core.records import INCARNATION_ATTEMPTS
+from volery.live.locks import opened_lock
 from volery.live.service import assigned, retired, usages
 from volery.live.service.migrating import migrate
 
@@ -83,7 +84,7 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Commands and their environment stand in it: nobody else may read them.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            self._lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            self._lock = opened_lock(path.with_suffix(".lock"))
         except OSError as error:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
         try:

@@ -13,7 +13,6 @@ import sys
 import time
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Collection
-from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -160,7 +159,12 @@ async def _sketch(job: JobDescription) -> JobDescription:
     first, *others = job.tasks
     names = ("estimate_s", "constraints", "request", "count")
     bare = (TaskDescription(**{name: getattr(one, name) for name in names}) for one in others)
-    runs = ((task, sum(1 for _ in run)) for task, run in groupby(bare))
+    runs: list[tuple[TaskDescription, int]] = []
+    async for one in in_slices(bare):
+        if runs and runs[-1][0] == one:
+            runs[-1] = one, runs[-1][1] + 1
+        else:
+            runs.append((one, 1))
     alike = [replace(task, count=task.count * times) async for task, times in in_slices(runs)]
     return replace(job, tasks=(replace(first, call=b"", stdin="", env={}), *alike), call=b"", stdin="", env={})
 

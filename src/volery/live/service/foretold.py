@@ -20,7 +20,7 @@ import msgspec
 from volery.core.model import SECOND, JobId, Time
 from volery.core.standing import Moments
 from volery.live.forecasts import Came, ForecastRecord, Foretold, MomentRecord
-from volery.live.jobs import JobDescription
+from volery.live.jobs import JobDescription, merged
 from volery.live.service.meters import Meter
 from volery.live.service.rows import digest_of, encoded
 from volery.live.service.standing import reading
@@ -78,7 +78,7 @@ class ForecastBook:
             job: that was planned.
             moments: that were foretold.
         """
-        row = (made_us, next_job, job.user, encoded(job), msgspec.json.encode(moments))
+        row = (made_us, next_job, job.user, encoded(merged(job)), msgspec.json.encode(moments))
         with self._lock:
             self._sql.execute(
                 "INSERT INTO forecasts (made_us, next_job, user, description, moments) VALUES (?, ?, ?, ?, ?)", row

@@ -1,7 +1,9 @@
 """Connections to the API: bounded in number, in all and per address, and closed when no request comes over them.
 
-Whoever opens connections and sends half a request's head on each, or no more than the beginning of a TLS handshake,
-holds each for `HEAD_S` at most; at the bound the oldest of these makes room, so that nobody else is kept out.
+A client that sends half a request's head, or no more than the beginning of a TLS handshake, holds a connection for
+`HEAD_S` at most. A body may pause for `BODY_S`, and has to come at `BODY_BYTES_PER_S` on average. At the bound the
+oldest connection that waits for a head makes room, or else the oldest that waits for a body, so that neither kind keeps
+others out.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +29,10 @@ from volery.live.service.admission import HEAD_BYTES_MAX
 
 HEAD_S: Final = 10.0
 """From the beginning of a connection, or from the last answer, to the end of the next request's head."""
+BODY_S: Final = 30.0
+"""Between two pieces of a body, and for a body of any size to begin with."""
+BODY_BYTES_PER_S: Final = 4_096
+"""Each so many bytes of a body give it another second, up to `BODY_S` from now."""
 SWEEP_S: Final = 0.5
 AGAIN_S: Final = 0.1
 """Between two tries to accept, where the process has no file descriptor left."""
@@ -67,7 +74,7 @@ class Connection:
 
 
 class Connections:
-    """All connections, and which of them wait for a request's head.
+    """All connections, and which of them wait for a request's head or for the rest of its body.
 
     Args:
         bounds: see there.
@@ -80,19 +87,20 @@ class Connections:
         self._open: set[Connection] = set()
         self._of: Counter[str] = Counter()
         self._waiting: dict[Connection, float] = {}
+        self._receiving: dict[Connection, float] = {}
         self._told_s: dict[str, float] = {}
 
     def admit(self, connection: Connection) -> bool:
-        """Take a connection in; where there are too many, in the place of the oldest that waits for a head.
+        """Take a connection in; where there are too many, in the place of the oldest that waits for its client.
 
         Returns:
             Whether there was room, or room could be made.
         """
         address = connection.address
         if self._of[address] >= self._bounds.per_address:
-            oldest = next((one for one in self._waiting if one.address == address), None)
+            oldest = next((one for one in self._held_by_clients() if one.address == address), None)
         elif len(self._open) >= self._bounds.total:
-            oldest = next(iter(self._waiting), None)
+            oldest = next(self._held_by_clients(), None)
         else:
             oldest = connection
         if oldest is None:
@@ -105,19 +113,36 @@ class Connections:
         self.wait(connection)
         return True
 
+    def _held_by_clients(self) -> Iterator[Connection]:
+        """Those that wait for a head, then those that wait for a body, the oldest first."""
+        return chain(self._waiting, self._receiving)
+
     def wait(self, connection: Connection) -> None:
         """Expect a head from now on."""
         if connection in self._open:
-            self._waiting.pop(connection, None)
+            self.whole(connection)
             self._waiting[connection] = self._clock_s() + HEAD_S
 
     def came(self, connection: Connection) -> None:
-        """A head is complete."""
+        """A head is complete: expect its body."""
         self._waiting.pop(connection, None)
+        if connection in self._open:
+            self._receiving[connection] = self._clock_s() + BODY_S
+
+    def received(self, connection: Connection, byte_count: int) -> None:
+        """A piece of a body has come."""
+        until_s = self._receiving.get(connection)
+        if until_s is not None:
+            self._receiving[connection] = min(until_s + byte_count / BODY_BYTES_PER_S, self._clock_s() + BODY_S)
+
+    def whole(self, connection: Connection) -> None:
+        """A body is complete: nothing is expected until the answer."""
+        self._waiting.pop(connection, None)
+        self._receiving.pop(connection, None)
 
     def gone(self, connection: Connection) -> None:
         """A connection is closed."""
-        self._waiting.pop(connection, None)
+        self.whole(connection)
         if connection in self._open:
             self._open.remove(connection)
             self._of[connection.address] -= 1
@@ -125,9 +150,17 @@ class Connections:
                 del self._of[connection.address]
 
     def sweep(self) -> None:
-        """Close those whose head is overdue."""
+        """Close those whose head or body is overdue."""
         now_s = self._clock_s()
-        for connection in [one for one, until_s in self._waiting.items() if until_s <= now_s]:
+        overdue = [
+            one for some in (self._waiting, self._receiving) for one, until_s in some.items() if until_s <= now_s
+        ]
+        for connection in overdue:
+            self._end(connection)
+
+    def end_unfinished(self) -> None:
+        """Close those whose request is not complete."""
+        for connection in list(self._held_by_clients()):
             self._end(connection)
 
     def _end(self, connection: Connection) -> None:
@@ -149,6 +182,11 @@ class Protocol(HttpToolsProtocol):
     connection: Connection
     known: Connections
     _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
+        """It is open: from now on only the transport closes it, whose protocol has to learn of that."""
+        self.connection.abort = transport.abort
+        super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
@@ -174,6 +212,16 @@ class Protocol(HttpToolsProtocol):
         """A whole head."""
         self.known.came(self.connection)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self.known.received(self.connection, len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """A whole body, also an empty one."""
+        self.known.whole(self.connection)
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """An answer is sent; a rest of its request's body is no reason to keep the connection."""
@@ -209,9 +257,10 @@ class Listener:
         self._begin(self._sweep())
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Accept nothing more, and wait for no request that is not complete."""
         for task in self._tasks:
             task.cancel()
+        self._known.end_unfinished()
 
     async def wait_closed(self) -> None:
         """Wait until nothing is accepted."""
@@ -254,16 +303,18 @@ class Listener:
         timeout_s = HEAD_S if self._context is not None else None
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout_s
             )
         except BaseException as error:
             self._known.gone(connection)
-            accepted.close()
+            if protocol.transport is not None:  # given up after it was open, before this task went on
+                protocol.transport.abort()
+            else:
+                accepted.close()
             if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
                 raise
             return
-        connection.abort = transport.abort
 
 
 def _close_unserved(accepted: socket.socket, serving: asyncio.Task[None]) -> None:

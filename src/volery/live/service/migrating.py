@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from volery.live.jobs import JobDescription
+from volery.live.jobs import JobDescription, merged
 from volery.live.service.rows import digest_of, encoded
 
 _KEPT: Final = (
@@ -40,7 +40,7 @@ def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> Non
         decode = msgspec.json.Decoder(JobDescription).decode
         for number, content in sql.execute("SELECT id, description FROM jobs_before ORDER BY id"):
             with suppress(msgspec.MsgspecError):  # what is not understood any more stays as it is
-                content = encoded(decode(content))
+                content = encoded(merged(decode(content)))
             sql.execute(_MOVE, (described(sql, content), number))
         sql.execute("DROP TABLE jobs_before")
         sql.execute(f"PRAGMA user_version = {version}")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.model import Address
-from volery.live.service.admission import NotThereError, Traffic, as_json, choice, principal
+from volery.live.service.admission import NotThereError, Traffic, as_json, by_whom, choice, principal
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
 from volery.live.service.history import Sample
@@ -77,7 +77,7 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
         status = await desk.drain(address, drained)
         if status is None:
             raise NotThereError(f"nodes/{address[:80]}", "there is no such node; `volery nodes` lists them")
-        log.info("%s is %s by %s", address, "drained" if drained else "in use again", principal(request).user or "-")
+        log.info("%s is %s%s", address, "drained" if drained else "in use again", by_whom(request))
         return as_json(status, 202)
 
     async def users(request: Request) -> Response:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from volery.core.model import JobId, TaskId, Time
-from volery.live.jobs import JobDescription, merged
+from volery.live.jobs import JobDescription
 from volery.live.node.executor import TaskReport
 from volery.live.service.tally import NOTHING, Counts, counts_of
 from volery.live.status import JobState, TaskState, TaskStatus, TaskUsage
@@ -79,8 +79,8 @@ def state_after(report: TaskReport, job: JobRow) -> TaskState:
 
 
 def encoded(description: JobDescription) -> bytes:
-    """A description as it is kept: equal ones are equal bytes, and equal neighbours among its tasks stand once."""
-    return msgspec.json.encode(merged(description), order="deterministic")
+    """A merged description as it is kept: equal ones are equal bytes."""
+    return msgspec.json.encode(description, order="deterministic")
 
 
 def digest_of(content: bytes) -> bytes:

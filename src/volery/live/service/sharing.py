@@ -131,7 +131,7 @@ class Sharing:
             was = before.weight
             self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, _now_us()))
             self._weights, self._shares = weights, due
-        log.info("the weight of %r is %d, and was %d, by %s", name, weight, was, by or "-")
+        log.info("the weight of %r is %d, and was %d%s", name, weight, was, f", by {by}" if by else "")
         self.tell()
         after = self.found(name)
         assert after is not None

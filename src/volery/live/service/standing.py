@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping
+from operator import le
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from volery.core.errors import InputError
-from volery.core.model import Address, Amounts, JobId, Time
+from volery.core.model import Address, Amounts, Cluster, JobId, Time
 from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.machine import Machine
@@ -210,11 +212,38 @@ def standing(
         unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
         drained = {nodes[node] for node in unusable if node in nodes}
         weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
-        return Standing(
+        return startable(Standing(
             at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
-        )
+        ), fleet.cluster)  # fmt: skip
     finally:
         sql.close()
+
+
+def startable(found: Standing, cluster: Cluster) -> Standing:
+    """The same without tasks of other jobs that no usable machine can run: they wait until one is used again.
+
+    Raises:
+        UnaskableError: the job in question has such tasks.
+    """
+    usable = sorted(set(range(len(cluster.constraints))) - set(found.drained))
+    amounts = cluster.capacities or ((),) * len(cluster.constraints)
+    offers = dict.fromkeys((cluster.constraints[machine], amounts[machine]) for machine in usable)
+    known: dict[tuple[int, Amounts], bool] = {}
+
+    def can_start(some: WaitingTasks) -> bool:
+        kind = some.mask, some.request
+        if kind not in known:
+            known[kind] = any(
+                some.mask & mask == some.mask and all(map(le, some.request, offered)) for mask, offered in offers
+            )
+        return known[kind]
+
+    asked = found.questioned
+    if stuck := sum(some.count for some in asked.waiting if not can_start(some)):
+        problem = f"{stuck:,} of its tasks fit no node that is in use: {len(found.drained):,} nodes are drained or lost"
+        raise UnaskableError(f"{problem}, and these tasks wait until one of them is used again")
+    jobs = [replace(job, waiting=tuple(filter(can_start, job.waiting))) for job in found.jobs]
+    return replace(found, jobs=tuple(jobs))
 
 
 def _open_job(

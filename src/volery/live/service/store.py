@@ -179,7 +179,7 @@ class JobStore:
         return self._sql.execute(query, (key_of(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
-        """Whether a job was submitted with exactly this description."""
+        """Whether a job was submitted with exactly this description, merged (see `merged`)."""
         digest = digest_of(encoded(description))
         return bool(self._one(f"SELECT digest = ? {_DESCRIBED} WHERE jobs.id = ?", digest, number))
 
@@ -187,7 +187,7 @@ class JobStore:
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
         obstacles: Sequence[tuple[int, str]], now_us: int,
     ) -> None:  # fmt: skip
-        """Take a job in, with the tasks (place and reason) that no machine can run."""
+        """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run."""
         if obstacles:
             self._sql.executemany(
                 "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta
 
 from volery.core.errors import InputError
+from volery.live.locks import opened_lock
 
 FILE: Final = "tokens.json"
 PREFIX: Final = "volery"
@@ -149,7 +150,7 @@ class TokenFile:
         """The tokens, while nobody else changes them."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            lock = opened_lock(self.path.with_suffix(".lock"))
         except OSError as error:
             raise InputError(str(self.path), f"the tokens cannot be written: {error.strerror}") from None
         try:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from volery.core.component import Architecture, Component, UnknownMessageError
 from volery.core.errors import InputError
-from volery.core.events import Computed
-from volery.core.model import Address, Key, Message, Time
+from volery.core.events import Computed, TaskFinished
+from volery.core.model import Address, Key, Message, Task, TaskId, Time
 from volery.live.cluster.building import Plan
 from volery.live.hosts.journal import (
     RAISED,
@@ -31,7 +31,7 @@ from volery.live.hosts.journal import (
     journal_order,
     snapshot_path,
 )
-from volery.live.hosts.port import COMPUTE, Effect, LivePort, checksum
+from volery.live.hosts.port import COMPUTE, LAUNCH, Effect, LivePort, checksum
 from volery.live.hosts.snapshots import Hosted, first_difference, read_snapshot
 
 SHOWN_MAX: Final = 20
@@ -132,6 +132,7 @@ class Player:
         self.effects: list[Effect] = [] if effects is None else effects
         self._components = components
         self._problems = dict(problems)
+        self._launched: dict[tuple[Address, TaskId, int], Task] = {}
         for address, component in components.items():
             component.bind(LivePort(address, self.effects))
 
@@ -151,6 +152,8 @@ class Player:
             if type(event) is Computed:
                 problem = self._problems.pop((address, event.key))
                 event = Computed(event.key, problem.solve(problem.argument))
+            elif type(event) is TaskFinished:
+                event = self._whole(address, event)
             try:
                 component.handle(event, source, now)
             except UnknownMessageError:
@@ -159,7 +162,16 @@ class Player:
         for effect in self.effects:
             if effect[0] == COMPUTE:
                 self._problems[address, effect[1]] = effect[2]
+            elif effect[0] == LAUNCH and effect[1].payload:
+                self._launched[address, effect[1].id, effect[2]] = effect[1]
         return checksum(self.effects)
+
+    def _whole(self, address: Address, event: TaskFinished) -> TaskFinished:
+        """The end of an attempt with the payload that the journal has left out, see `JournalWriter.event`."""
+        task = self._launched.pop((address, event.task.id, event.attempt), None)
+        if task is None or event.task.payload:
+            return event
+        return msgspec.structs.replace(event, task=msgspec.structs.replace(event.task, payload=task.payload))
 
 
 class Chain:

@@ -25,8 +25,8 @@ def curves(samples: Sequence[Sample]) -> Markup | None:
     failed = [sum(one.failed for one in group) for group in groups]
     last, span_us = samples[-1], samples[-1].at_us - samples[0].at_us
     drawn = (
-        _curve("utilisation", used, 1.0, f"now {share(last.used, last.usable)}", lambda top: share(top, 1)),
-        _curve("tasks that wait", waiting, max(waiting), f"now {whole(last.waiting)}", lambda top: whole(round(top))),
+        _curve("utilisation", used, 1.0, f"last {share(last.used, last.usable)}", lambda top: share(top, 1)),
+        _curve("tasks that wait", waiting, max(waiting), f"last {whole(last.waiting)}", lambda top: whole(round(top))),
         _curve(
             "failed attempts", failed, max(failed), f"{whole(sum(failed))} in all", lambda top: whole(round(top)),
         ),
@@ -35,7 +35,7 @@ def curves(samples: Sequence[Sample]) -> Markup | None:
     return joined((tag("div", *drawn, class_="curves"), tag("p", told, class_="soft")))
 
 
-def _curve(title: str, values: Sequence[float], top: float, now: str, words: Callable[[float], str]) -> Markup:
+def _curve(title: str, values: Sequence[float], top: float, last: str, words: Callable[[float], str]) -> Markup:
     """One curve above its axis, with its largest value in words."""
     step = WIDE / max(1, len(values) - 1)
     points = " ".join(
@@ -46,8 +46,8 @@ def _curve(title: str, values: Sequence[float], top: float, now: str, words: Cal
     area = tag("polygon", points=f"0,{TALL} {points} {WIDE},{TALL}")
     line = tag("polyline", points=points)
     drawn = tag(
-        "svg", tag("title", f"{title}: {now}, at most {highest}"), area, line, viewbox=f"0 0 {WIDE} {TALL}",
+        "svg", tag("title", f"{title}: {last}, at most {highest}"), area, line, viewbox=f"0 0 {WIDE} {TALL}",
         preserveAspectRatio="none", role="img", class_="curve",
     )  # fmt: skip
-    said = tag("figcaption", tag("b", title), f" {now}, at most {highest}")
+    said = tag("figcaption", tag("b", title), f" {last}, at most {highest}")
     return tag("figure", said, drawn)

@@ -52,7 +52,7 @@ NEXT: Final = {
 }  # fmt: skip
 BASES: Final = {
     "history": "earlier runs of it", "estimate": "estimates", "user": "other jobs of their user",
-    "federation": "other users' jobs", "nothing": "nothing",
+    "federation": "other users' jobs",
 }  # fmt: skip
 _MOMENTS: Final = (
     Column("", text=True),
@@ -91,9 +91,11 @@ def told_forecast(forecast: Forecast, words: dict[str, str]) -> Markup:
     known = [
         f"of {whole(count)} tasks from {BASES[name]}" for name in BASES if (count := getattr(forecast.known, name))
     ]
+    guessed = forecast.known.nothing
     said = joined((
         "Made at ", moment(forecast.made_us), f" from {runs}, as if nobody else came. Durations are known ",
-        ", ".join(known) or "of none", ".",
+        ", ".join(known) or "of none",
+        f"; of {whole(guessed)} tasks they are not, and from a second to an hour is assumed" if guessed else "", ".",
     ))  # fmt: skip
     losers = [_loss(one) for one in forecast.preempts[:PREEMPTS_SHOWN]]
     return joined((

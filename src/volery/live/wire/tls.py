@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from volery.core.errors import InputError
-from volery.live.cluster.tables import read_table
+from volery.live.cluster.tables import misfit, read_table
 
 _PathName = Annotated[str, Meta(min_length=1, max_length=4096)]
 
@@ -68,7 +68,7 @@ class BrokerAccess(msgspec.Struct, frozen=True):
             try:
                 login = msgspec.convert(read_table(self.login), BrokerLogin)
             except msgspec.ValidationError as error:
-                raise InputError(str(self.login), str(error).replace("`$.", "`")) from None
+                raise misfit(error, str(self.login), BrokerLogin) from None
             said = {"user": login.user, "pass": login.password, "auth_token": login.token}
             found["login"] = {name: value for name, value in said.items() if value}
         return found

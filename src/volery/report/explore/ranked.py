@@ -95,7 +95,7 @@ def _delays(runs: Sequence[RunJobs]) -> Floats:
 def _orders(runs: Sequence[RunJobs]) -> dict[JobClass, Places]:
     delays = _delays(runs)
     kind: Any = np.uint32 if delays.size < SMALL else np.int64
-    measured = np.flatnonzero(delays >= 0)
+    measured = np.flatnonzero(~np.isnan(delays))
     order = measured[np.argsort(-delays[measured], kind="stable")].astype(kind)
     short = np.concatenate([np.zeros(0, dtype=np.bool_), *(run.is_short for run in runs)])[order]
     return {"all": order, "short": order[short], "long": order[~short]}

@@ -41,7 +41,8 @@ def format_of(path: Path, name: str | None = None) -> Format:
     titles = ", ".join(one.title for one in FORMATS)
     raise InputError(
         f"{path}:1",
-        f"is not the first line of a known table ({titles}); keep it as published, or name it with --format",
+        f"is not the first line of a known table ({titles}). Keep it as published, name it with --format, or write "
+        "jobs of your own as docs/reference/trace-table.md shows",
     )
 
 
