@@ -94,6 +94,22 @@ def test_nodes_that_hear_of_no_master_for_longer_than_their_grace_end_what_runs(
     assert min(records.start_us) >= 20 * SECOND
 
 
+@pytest.mark.parametrize(
+    ("name", "masters"), [("megha", LOCAL), ("megha-2021", LOCAL), ("pigeon", MASTERS)], ids=["megha", "2021", "pigeon"]
+)
+@pytest.mark.parametrize("gone", [("node/0",), ("node/0", "node/2", "node/5")], ids=["one machine", "three machines"])
+def test_a_machine_that_stays_away_holds_nothing_up_when_all_masters_begin_anew(
+    name: str, masters: tuple[str, ...], gone: tuple[str, ...]
+) -> None:
+    """A cold start without one machine held every job of a Global Master until that machine was back."""
+    away = tuple(Crash(5 * SECOND, address, 500 * SECOND) for address in gone)
+    schedulers = ("gm/0", "gm/1") if name.startswith("megha") else ()
+    anew = tuple(Crash(5 * SECOND, address, 6 * SECOND) for address in (*schedulers, *masters))
+    plan = FaultPlan(crashes=away + anew, progress_us=90 * SECOND)
+    records, _ = run(name, plan, tasks=5)
+    assert max(records.finish_us) < 90 * SECOND
+
+
 @pytest.mark.parametrize("name", ["megha", "megha-2021", "pigeon"])
 def test_a_machines_tasks_run_elsewhere_after_its_lease_or_as_soon_as_it_is_back(name: str) -> None:
     for back_s, soonest_s, latest_s in ((60, 9, 11), (6, 6, 7)):

@@ -58,6 +58,20 @@ def test_without_company_they_leave_after_a_while_in_one_frame() -> None:
     assert play(scenario, 2 * PATIENCE_US / SECOND) == [("a", [JobAccepted(0), JobAccepted(1), JobAccepted(2)])]
 
 
+def test_an_end_that_is_reported_between_two_turns_is_not_lost_when_patience_ends() -> None:
+    """Lost, its task ran for ever in every view, and its job never ended."""
+
+    def scenario(outbox: Outbox, frames: Frames) -> None:
+        put(outbox, "a", JobAccepted(1))
+        outbox.release()
+        put(outbox, "b", JobDone(2))  # its turn comes after patience has ended
+        outbox.release_all()
+        assert frames == [("a", [JobAccepted(1)])]
+        outbox.release()
+
+    assert play(scenario) == [("a", [JobAccepted(1)]), ("b", [JobDone(2)])]
+
+
 @pytest.mark.parametrize("drop", [False, True], ids=["closed", "failed"])
 def test_what_waits_leaves_when_a_host_closes_and_never_when_it_has_failed(drop: bool) -> None:
     def scenario(outbox: Outbox, frames: Frames) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import struct
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.live.commands import volery
 from tests.live.federations import DESIGNS, Federation, plan
 
 from volery.architectures import lookup
 from volery.core.component import Component
 from volery.core.events import Event, TaskFinished
-from volery.core.model import Address, Task, Time
-from volery.live.hosts.journal import JournalReader
+from volery.core.model import SUBMITTER, Address, Message, Task, Time
+from volery.live.hosts.journal import MAGIC, JournalReader, JournalWriter
 from volery.live.hosts.port import LAUNCH, Effect
 from volery.live.node.sleep import SleepExecutor
 from volery.live.trials.replay import journals, replay
@@ -87,6 +92,52 @@ def test_last_in_first_out_is_found(name: str, tmp_path: Path, monkeypatch: pyte
     assert result.difference is not None
     assert "checksum" in result.difference.problem
     assert result.difference.effects
+
+
+class Unknown(Message, frozen=True):
+    """A message of an older version of the design."""
+
+
+def of_other_version(path: Path, how: str) -> None:
+    """Write a journal as another version would: with another first line, header, parameter, or kind of event."""
+    header = JournalReader(path).header
+    if how == "format":
+        path.write_bytes(path.read_bytes().replace(MAGIC, b"volery journal 0\n", 1))
+        return
+    path.unlink()
+    if how == "header":
+        record = msgspec.msgpack.encode({"host": header.host})
+        path.write_bytes(MAGIC + struct.pack("<II", len(record), zlib.crc32(record)) + record)
+    elif how == "parameter":
+        other = {**header.parameters, next(iter(header.parameters)): "of an older version"}
+        JournalWriter(path, msgspec.structs.replace(header, parameters=other), "none").close()
+    else:
+        journal = JournalWriter(path, header, "none")
+        journal.append(1, [(header.addresses[0], SUBMITTER, Unknown(), 0)])
+        journal.close()
+
+
+@pytest.mark.parametrize("how", ["format", "header", "parameter", "event"])
+def test_a_journal_of_another_version_is_left_out_and_all_others_replay(tmp_path: Path, how: str) -> None:
+    record("megha", tmp_path / "journal", split=True)
+    other, *others = journals(tmp_path / "journal")
+    of_other_version(other, how)
+    told = volery("replay", tmp_path)
+    assert f"{other.name} is left out: " in " ".join(told.split())
+    assert f"All {len(others)} journals replay; 1 of another version are left out." in told
+    results = json.loads(volery("replay", tmp_path, "--json"))
+    assert [result["path"] for result in results if result["left_out"]] == [str(other)]
+    for path in others:
+        path.unlink()
+    volery("replay", tmp_path, status=2)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"x" * 100, MAGIC], ids=["empty", "something else", "no header"])
+def test_a_damaged_journal_is_an_error_beside_others_that_replay(tmp_path: Path, damaged: bytes) -> None:
+    record("megha", tmp_path / "journal", split=True)
+    first, *_ = journals(tmp_path / "journal")
+    first.write_bytes(damaged)
+    volery("replay", tmp_path, status=2)
 
 
 def test_a_torn_tail_is_passed_over(tmp_path: Path) -> None:

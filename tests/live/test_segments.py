@@ -222,7 +222,7 @@ def test_a_snapshot_names_nothing_but_components_and_their_parts(tmp_path: Path)
     with pytest.raises(InputError, match=r"system has no place in a snapshot"):
         read_snapshot(path, lookup("megha"), [])
     path.write_bytes(b"nothing of ours")
-    with pytest.raises(InputError, match="is not a snapshot of this version"):
+    with pytest.raises(InputError, match="is no volery snapshot"):
         read_snapshot(path, lookup("megha"), [])
 
 

@@ -177,7 +177,10 @@ def replay(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Feed journals to fresh components and demand equal effects; status 1 where one differs."""
+    """Feed journals to fresh components and demand equal effects; status 1 where one differs.
+
+    Journals of other versions are left out and listed.
+    """
     from volery.architectures import lookup
     from volery.live.trials.replay import journals, replay_all
 
@@ -199,23 +202,28 @@ def _print_replays(results: list[Replayed]) -> None:
     for heading in ("journal", "architecture", "events", "seconds", "torn bytes", "verdict"):
         table.add_column(heading, overflow="fold")
     for result in results:
-        same = result.difference is None
+        verdict = Text("replays", "green") if result.difference is None else Text("DIFFERS", "bold red")
         table.add_row(
             Text(Path(result.path).name), result.architecture, f"{result.events:,}", f"{result.span_us / 1e6:.3f}",
-            str(result.torn_bytes), Text("replays" if same else "DIFFERS", "green" if same else "bold red"),
+            str(result.torn_bytes), Text("left out", "yellow") if result.left_out else verdict,
         )  # fmt: skip
     terminal().print(table)
     for result in results:
+        if result.left_out:
+            typer.echo(f"{result.path} is left out: {result.left_out}")
         if (difference := result.difference) is not None:
             typer.echo(f"{result.path}: event {difference.place}, at {difference.now_us} us: {difference.problem}")
             typer.echo(f"  {difference.address} was handed {difference.event} by {difference.source}")
             for effect in difference.effects:
                 typer.echo(f"  and asks now for {effect}")
     first: dict[tuple[str, int], int] = {}
-    for result in results:
+    for result in (one for one in results if not one.left_out):
         first.setdefault((result.host, result.incarnation), result.segment)
     for (host, incarnation), segment in first.items():
         if segment:
             typer.echo(f"{host}-{incarnation}: {segment} earlier files are not here; it is replayed from a snapshot.")
     wrong = sum(result.difference is not None for result in results)
-    typer.echo(f"{wrong} of {len(results)} journals differ." if wrong else f"All {len(results)} journals replay.")
+    left_out = sum(bool(result.left_out) for result in results)
+    count = len(results) - left_out
+    outcome = f"{wrong} of {count} journals differ" if wrong else f"All {count} journals replay"
+    typer.echo(f"{outcome}; {left_out} of another version are left out." if left_out else f"{outcome}.")

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from volery.core.model import Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
+from volery.core.model import NO_TASK, Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
 from volery.core.shares import ShareChange
 from volery.core.why import Decision
 
@@ -37,12 +37,18 @@ class Submit(Message, frozen=True):
 class MoreTasks(Message, frozen=True):
     """A further chunk of a job: it was too large for one message, or its tasks have become ready since.
 
+    A submitter that restarts may submit a job again to a scheduler that has received a part of it. By then tasks have
+    ended, which are not sent again, so that a count of tasks says nothing about which tasks the scheduler lacks. Such a
+    submitter sends the tasks of a job in the order of their numbers, and places each chunk by `after` and `left`.
+
     Args:
         job: which.
         first: how many tasks were sent before.
         tasks: the chunk.
         parents: as `Job.parents`.
         replicas: as `Job.replicas`.
+        after: the number of the task that was sent before this chunk; NO_TASK: none was. It counts only with `left`.
+        left: tasks of the job in this chunk and in all later ones; 0: the chunk is placed by `first` alone.
     """
 
     job: JobId
@@ -50,6 +56,8 @@ class MoreTasks(Message, frozen=True):
     tasks: tuple[Task, ...]
     parents: tuple[tuple[TaskId, ...], ...] = ()
     replicas: tuple[tuple[int, ...], ...] = ()
+    after: TaskId = NO_TASK
+    left: int = 0
 
 
 class Cancel(Message, frozen=True):

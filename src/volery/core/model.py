@@ -26,6 +26,8 @@ Amounts = tuple[int, ...]
 SECOND: Final = 1_000_000
 NEVER: Final[Time] = -1
 """Stands for a moment that never came, or never comes."""
+NO_TASK: Final = -1
+"""A number that no task has; every task has a larger one."""
 CONSTRAINT_BITS_MAX: Final = 63
 """Constraint sets travel as one MessagePack integer."""
 AMOUNT_BITS: Final = 40

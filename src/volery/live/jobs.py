@@ -13,7 +13,19 @@ from msgspec import Meta
 
 from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
-from volery.core.model import AMOUNT_MAX, CHUNK_TASKS, SECOND, Amounts, Job, JobId, Message, Task, TaskId, Time
+from volery.core.model import (
+    AMOUNT_MAX,
+    CHUNK_TASKS,
+    NO_TASK,
+    SECOND,
+    Amounts,
+    Job,
+    JobId,
+    Message,
+    Task,
+    TaskId,
+    Time,
+)
 from volery.live.cluster.constraints import parse_conditions
 from volery.live.cluster.fleet import Fleet
 from volery.live.cluster.tables import misfit, read_table
@@ -450,18 +462,18 @@ def submission(
         user: whose job it is.
         chunk_tasks: a message holds at most so many.
     """
-    sent, chunk, size = 0, list[Task](), 0
+    sent, chunk, size, after = 0, list[Task](), 0, NO_TASK
     for task in tasks:
         if chunk and (size + len(task.payload) > CHUNK_BYTES or len(chunk) == chunk_tasks):
-            yield _chunk(number, sent, chunk, count, user)
-            sent, chunk, size = sent + len(chunk), [], 0
+            yield _chunk(number, sent, chunk, count, user, after)
+            sent, chunk, size, after = sent + len(chunk), [], 0, chunk[-1].id
         chunk.append(task)
         size += len(task.payload)
     if chunk or not sent:
-        yield _chunk(number, sent, chunk, count, user)
+        yield _chunk(number, sent, chunk, count, user, after)
 
 
-def _chunk(number: JobId, sent: int, chunk: Sequence[Task], count: int, user: str) -> Message:
+def _chunk(number: JobId, sent: int, chunk: Sequence[Task], count: int, user: str, after: TaskId) -> Message:
     if sent:
-        return MoreTasks(number, sent, tuple(chunk))
+        return MoreTasks(number, sent, tuple(chunk), after=after, left=count - sent)
     return Submit(Job(number, count, tuple(chunk), chunk[0].estimate_us if chunk else 0, user))

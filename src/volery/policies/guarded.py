@@ -298,7 +298,9 @@ class GuardedNode(Component):
             self._port.send(source, Fenced(self._epoch, self._moves[-1].epoch))
 
     def _watch_master(self, now: Time) -> None:
-        if self._master in self._lost:
+        """Count the lease while no master can be reached; attempts that were adopted have had one of the two."""
+        masters = (self._master,) if self._master or not self._running else self._pair
+        if self._lost.issuperset(masters):
             self._port.set_timer(FENCE, now + self._lease.grace_us)
         else:
             self._port.cancel_timer(FENCE)
@@ -306,13 +308,13 @@ class GuardedNode(Component):
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Without its master it goes on for a while."""
         self._lost.add(event.peer)
-        if event.peer == self._master:
+        if event.peer == self._master or not self._master:
             self._watch_master(now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
         """All is well."""
         self._lost.discard(event.peer)
-        if event.peer == self._master:
+        if event.peer == self._master or not self._master:
             self._watch_master(now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:

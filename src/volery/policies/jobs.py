@@ -7,7 +7,7 @@ from typing import Final
 
 from volery.core.component import Sends, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Seen, Submit
-from volery.core.model import CHUNK_TASKS, SUBMITTER, Address, JobId, Message, Task, Time
+from volery.core.model import CHUNK_TASKS, NO_TASK, SUBMITTER, Address, JobId, Message, Task, TaskId, Time
 
 Send = Callable[[Address, Message], None]
 
@@ -24,7 +24,7 @@ NO_MORE: Final = -1
 
 def comes_in_parts(message: MoreTasks) -> bool:
     """Tell if these tasks came later than their job, as those of a workflow do; chunks of a large job are full."""
-    return message.first % CHUNK_TASKS != 0
+    return not message.left and message.first % CHUNK_TASKS != 0
 
 
 class JobLedger:
@@ -41,6 +41,7 @@ class JobLedger:
     __slots__ = (
         "_announced",
         "_done",
+        "_last",
         "_queue_max",
         "_received",
         "_remaining",
@@ -59,6 +60,7 @@ class JobLedger:
         self._unsatisfiable: dict[JobId, int] = {}
         self._done: dict[JobId, int] = {}
         self._announced: dict[JobId, int] = {}
+        self._last: dict[JobId, TaskId] = {}
         self.cancelled: set[JobId] = set()
 
     def __len__(self) -> int:
@@ -96,16 +98,46 @@ class JobLedger:
         self._submitter[job.id] = source
         if job.task_count > len(job.tasks):
             self._announced[job.id] = job.task_count
+            self._last[job.id] = job.tasks[-1].id if job.tasks else NO_TASK
         if not job.task_count:
             self._close(job.id)
         return job.tasks
 
+    def announced(self, job: JobId) -> int:
+        """How many tasks an open job of several chunks has; 0: all tasks came in one message."""
+        return self._announced.get(job, 0)
+
     def more(self, message: MoreTasks) -> tuple[Task, ...]:
         """The tasks of a further chunk that are new; a repeated chunk brings none."""
-        if self._received.get(message.job) != message.first:
+        job = message.job
+        received = self._received.get(job, NO_MORE)
+        if received == NO_MORE or job not in self._announced:
             return ()
-        self._received[message.job] += len(message.tasks)
-        return message.tasks
+        if message.left:
+            tasks = self._new_by_number(message, received)
+        else:
+            tasks = message.tasks if received == message.first else ()
+        if tasks:
+            self._received[job] = received + len(tasks)
+            self._last[job] = tasks[-1].id
+        return tasks
+
+    def _new_by_number(self, message: MoreTasks, received: int) -> tuple[Task, ...]:
+        """The new tasks of a chunk that is placed by the numbers of its tasks.
+
+        Tasks that were announced and that the submitter does not send any more have ended elsewhere: they are counted.
+        """
+        job, last = message.job, self._last[message.job]
+        if message.after > last:
+            return ()  # a chunk between has not come
+        new = tuple([task for task in message.tasks if task.id > last])
+        if new or message.left == len(message.tasks):
+            to_come = message.left - len(message.tasks) + len(new)
+            ended = self._announced[job] - received - to_come
+            if ended:
+                self._announced[job] -= ended
+                self.finished(job, ended)
+        return new
 
     def cancel(self, message: Cancel, source: Address) -> bool:
         """Give a job up; the owner drops its tasks and counts them as finished when this returns True.
@@ -144,6 +176,7 @@ class JobLedger:
     def _close(self, job: JobId) -> None:
         del self._remaining[job], self._received[job]
         self._announced.pop(job, None)
+        self._last.pop(job, None)
         self.cancelled.discard(job)
         unsatisfiable = self._done[job] = self._unsatisfiable.pop(job, 0)
         self._send(self._submitter.pop(job), JobDone(job, unsatisfiable))

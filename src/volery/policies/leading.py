@@ -10,7 +10,10 @@ Takeover  A follower that is told that its partner is lost leads at once; a rest
 Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
           That can only be the partner, and only if the partner has lost this one, which then has been told that the
           partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
-          waits until node or partner answer.
+          waits until node or partner answer. A node that has never answered a leader may have the partner as its
+          master. When such a node was lost to the leader for a lease, the leader asks its partner, which answers once
+          the node is lost to it, too, and has been for a lease. An answer to an earlier question proves nothing: a
+          message that the partner sent before it was deposed may since have made it the master of that node.
 Moves     Jobs may be moved from one client to another (`volery.core.events.Moved`). A leader has every node store the
           moves that it knows, and learns from nodes those that it does not. When all nodes that are not given up have
           stored a move, the pair is *fenced* up to it: no master of the pair launches for its origin any more.
@@ -25,7 +28,7 @@ from msgspec.structs import replace
 
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Counted, Drain, Move, PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, Message, TaskId, Time
+from volery.core.model import NEVER, Address, Message, TaskId, Time
 from volery.policies.guarded import NO_EPOCH, Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
 from volery.policies.links import Renewed
 
@@ -33,10 +36,19 @@ CLAIM: Final = "claim"
 
 
 class Standing(Message, frozen=True):
-    """Master > its partner: the highest epoch that I know, and whether I lead."""
+    """Master > its partner: the highest epoch that I know, and whether I lead.
+
+    Args:
+        epoch, leading: these.
+        node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
+            the node was lost to it for a lease as well. Empty: neither.
+        at_us: when the leader's lease was over, by its own clock; the answer repeats it.
+    """
 
     epoch: int
     leading: bool
+    node: Address = ""
+    at_us: Time = NEVER
 
 
 PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
@@ -84,6 +96,8 @@ class PairedMaster(Component):
         self._missing: dict[Address, None] = {}
         self._unheard: dict[Address, None] = {}
         self._lost: dict[Address, None] = {}
+        self._expired: dict[Address, Time] = {}
+        self._questions: dict[Address, Standing] = {}
         self._drained: dict[Address, None] = {}
         self._moves: tuple[Move, ...] = ()
         self._unfenced: dict[Address, None] = {}
@@ -234,6 +248,8 @@ class PairedMaster(Component):
                 self._step_down(message.epoch)
             elif self.leading:
                 self._port.send(source, Standing(self.epoch, True))
+            if not self.leading and message.epoch == self.epoch:
+                self._answer(message)
         elif self.leading and message.epoch > self.epoch:
             self._claim(message.epoch)
         elif self.leading:
@@ -242,10 +258,26 @@ class PairedMaster(Component):
                 self._renew_leases(now)
             if message.epoch < self.epoch:
                 self._port.send(source, Standing(self.epoch, True))
+                for node in [node for node in self._expired if node in self._missing]:
+                    self._ask(node)  # the partner has begun anew and has forgotten the question
+            elif message.node in self._missing and self._expired.get(message.node) == message.at_us:
+                del self._missing[message.node]
+                self._write_off(message.node)
         elif self._me == 0:
             self._claim(max(self.epoch, message.epoch))
         else:
             self._port.send(source, Standing(max(self.epoch, message.epoch), False))
+
+    def _ask(self, node: Address) -> None:
+        """Ask the partner if a node that was lost to this leader for a lease was lost to the partner for as long."""
+        self._port.send(self._partner, Standing(self.epoch, True, node, self._expired[node]))
+
+    def _answer(self, asked: Standing) -> None:
+        """Tell the partner that this master follows it; keep a question about a node until the answer is yes."""
+        if asked.node and asked.node not in self._expired:
+            self._questions[asked.node] = asked
+        elif asked.epoch == self.epoch:
+            self._port.send(self._partner, replace(asked, leading=False))
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
         """A node obeys, or a client knows, a later epoch, or this one of an earlier life.
@@ -320,10 +352,9 @@ class PairedMaster(Component):
                 self._claim(self.epoch)
             return
         self._lost[peer] = None
+        self._port.set_timer(("lease", peer), now + self._lease.lease_us)
         if self.leading:
             self.node_away(peer)
-            if peer not in self._missing:
-                self._port.set_timer(("lease", peer), now + self._lease.lease_us)
             self._look()
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
@@ -334,6 +365,7 @@ class PairedMaster(Component):
             self._port.send(peer, Standing(self.epoch, self.leading))
             return
         self._lost.pop(peer, None)
+        self._expired.pop(peer, None)
         self._port.cancel_timer(("lease", peer))
         if self.leading and self.reachable(peer):
             self.node_back(peer)
@@ -353,16 +385,26 @@ class PairedMaster(Component):
             return
         assert isinstance(event.key, tuple), "a timer of the pair's"
         node = str(event.key[1])
-        if self.leading and self._sure and node in self._lost and node not in self._missing:
-            self._unheard[node] = None
-            self.node_dead(node)
-            self._unfenced.pop(node, None)
-            self._look()
+        if node not in self._lost:
+            return
+        self._expired[node] = now
+        if not self.leading:
+            if (asked := self._questions.pop(node, None)) is not None:
+                self._answer(asked)
+        elif self._sure:
+            (self._ask if node in self._missing else self._write_off)(node)
+
+    def _write_off(self, node: Address) -> None:
+        """Take it that nothing runs at a node."""
+        self._unheard[node] = None
+        self.node_dead(node)
+        self._unfenced.pop(node, None)
+        self._look()
 
     def _renew_leases(self, now: Time) -> None:
+        self._expired.clear()
         for node in self._lost:
-            if node not in self._missing:
-                self._port.set_timer(("lease", node), now + self._lease.lease_us)
+            self._port.set_timer(("lease", node), now + self._lease.lease_us)
 
     def is_lease(self, event: TimerFired) -> bool:
         """Whether a timer is the pair's."""

@@ -1,4 +1,4 @@
-"""Ends of tasks are told until they are received, by whichever life of a host comes."""
+"""Starts and ends of tasks are reported until they are received, by whichever life of a host comes."""
 
 from __future__ import annotations
 
@@ -32,3 +32,23 @@ def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_
     second.again()
     assert [number for number, _ in told[5:]] == [2]
     assert forgotten == [(1, 0)]
+
+
+def test_what_has_begun_is_repeated_with_its_time_for_a_submitter_that_restarts() -> None:
+    told: list[tuple[int, AttemptState, int]] = []
+    reporter = Reporter(
+        "node-a",
+        lambda report, _: (
+            told.append((report.task, report.state, report.at_unix_us)) if isinstance(report, TaskReport) else None
+        ),
+    )
+    reporter.report(TaskReport(0, 0, 0, "node/1", "running", 5))
+    reporter.report(TaskReport(1, 0, 0, "node/2", "running", 6))
+    reporter.report(TaskReport(1, 0, 0, "node/2", "finished", 7))
+    told.clear()
+    reporter.again()
+    assert told == [(1, "running", 6), (1, "finished", 7), (0, "running", 5)]
+    reporter.on_received(Received(((1, 0),)), "submitter", 0)
+    told.clear()
+    reporter.again()
+    assert told == [(0, "running", 5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from volery.core.events import PeerBack, PeerLost, TaskFinished, TimerFired
+from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, Address, Message, Task, Time
 from volery.policies.guarded import (
     FENCE,
@@ -137,3 +137,20 @@ def test_a_node_that_begins_anew_says_so_and_obeys_nobody_yet() -> None:
 def test_the_lease_outlasts_grace_and_two_detections() -> None:
     assert LEASE.grace_us >= LEASE.detection_us
     assert LEASE.lease_us >= LEASE.grace_us + 2 * LEASE.detection_us
+
+
+def test_what_was_adopted_ends_with_the_lease_too_when_neither_master_can_be_reached() -> None:
+    """Its master has given the task to another node by then."""
+    bench = Bench(incarnation=1)
+    bench.take(Adopted(TASK, 0, msgspec.msgpack.encode(RAN)), "node/0")
+    bench.port.drain()
+    bench.take(PeerLost(PAIR[0]), "node/0")
+    assert TimerSet(FENCE, LEASE.grace_us) not in bench.port.drain()
+    bench.take(PeerLost(PAIR[1]), "node/0", now=5)
+    assert TimerSet(FENCE, 5 + LEASE.grace_us) in bench.port.drain()
+    bench.take(PeerBack(PAIR[1]), "node/0", now=6)
+    assert bench.port.drain() == [TimerCancelled(FENCE)]
+    bench.take(PeerLost(PAIR[1]), "node/0", now=7)
+    bench.port.drain()
+    bench.take(TimerFired(FENCE), "node/0")
+    assert bench.port.drain() == [Killed(TASK.id, 0)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from volery.core.events import Move, PeerBack, PeerLost, TimerFired
 from volery.core.model import SECOND, Address, Message, TaskId, Time
 from volery.policies.guarded import Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
@@ -188,6 +190,64 @@ def test_without_its_partner_a_leader_waits_for_the_node() -> None:
     leader.port.drain()
     leader.take(Standing(0, False), PAIR[1], now=9)
     assert leader.port.drain() == [TimerSet(("lease", NODES[0]), 9 + LEASE.lease_us)]
+
+
+def asking() -> tuple[Bench, Standing]:
+    """A new leader to which the first node was lost for a lease before it ever answered, and its question."""
+    leader = leading(2)
+    epoch = leader.master.epoch
+    assert leader.take(Status(epoch, (), ()), NODES[1]) == ["reported node/1"]
+    assert leader.take(PeerLost(NODES[0]), PAIR[0]) == ["away node/0", "open"]
+    assert not leader.take(Standing(epoch, False), PAIR[1], now=5)
+    leader.port.drain()
+    assert not leader.take(TimerFired(("lease", NODES[0])), PAIR[0], now=9), "the partner may be its master"
+    question = Standing(epoch, True, NODES[0], 9)
+    assert leader.sent() == [(PAIR[1], question)]
+    return leader, question
+
+
+def test_a_node_that_never_answers_a_new_leader_is_given_up_once_it_was_lost_to_both_masters_for_the_lease() -> None:
+    """A cold start without one machine held every job of a Global Master until that machine was back."""
+    leader, question = asking()
+    answer = replace(question, leading=False)
+    assert leader.take(answer, PAIR[1]) == ["dead node/0", "settled"]
+    assert leader.take(PeerBack(NODES[0]), PAIR[0]) == []
+    assert leader.take(Status(question.epoch, (), ()), NODES[0]) == ["reported node/0"]
+
+
+def test_an_answer_to_a_question_before_the_node_was_lost_again_gives_nothing_up() -> None:
+    """Meanwhile a message of the partner, sent before it was deposed, may have made it the master of that node."""
+    leader, question = asking()
+    leader.take(PeerBack(NODES[0]), PAIR[0])
+    assert not leader.take(replace(question, leading=False), PAIR[1])
+    leader.take(PeerLost(NODES[0]), PAIR[0], now=20)
+    leader.take(TimerFired(("lease", NODES[0])), PAIR[0], now=30)
+    assert leader.sent()[-1] == (PAIR[1], replace(question, at_us=30))
+    assert not leader.take(replace(question, leading=False), PAIR[1])
+    assert leader.take(replace(question, leading=False, at_us=30), PAIR[1]) == ["dead node/0", "settled"]
+
+
+def test_a_partner_that_begins_anew_is_asked_again() -> None:
+    leader, question = asking()
+    assert not leader.take(Standing(-1, False), PAIR[1])
+    assert leader.sent() == [(PAIR[1], Standing(question.epoch, True)), (PAIR[1], question)]
+
+
+def test_a_follower_answers_once_the_node_was_lost_to_it_for_the_lease_too() -> None:
+    follower = Bench(1, incarnation=1)
+    question = Standing(4, True, NODES[0], 3)
+    follower.take(question, PAIR[0])
+    follower.port.drain()
+    follower.take(PeerLost(NODES[0]), PAIR[1], now=7)
+    assert follower.port.drain() == [TimerSet(("lease", NODES[0]), 7 + LEASE.lease_us)]
+    follower.take(TimerFired(("lease", NODES[0])), PAIR[1])
+    assert follower.sent() == [(PAIR[0], replace(question, leading=False))]
+    later = replace(question, epoch=6, at_us=8)
+    follower.take(later, PAIR[0])
+    assert follower.sent() == [(PAIR[0], replace(later, leading=False))]
+    follower.take(PeerBack(NODES[0]), PAIR[1])
+    follower.take(later, PAIR[0])
+    assert not follower.sent()
 
 
 def test_a_node_that_is_back_in_its_session_goes_on_and_one_that_began_anew_reports_first() -> None:

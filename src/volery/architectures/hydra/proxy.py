@@ -134,7 +134,7 @@ class Proxy(Component):
         tasks = self._jobs.admit(Submit(job), source, 0)
         if known:
             first = self._jobs.received(job.id)
-            if 0 <= first < len(job.tasks):
+            if 0 <= first < len(job.tasks) and job.task_count == self._jobs.announced(job.id):
                 self.on_more_tasks(MoreTasks(job.id, first, job.tasks[first:], (), job.replicas[first:]), source, now)
         elif self._jobs.is_open(job.id):
             self._applications[job.id] = Application(job.user)

@@ -35,6 +35,26 @@ RECORD_BYTES_MAX: Final = 1 << 30
 _FRAME: Final = struct.Struct("<II")
 
 
+class OtherVersionError(InputError):
+    """A journal is whole, but another version of Volery or of the design wrote it."""
+
+
+def check_magic(file: BinaryIO, magic: bytes, place: Path) -> None:
+    """Read the line that names a file's format and its version, as `volery journal 1`.
+
+    Raises:
+        OtherVersionError: the file has the format in another version.
+        InputError: the file has another format.
+    """
+    found = file.read(len(magic))
+    if found == magic:
+        return
+    kind, _, _ = magic.rpartition(b" ")
+    if found.startswith(kind + b" "):
+        raise OtherVersionError(str(place), f"is a {kind.decode()} of another version")
+    raise InputError(str(place), f"is no {kind.decode()}")
+
+
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Stands for the call of `start`, the first entry of every component."""
 
@@ -197,6 +217,7 @@ class JournalReader:
         torn_bytes: how much of the file's end was torn, once all turns have been read.
 
     Raises:
+        OtherVersionError: another version wrote it.
         InputError: it is not a journal.
     """
 
@@ -204,13 +225,15 @@ class JournalReader:
         self.path = path
         self.torn_bytes = 0
         with self._open() as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                raise InputError(str(path), "is not a journal of this version")
+            check_magic(file, MAGIC, path)
             record = self._record(file)
             if record is None:
                 raise InputError(str(path), "holds no complete header: the host ended before it began")
             self._first_turn = file.tell()
-        self.header = msgspec.msgpack.decode(record, type=Header)
+        try:
+            self.header = msgspec.msgpack.decode(record, type=Header)
+        except msgspec.MsgspecError as error:  # the record has its checksum, so it is not damaged
+            raise OtherVersionError(str(path), f"has another header: {error}") from None
 
     def _open(self) -> BinaryIO:
         try:
@@ -225,7 +248,7 @@ class JournalReader:
             messages: what the header's architecture declares.
 
         Raises:
-            InputError: an event that this version of the architecture does not know.
+            OtherVersionError: it holds an event that this version of the architecture does not know.
         """
         known = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
         event = union(known)
@@ -238,7 +261,8 @@ class JournalReader:
                 try:
                     yield Turn(*decoder.decode(record))
                 except msgspec.MsgspecError as error:
-                    raise InputError(str(self.path), f"holds an event that is not known here: {error}") from None
+                    problem = f"holds an event that is not known here: {error}"
+                    raise OtherVersionError(str(self.path), problem) from None
 
     def times(self) -> tuple[Time, Time] | None:
         """Of the first turn and of the last; None where there is none."""

@@ -50,15 +50,18 @@ class Outbox:
             self._timer = asyncio.get_running_loop().call_later(PATIENCE_US / SECOND, self.release_all)
 
     def release_all(self) -> None:
-        """What has been committed and waits for company leaves without it."""
-        waiting = self._waiting
-        self.drop()
+        """What has been committed and waits for company leaves without it; what belongs to the next turn stays."""
+        self._stop_waiting()
+        waiting, self._waiting = self._waiting, {}
         for host, parcels in waiting.items():
             self._send(host, parcels)
 
     def drop(self) -> None:
         """What has not left yet never will."""
+        self._stop_waiting()
+        self._going, self._waiting = {}, {}
+
+    def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._going, self._waiting = {}, {}

@@ -31,6 +31,7 @@ import numpy as np
 from volery.core.component import Architecture, Component
 from volery.core.errors import InputError
 from volery.core.model import Address, Key
+from volery.live.hosts.journal import check_magic
 from volery.live.hosts.port import Effect, LivePort
 
 MAGIC: Final = b"volery snapshot 1\n"
@@ -112,13 +113,13 @@ def read_snapshot(path: Path, architecture: Architecture, effects: list[Effect])
     """The state in a file, its ports bound to a list of effects.
 
     Raises:
-        InputError: it cannot be read, or is no snapshot of this version of the design.
+        OtherVersionError: it has another format.
+        InputError: it cannot be read or loaded.
     """
     roots = frozenset({"volery", getattr(architecture.build, "__module__", "volery").partition(".")[0]})
     try:
         with path.open("rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                raise InputError(str(path), "is not a snapshot of this version")
+            check_magic(file, MAGIC, path)
             found: Hosted = _Unpickler(file, roots, effects).load()
             return found
     except OSError as error:

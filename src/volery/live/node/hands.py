@@ -64,7 +64,8 @@ def hands_of(
     """
     folder, kind, file = federation.folder.resolve(), federation.file.executor, federation.file
     rules = NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources), file.environment)
-    if given is None and kind == "agent" and survives(federation.plan.architecture, deployment):
+    by_incarnation = survives(federation.plan.architecture, deployment)
+    if given is None and kind == "agent" and by_incarnation:
         lease_s = LEASE_DETECTIONS * deployment.detection_us / SECOND if name != ALL else 0.0
         keeping = Reporter(name, tell, lambda task, attempt: agent.forget(task, attempt), unreceived, folder / "tasks")
         agent = KeptAgent(folder / "tasks", folder / "agents" / name, lease_s, keeping.report, lost, file.run_as, rules)
@@ -76,9 +77,9 @@ def hands_of(
     if given is not None:
         return Hands(given, reporter)
     if kind == "sleep":
-        return Hands(SleepExecutor(report=told), reporter)
+        return Hands(SleepExecutor(report=told, by_incarnation=by_incarnation), reporter)
     if kind == "instant":
-        return Hands(InstantExecutor(told), reporter)
+        return Hands(InstantExecutor(told, by_incarnation=by_incarnation), reporter)
     accounts = Accounts(file.run_as)
     ended = NodeAgent(folder / "tasks", folder / "agents" / name, told, accounts=accounts, rules=rules)
     if ended.orphans:

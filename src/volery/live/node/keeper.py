@@ -177,7 +177,9 @@ class Keeper:
 
     def _heard(self, report: TaskReport) -> None:
         attempt = self._attempts.get((report.task, report.attempt))
-        if attempt is not None and report.state != "running":
+        if attempt is not None and report.state == "running":
+            attempt.begun = report
+        elif attempt is not None:
             attempt.end = report
             if self._finishing and not self._runs():
                 self._dismiss()

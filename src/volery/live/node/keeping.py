@@ -70,13 +70,14 @@ class Finish(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Attempt(msgspec.Struct, array_like=True):
-    """What the keeper knows of an attempt; `task` without its payload, `end` once it has ended."""
+    """What the keeper knows of an attempt; `task` without its payload, `begun` and `end` once that was reported."""
 
     node: Address
     task: Task
     attempt: int
     note: bytes
     end: TaskReport | None = None
+    begun: TaskReport | None = None
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=True):

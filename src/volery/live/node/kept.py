@@ -73,6 +73,7 @@ class KeptAgent:
         self._report = report
         self._lost = lost
         self._under_way: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
+        self._begun: list[TaskReport] = []
         self._ended: list[TaskReport] = []
         self._channel: Channel | None = None
         self._child = 0
@@ -114,6 +115,7 @@ class KeptAgent:
             overdue = f"have ended, or were ended: the host was away for longer than its lease of {self._lease_s:g} s"
             how = overdue if held.expired else "go on, or have ended meanwhile"
             log.warning("%d attempts of this host's last incarnation %s", len(held.attempts), how)
+        self._begun = [attempt.begun for attempt in held.attempts if attempt.begun is not None]
         self._ended[:0] = [attempt.end for attempt in held.attempts if attempt.end is not None]
         if held.expired:  # what had come to its own end by then is done nevertheless
             self._adopted = [it for it in held.attempts if it.end is not None and it.end.state != "killed"]
@@ -171,7 +173,7 @@ class KeptAgent:
             raise InputError("node agent", f"its keeper does not start: {problem}")
 
     def go_on(self, end_of: Callable[[Address], OnEnd]) -> None:
-        """The host has started: tell it of what was adopted, and the submitter of what has ended meanwhile.
+        """The host has started: tell it of what was adopted, and the submitter of what has begun and ended meanwhile.
 
         Args:
             end_of: a node's `OnEnd`.
@@ -179,6 +181,9 @@ class KeptAgent:
         for attempt in self._adopted:
             self._under_way[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
         self._going_on = True
+        begun, self._begun = self._begun, []
+        for report in begun:
+            self._report(report)
         ended, self._ended = self._ended, []
         for report in ended:
             self._end(report)

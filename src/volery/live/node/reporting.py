@@ -1,5 +1,6 @@
 """What becomes of attempts, on its way to the submitter: kept until the submitter has written it down.
 
+A start is kept until the end is: a submitter that restarts learns what has started meanwhile, and since when it runs.
 Frames bridge what a transport loses; this bridges the death of the submitter's host. The reporter of a host stands at
 the address agent/HOST and is not journalled: what it knows is either written down elsewhere soon, or said again.
 """
@@ -19,8 +20,8 @@ from volery.live.wire.transport import HostName
 Told = TaskReport | Confined | OutputTold
 Tell = Callable[[Told, Address], None]
 """Sends the submitter what an agent has to say, from an address."""
-Kept = dict[tuple[TaskId, int], TaskReport]
-"""The end of each attempt that was not received yet."""
+Kept = dict[tuple[TaskId, int], tuple[TaskReport, ...]]
+"""The reports of each attempt that has ended and of which the end was not received yet; the last one is the end."""
 
 
 def reporter_of(host: HostName) -> Address:
@@ -29,17 +30,17 @@ def reporter_of(host: HostName) -> Address:
 
 
 class Reporter(Component):
-    """Reports, and repeats ends that were not received.
+    """Reports, and repeats what was not received: starts of attempts that run, and ends.
 
     Args:
         host: whose.
         tell: sends a report.
         forget: told of each attempt (task, attempt) of which the end was received.
-        kept: ends that were not received in an earlier life of this process, and where further ones are kept.
+        kept: what was not received in an earlier life of this process, and where further ends are kept.
         outputs: the folder of the folders of attempts; None: tasks write none here.
     """
 
-    __slots__ = ("_address", "_confined", "_forget", "_kept", "_outputs", "_tell")
+    __slots__ = ("_address", "_begun", "_confined", "_forget", "_kept", "_outputs", "_tell")
 
     def __init__(
         self, host: HostName, tell: Tell, forget: Callable[[TaskId, int], None] | None = None, kept: Kept | None = None,
@@ -48,6 +49,7 @@ class Reporter(Component):
         self._address: Final = reporter_of(host)
         self._tell = tell
         self._forget = forget
+        self._begun: dict[tuple[TaskId, int], TaskReport] = {}
         self._kept: Kept = {} if kept is None else kept
         self._confined: Confined | None = None
         self._outputs = None if outputs is None else OutputReader(outputs, lambda told: tell(told, self._address))
@@ -58,17 +60,22 @@ class Reporter(Component):
         self._tell(confined, self._address)
 
     def report(self, report: TaskReport) -> None:
-        """Tell the submitter; of an end until it was received."""
-        if report.state != "running":
-            self._kept[report.task, report.attempt] = report
+        """Tell the submitter; of an end, and of the start before it, until the end was received."""
+        key = report.task, report.attempt
+        if report.state == "running":
+            self._begun[key] = report
+        else:
+            begun = self._begun.pop(key, None)
+            self._kept[key] = (report,) if begun is None else (begun, report)
         self._tell(report, self._address)
 
     def again(self) -> None:
         """The submitter has begun anew: repeat what it may not have written down."""
         if self._confined is not None:
             self._tell(self._confined, self._address)
-        for report in self._kept.values():
-            self._tell(report, self._address)
+        for reports in (*self._kept.values(), tuple(self._begun.values())):
+            for report in reports:
+                self._tell(report, self._address)
 
     def on_received(self, message: Received, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
         """Nobody need keep these any more, if the submitter says so."""

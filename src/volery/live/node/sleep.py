@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from volery.core.model import SECOND, Address, Task, TaskId, Time
-from volery.live.node.executor import OnEnd, Report, report_now
+from volery.live.node.executor import AttemptState, OnEnd, Report, report_now
+from volery.live.node.folders import attempt_number
 
 MILLISECONDS: Final = 1000
 """Per second."""
@@ -26,16 +27,19 @@ class InstantExecutor:
 
     Args:
         report: hears of every start and end.
+        by_incarnation: how schedulers number attempts, see `attempt_number`.
     """
 
-    def __init__(self, report: Report | None = None) -> None:
+    def __init__(self, report: Report | None = None, *, by_incarnation: bool = False) -> None:
         self._report = report
+        self._by_incarnation = by_incarnation
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
         """Start and end."""
         if self._report is not None:
-            self._report(report_now(node, task, attempt, "running"))
-            self._report(report_now(node, task, attempt, "finished"))
+            number = attempt_number(task.payload, attempt, self._by_incarnation)
+            self._report(report_now(node, task, attempt, "running", counted=number))
+            self._report(report_now(node, task, attempt, "finished", counted=number))
         on_end(task, attempt, "finished")
 
     def kill(self, task: TaskId, attempt: int) -> None:
@@ -51,11 +55,15 @@ class SleepExecutor:
     Args:
         duration_us: of a task, microseconds; by default its estimate.
         report: hears of every start and end.
+        by_incarnation: how schedulers number attempts, see `attempt_number`.
     """
 
-    def __init__(self, duration_us: Duration = estimated, report: Report | None = None) -> None:
+    def __init__(
+        self, duration_us: Duration = estimated, report: Report | None = None, *, by_incarnation: bool = False
+    ) -> None:  # fmt: skip
         self._duration_us = duration_us
         self._report = report
+        self._by_incarnation = by_incarnation
         self._sleeping: dict[tuple[TaskId, int], tuple[asyncio.TimerHandle, Address, Task, OnEnd]] = {}
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
@@ -63,10 +71,14 @@ class SleepExecutor:
         key = (task.id, attempt)
         if key in self._sleeping:
             return
-        if self._report is not None:
-            self._report(report_now(node, task, attempt, "running"))
+        self._maybe_report(node, task, attempt, "running")
         due_s = time.monotonic() + self._duration_us(task) / SECOND
         self._sleeping[key] = (self._timer(key, due_s), node, task, on_end)
+
+    def _maybe_report(self, node: Address, task: Task, attempt: int, state: AttemptState, reason: str = "") -> None:
+        if self._report is not None:
+            number = attempt_number(task.payload, attempt, self._by_incarnation)
+            self._report(report_now(node, task, attempt, state, reason=reason, counted=number))
 
     def _timer(self, key: tuple[TaskId, int], due_s: float) -> asyncio.TimerHandle:
         # uvloop rounds to the nearest millisecond: whoever asks for less than one is called early.
@@ -78,8 +90,7 @@ class SleepExecutor:
             self._sleeping[key] = (self._timer(key, due_s), *self._sleeping[key][1:])
             return
         _, node, task, on_end = self._sleeping.pop(key)
-        if self._report is not None:
-            self._report(report_now(node, task, key[1], "finished"))
+        self._maybe_report(node, task, key[1], "finished")
         on_end(task, key[1], "finished")
 
     def kill(self, task: TaskId, attempt: int) -> None:
@@ -88,8 +99,7 @@ class SleepExecutor:
         if found is not None:
             timer, node, slept, on_end = found
             timer.cancel()
-            if self._report is not None:
-                self._report(report_now(node, slept, attempt, "killed", reason="killed"))
+            self._maybe_report(node, slept, attempt, "killed", "killed")
             on_end(slept, attempt, "killed")
 
     async def close(self) -> None:

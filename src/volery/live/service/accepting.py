@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from volery.core.errors import InputError
-from volery.core.events import Submit
-from volery.core.model import JobId, Message, Task, TaskId, Time
+from volery.core.events import MoreTasks, Submit
+from volery.core.model import Job, JobId, Message, Task, TaskId, Time
 from volery.live.cluster.fleet import Fleet
 from volery.live.command import decode_payload, encode_payload
 from volery.live.jobs import Demand, JobDescription, demands, merged_tasks, plan, submission, with_tasks
@@ -57,6 +57,7 @@ class Sent(NamedTuple):
         left: so many of its tasks are to run.
         ended: places of the others.
         begun: see `JobStore.begun`.
+        again: its scheduler may have received the job, or a part of it, before.
     """
 
     number: JobId
@@ -66,6 +67,7 @@ class Sent(NamedTuple):
     left: int
     ended: Set[int] = frozenset()
     begun: Mapping[int, tuple[int, int]] = MappingProxyType({})
+    again: bool = False
 
     def messages(self, epoch: int) -> Iterator[Message]:
         """The messages that submit it, made as they are taken; each call begins from the first one.
@@ -79,7 +81,14 @@ class Sent(NamedTuple):
         first = next(messages)
         assert isinstance(first, Submit)
         yield msgspec.structs.replace(first, epoch=epoch)
+        if self.again and self._was_sent_in_parts(first.job):
+            # A scheduler that knows the job takes nothing from `Submit`, and may lack some of these tasks.
+            yield MoreTasks(self.number, 0, first.job.tasks, left=self.left)
         yield from messages
+
+    def _was_sent_in_parts(self, job: Job) -> bool:
+        """Tell if the job may have needed several messages when it was first sent; tasks that have ended had a size."""
+        return bool(self.ended) or len(job.tasks) < self.left
 
 
 async def wanted(demands: Iterator[Demand]) -> list[Demand]:

@@ -431,7 +431,7 @@ class Desk(Questions, Component):
         count = needs[-1].first + needs[-1].tasks - len(ended)
         if count:
             begun = self._store.begun(job.id)
-            self._submit(Sent(job.id, job.first_task, job.description, self._fleet, count, ended, begun))
+            self._submit(Sent(job.id, job.first_task, job.description, self._fleet, count, ended, begun, True))
         else:
             self.on_news(JobDone(job.id), self._port.address, 0)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from volery.core.component import Architecture, Component, UnknownMessageError
 from volery.core.errors import InputError
@@ -24,6 +25,7 @@ from volery.live.hosts.journal import (
     SUFFIX,
     Header,
     JournalReader,
+    OtherVersionError,
     Started,
     Turn,
     journal_order,
@@ -71,6 +73,7 @@ class Replayed(msgspec.Struct, frozen=True):
         torn_bytes: how much of the end a crash has torn off.
         difference: the first one; None where all effects are equal.
         segment: the place of the file among those of the incarnation, from 0; the others begin with a snapshot.
+        left_out: the sign that another version wrote it; empty where it was replayed.
     """
 
     path: str
@@ -82,6 +85,7 @@ class Replayed(msgspec.Struct, frozen=True):
     torn_bytes: int
     difference: Difference | None = None
     segment: int = 0
+    left_out: str = ""
 
 
 Witness = Callable[[Time, Address, Address, Any, "list[Effect]", float], None]
@@ -97,16 +101,18 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
         place: what errors call the journal.
 
     Raises:
-        InputError: the registry has no such architecture, or it has other parameters or builds otherwise now.
+        OtherVersionError: the architecture has other parameters now.
+        InputError: the registry has no such architecture.
     """
     architecture = lookup(header.architecture)
     try:
         config = msgspec.convert(header.parameters, type(architecture.defaults))
     except msgspec.ValidationError as error:
-        raise InputError(place, f"{header.architecture} has other parameters now: {error}") from None
+        raise OtherVersionError(place, f"{header.architecture} has other parameters now: {error}") from None
     plan = Plan(architecture, config, header.cluster, header.seed)
     if plan.configuration != header.configuration:
-        raise InputError(place, f"{header.architecture} has other parameters now than when the journal was written")
+        problem = f"{header.architecture} has other parameters now than when the journal was written"
+        raise OtherVersionError(place, problem)
     return plan
 
 
@@ -200,8 +206,12 @@ def chains(paths: Iterable[Path]) -> list[Chain]:
     Raises:
         InputError: a file is no journal, or continues one that is not there and has no snapshot.
     """
+    return _chained(map(JournalReader, paths))
+
+
+def _chained(readers: Iterable[JournalReader]) -> list[Chain]:
     found: list[list[JournalReader]] = []
-    for reader in sorted(map(JournalReader, paths), key=lambda one: _order(one.header)):
+    for reader in sorted(readers, key=lambda one: _order(one.header)):
         host, incarnation, segment = _order(reader.header)
         if found and _order(found[-1][-1].header) == (host, incarnation, segment - 1):
             found[-1].append(reader)
@@ -254,27 +264,50 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
 def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
     """Replay files; what one of them leads to must be the snapshot with which the next one begins.
 
+    Journals that another version wrote are left out, with the reason.
+
     Raises:
+        OtherVersionError: all are left out.
         InputError: as `replay` and `chains`.
     """
-    for one in chains(paths):
-        player: Player | None = None
-        for reader in one.readers:
-            plan, effects = plan_of(reader.header, lookup, str(reader.path)), list[Effect]()
-            before, unequal = player, ""
-            if before is None or snapshot_path(reader.path).exists():
-                player = Player(*hosted(reader, plan, effects), effects)
-                unequal = before.differs(player) if before is not None else ""
-            assert player is not None
-            if unequal:
-                problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
-                difference = Difference(0, 0, "", "", "", (), problem)
-                yield _told(reader, 0, 0, difference)
-                break
-            result = _replayed(reader, plan, player, None)
-            yield result
-            if result.difference is not None:
-                break
+    readers, others, replayed = list[JournalReader](), list[OtherVersionError](), False
+    for path in paths:
+        try:
+            readers.append(JournalReader(path))
+        except OtherVersionError as error:
+            others.append(error)
+            yield Replayed(str(path), "", 0, "", 0, 0, 0, left_out=error.problem)
+    for one in _chained(readers):
+        done = 0
+        try:
+            for result in _replayed_chain(one, lookup):
+                yield result
+                done, replayed = done + 1, True
+        except OtherVersionError as error:
+            others.append(error)
+            for reader in one.readers[done:]:
+                yield replace(_told(reader, 0, 0, None), left_out=error.problem)
+    if others and not replayed:
+        raise others[0]
+
+
+def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterator[Replayed]:
+    player: Player | None = None
+    for reader in one.readers:
+        plan, effects = plan_of(reader.header, lookup, str(reader.path)), list[Effect]()
+        before, unequal = player, ""
+        if before is None or snapshot_path(reader.path).exists():
+            player = Player(*hosted(reader, plan, effects), effects)
+            unequal = before.differs(player) if before is not None else ""
+        assert player is not None
+        if unequal:
+            problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
+            yield _told(reader, 0, 0, Difference(0, 0, "", "", "", (), problem))
+            return
+        result = _replayed(reader, plan, player, None)
+        yield result
+        if result.difference is not None:
+            return
 
 
 def _replayed(reader: JournalReader, plan: Plan, player: Player, witness: Witness | None) -> Replayed:
