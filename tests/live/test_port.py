@@ -237,6 +237,12 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
 
         append = staticmethod(spies.append)
 
+        def launched(self, node: str, task: Task, attempt: int) -> None:
+            pass
+
+        def event(self, address: str, event: object) -> object:
+            return event
+
         def close(self) -> None:
             pass
 

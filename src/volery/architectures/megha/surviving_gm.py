@@ -134,14 +134,18 @@ class Surviving(GlobalMaster):
 
     def on_moved(self, message: Moved, source: Address, now: Time) -> None:
         """Forget all jobs that were moved to another; have all clusters fenced against the origins of the others."""
+        me, relieved = self._port.address, False
         if len(message.moves) > len(self._moves):
-            me = self._port.address
             self._moves = message.moves
-            if any(move.origin == me and move.epoch > self._term for move in message.moves):
-                self._begin_anew(moves=message.moves)
-                self.start(now)
+            relieved = any(move.origin == me and move.epoch > self._term for move in message.moves)
+        if relieved:
+            self._begin_anew(moves=message.moves)
         for address in self._lm_at:
             self._port.send(address, message)
+        if (
+            relieved
+        ):  # after the moves: what runs for their heirs is not told as its own, to be taken for running for ever
+            self.start(now)
 
     def _recognised(self, task: Task) -> bool:
         """Whether an earlier incarnation has placed the task: it runs, or has finished."""

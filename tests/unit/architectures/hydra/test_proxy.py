@@ -121,8 +121,9 @@ def test_a_cancelled_job_wants_nothing_more() -> None:
 
 def test_a_router_that_has_begun_anew_may_know_of_more_tasks() -> None:
     one = proxy(split="home")
-    job = msgspec.structs.replace(submit(0, 0, 0, 0).job, tasks=submit(0, 0).job.tasks)
-    assert asks(one.hear(Hosted(job), ROUTER)) == {"rm/0": ((0,), (1,))}
-    assert asks(one.hear(Hosted(submit(0, 0, 0).job), ROUTER)) == {"rm/0": ((0,), (1,))}, "one is new"
-    assert not asks(one.hear(Hosted(submit(0, 0, 0).job), ROUTER))
+    whole = submit(0, 0, 0, 0).job
+    known, more = (Hosted(msgspec.structs.replace(whole, tasks=whole.tasks[:count])) for count in (1, 2))
+    assert asks(one.hear(known, ROUTER)) == {"rm/0": ((0,), (1,))}
+    assert asks(one.hear(more, ROUTER)) == {"rm/0": ((0,), (1,))}, "one is new"
+    assert not asks(one.hear(more, ROUTER))
     assert asks(one.hear(MoreTasks(0, 2, (Task(2, 0),)), ROUTER)) == {"rm/0": ((0,), (1,))}

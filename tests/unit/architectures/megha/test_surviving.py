@@ -11,6 +11,7 @@ from volery.architectures.megha.fair_messages import Answer, Denied, Preempt, Yi
 from volery.architectures.megha.surviving_messages import (
     UNIT_SHIFT,
     Contest,
+    Join,
     Lost,
     Picture,
     Place,
@@ -20,7 +21,7 @@ from volery.architectures.megha.surviving_messages import (
 )
 from volery.architectures.megha.vector_messages import Ended, State, StateUpdate
 from volery.core.component import Component
-from volery.core.events import PeerBack, PeerLost, Submit, TaskFinished
+from volery.core.events import Move, Moved, PeerBack, PeerLost, Submit, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.core.shares import ShareChange
@@ -184,3 +185,17 @@ def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> No
     gm.hear(report(*running))
     assert messages(gm.hear(Yield(1, 0, 0, (1,))), Answer) == [("lm/0", Answer(1, False))]
     assert not messages(gm.hear(Ended((0,), 0)), Place), "nothing waits"
+
+
+def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_what_runs() -> None:
+    """Otherwise a Local Master answers with attempts that are the heir's, and when the job comes back they count."""
+    gm, lm = Inside("gm/1"), Inside("lm/0")
+    task = Task(0, 0)
+    running = Active(0, 0, 0, "gm/1", 1 << UNIT_SHIFT, task.request)
+    lm.hear(place(1, 1, 0, task), "gm/1")
+    moved = Moved((Move(1, "gm/1", "gm/0"),))
+    asked = [message for to, message in gm.hear(moved, SUBMITTER) if to == "lm/0"]
+    assert asked == [moved, Join(1)]
+    assert running.task in lm.state.known_at("node/2")
+    told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), Report)]
+    assert not [active for to, report in told if to == "gm/1" for active in report.running]
