@@ -6,7 +6,6 @@ within the window, bounds included. Times are counted from the first submission.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.core.trace import Trace
@@ -22,7 +22,7 @@ from volery.metrics.columns import Flags, Longs, view
 Moment = str | int | float
 """Seconds, or a share of the time from the first to the last submission as "10%"."""
 _PERCENT: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
-FORM: Final = 'give seconds >= 0, or a percentage of the submissions\' span as "10%"'
+FORM: Final = 'give seconds from 0 to 1e9, or a percentage of the submissions\' span as "10%"'
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def check_moment(value: Any, place: str) -> Moment:
     if percent is not None and float(percent[1]) <= 100:
         return str(value).strip()
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
+    if not number or not 0 <= value <= SECONDS_MAX:  # nor is NaN
         raise InputError(place, f"{value!r} is no moment; {FORM}")
     return float(value)
 

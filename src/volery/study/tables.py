@@ -154,13 +154,13 @@ def _write(folder: ResultsFolder, name: str, blocks: Iterator[Block]) -> None:
     from pyarrow import parquet
 
     with replacing(folder.path / name) as unfinished:
-        writer = None
+        writer, path = None, unfinished.absolute()  # a relative a:1/jobs.parquet would be taken for a URI
         try:
             for constants, columns in blocks:
                 length = len(next(iter(columns.values())))
                 arrays = {key: pa.repeat(value, length) for key, value in constants.items()}
                 table = pa.table(arrays | columns)
-                writer = writer or parquet.ParquetWriter(unfinished, table.schema, compression="zstd")
+                writer = writer or parquet.ParquetWriter(path, table.schema, compression="zstd")
                 writer.write_table(table)
         finally:
             if writer is not None:
