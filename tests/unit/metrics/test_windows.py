@@ -35,7 +35,7 @@ def test_a_window_outside_the_trace_is_refused_with_what_the_trace_holds(window:
         window_of(SUBMITTED, 0.0, window)
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "10 percent", "200%", True, None])
+@pytest.mark.parametrize("value", [-1, 1e308, float("nan"), float("inf"), "10 percent", "200%", True, None])
 def test_what_is_no_moment_is_refused(value: Any) -> None:
     with pytest.raises(InputError, match=r"^here: .*is no moment; give seconds"):
         check_moment(value, "here")
