@@ -142,9 +142,8 @@ class Surviving(GlobalMaster):
             self._begin_anew(moves=message.moves)
         for address in self._lm_at:
             self._port.send(address, message)
-        if (
-            relieved
-        ):  # after the moves: what runs for their heirs is not told as its own, to be taken for running for ever
+        if relieved:
+            # After the moves: otherwise Local Masters report attempts to it that are the heirs', and it never loses them.
             self.start(now)
 
     def _recognised(self, task: Task) -> bool:
