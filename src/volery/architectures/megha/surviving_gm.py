@@ -143,7 +143,7 @@ class Surviving(GlobalMaster):
         for address in self._lm_at:
             self._port.send(address, message)
         if relieved:
-            # After the moves: otherwise Local Masters report attempts to it that are the heirs', and it never loses them.
+            # After the moves: else Local Masters report attempts of the heirs as its own, and never that they ended.
             self.start(now)
 
     def _recognised(self, task: Task) -> bool:
