@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from volery.storm import Scenario
 
 PROBLEM_SHOWN = 300
+MINUTES_MAX = 60 * 24 * 366
 
 T = TypeVar("T")
 
@@ -45,7 +46,8 @@ def storm(
     seed: Annotated[int | None, typer.Option(metavar="N", help="This storm only.", min=0)] = None,
     seeds: Annotated[int, typer.Option(metavar="K", help="Storms 0 to K - 1 of each design.", min=1)] = 100,
     minutes: Annotated[
-        float | None, typer.Option(metavar="M", help="Go on with further seeds for so long instead.", min=0.001)
+        float | None,
+        typer.Option(metavar="M", help="Go on with further seeds for so long instead.", min=0.001, max=MINUTES_MAX),
     ] = None,
     scenario: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A scenario as `-o` writes it, instead of seeds.")

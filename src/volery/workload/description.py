@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.omissions import Omissions
@@ -160,8 +161,8 @@ def describe(
     """
     if workers < 1:
         raise InputError("workers", f"{workers} workers cannot run anything; give at least 1")
-    if cutoff_s is not None and not 0 <= cutoff_s < float("inf"):
-        raise InputError("cutoff", f"{cutoff_s} is no cutoff; give seconds of at least 0")
+    if cutoff_s is not None and not 0 <= cutoff_s <= SECONDS_MAX:  # nor is NaN
+        raise InputError("cutoff", f"{cutoff_s} is no cutoff; give seconds from 0 to {SECONDS_MAX}")
     first, duration_us = view(trace.first), view(trace.duration_us)
     fanout = np.diff(first)
     task_seconds = float(duration_us.sum(dtype=np.float64)) / SECOND
