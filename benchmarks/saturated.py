@@ -38,7 +38,7 @@ import msgspec
 from benchmarks.serving import SIZE, Connection, Ends, Server, described, quantiles, run
 from playwright.async_api import Page, async_playwright
 
-from volery.metrics.difference import paired_difference
+from volery.statistics import paired_difference
 
 KINDS: Final = ("without", "elsewhere", "here")
 SETTLE_S: Final = 4.0

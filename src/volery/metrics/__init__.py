@@ -5,13 +5,6 @@ from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.conflicts import Conflicts, conflicts_per_second, over_intervals
 from volery.metrics.deadlines import DeadlineSummary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
-from volery.metrics.difference import (
-    ComparedMeans,
-    Difference,
-    interval_of_mean,
-    paired_difference,
-    seeded_difference,
-)
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary
@@ -44,11 +37,9 @@ __all__ = [
     "AllocationTimes",
     "AllotmentSummary",
     "ClassSummary",
-    "ComparedMeans",
     "Conflicts",
     "ConstraintLoad",
     "DeadlineSummary",
-    "Difference",
     "Distribution",
     "JobTable",
     "LocalitySummary",
@@ -72,17 +63,14 @@ __all__ = [
     "constraint_load",
     "deadline_summary",
     "distribution",
-    "interval_of_mean",
     "job_table",
     "locality_summary",
     "mean_utilisation",
     "measured_whole",
     "over_intervals",
-    "paired_difference",
     "preemption_summary",
     "provisioning_summary",
     "refused_tasks",
-    "seeded_difference",
     "slowdown",
     "submissions_us",
     "summarise",

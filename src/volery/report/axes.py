@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.metrics import RunSummary, interval_of_mean
+from volery.metrics import RunSummary
 from volery.report.groups import CLASSES, JobClass, file_names, label_of, setting_of
+from volery.statistics import Interval, interval_of_mean
 
 SLUG_MAX: Final = 120
 Quantity = Callable[[RunSummary], float | None]
@@ -39,7 +40,7 @@ class Point(msgspec.Struct, frozen=True):
 
     x: float
     mean: float
-    interval: tuple[float, float] | None
+    interval: Interval | None
     seeds: int
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from volery.report.axes import Panel
+from volery.report.axes import Panel, Point
 from volery.report.plots import (
     MARKERS,
     SCREEN,
@@ -39,6 +39,10 @@ def axis_svg(panel: Panel) -> str:
         return svg_text(axis_figure(panel, panel.setting), 0)
 
 
+def _bounds(point: Point) -> tuple[float, float]:
+    return (point.mean, point.mean) if point.interval is None else (point.interval.low, point.interval.high)
+
+
 def axis_figure(panel: Panel, title: str = "", size: Size = SCREEN) -> Figure:
     """The picture; it is made, and written, within `volery.report.plots.style`."""
     columns, rows = legend_size([line.label for line in panel.lines], size)
@@ -46,7 +50,7 @@ def axis_figure(panel: Panel, title: str = "", size: Size = SCREEN) -> Figure:
     for place, line in enumerate(panel.lines):
         x = [point.x for point in line.points]
         if any(point.interval for point in line.points):
-            bounds = np.array([point.interval or (point.mean, point.mean) for point in line.points])
+            bounds = np.array([_bounds(point) for point in line.points])
             axes.fill_between(x, bounds[:, 0], bounds[:, 1], color=colour(place), alpha=0.13, linewidth=0)
         axes.plot(
             x, [point.mean for point in line.points], color=colour(place), linestyle=dash(place),

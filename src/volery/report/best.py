@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-from volery.metrics import Distribution, RunSummary, paired_difference
+from volery.metrics import Distribution, RunSummary
 from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting, shortened
 from volery.report.units import digits, duration
+from volery.statistics import paired_difference
 
 RIVALS_MIN = 3
 """Two architectures need no ranking: their paired differences say it all."""

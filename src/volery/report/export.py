@@ -152,9 +152,10 @@ def axis_rows(over: Iterable[Panel]) -> Iterator[list[Any]]:
     for panel in over:
         for line in panel.lines:
             for point in line.points:
+                bounds = (point.interval.low, point.interval.high) if point.interval else (None, None)
                 yield [
                     panel.measure.title, panel.measure.unit, panel.measure.jobs, panel.axis, point.x, panel.setting,
-                    line.label, point.mean, *(point.interval or (None, None)), point.seeds,
+                    line.label, point.mean, *bounds, point.seeds,
                 ]  # fmt: skip
 
 
@@ -203,7 +204,7 @@ def _unit(panel: Panel) -> tuple[str, float]:
 def _latex_point(point: Point | None, scale: float) -> str:
     if point is None:
         return "--"
-    half = None if point.interval is None else (point.interval[1] - point.interval[0]) / 2 / scale
+    half = None if point.interval is None else (point.interval.high - point.interval.low) / 2 / scale
     return _with_half(point.mean / scale, half)
 
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.core.flow import Flow
-from volery.metrics import ComparedMeans, RunSummary
+from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
 from volery.report.columns import columns_of, names_of
 from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, LoadTable, read_conflicts, read_loads
 from volery.report.plots import Curve, Series
 from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
+from volery.statistics import ComparedMeans
 
 MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
 WAITING, REFUSED = "waiting_tasks", "refused_tasks"

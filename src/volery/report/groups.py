@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from volery.metrics import ClassSummary, Difference, Distribution, RunSummary, interval_of_mean
+from volery.metrics import ClassSummary, Distribution, RunSummary
+from volery.statistics import Difference, interval_of_mean
 
 JobClass = Literal["all", "short", "long"]
 LABEL_MAX, LINE_MAX = 200, 70
@@ -83,7 +84,7 @@ class RunGroup(msgspec.Struct, frozen=True):
         """Half the width of the 95 % interval of the mean delay over seeds; None where seeds tell nothing."""
         found = [] if self.is_alike else self.members(jobs)
         interval = interval_of_mean([summary.delay_s.mean for summary in found]) if found else None
-        return (interval[1] - interval[0]) / 2 if interval is not None else None
+        return (interval.high - interval.low) / 2 if interval is not None else None
 
     def classes(self) -> Iterator[JobClass]:
         """All, and short and long where both occur."""

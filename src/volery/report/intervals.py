@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from volery.metrics import Difference
 from volery.report.elements import escaped
 from volery.report.groups import Compared, setting_of, shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import MINUS
 from volery.report.verdict import interval, signed
+from volery.statistics import Difference
 
 WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
 """In the picture's own units; a page scales it, and its letters stay readable on a telephone."""

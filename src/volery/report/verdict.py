@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from volery.metrics import Difference
-from volery.metrics.difference import NOT_RANDOM, SEEDS_MIN
 from volery.report.groups import Compared, shortened
 from volery.report.units import MINUS, NOTHING, digits, duration, percent, ratio
+from volery.statistics import NOT_RANDOM, SEEDS_MIN, Difference
 
 PAIRS_FOR_A_SIGN_TEST = 6
 """With fewer pairs that all agree, a two-sided sign test cannot reach 5 % (2 / 2**6 = 3 %, 2 / 2**5 = 6 %)."""

@@ -22,7 +22,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from volery.metrics import paired_difference
+from volery.statistics import paired_difference
 from volery.study.analysis import parse_analysis
 
 Relation = Literal["<", "<=", ">", ">=", "within"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from volery.metrics import ComparedMeans, Distribution, RunSummary, seeded_difference
+from volery.metrics import Distribution, RunSummary
+from volery.statistics import ComparedMeans, seeded_difference
 
 Quantity = Callable[[RunSummary], float | None]
 

@@ -11,7 +11,8 @@ import msgspec
 
 import volery
 from volery.core.errors import InputError
-from volery.metrics import ComparedMeans, RunSummary
+from volery.metrics import RunSummary
+from volery.statistics import ComparedMeans
 from volery.study.differences import differences
 from volery.study.flows import write_flows
 from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline

@@ -12,13 +12,12 @@ from pyarrow import parquet
 from volery.metrics import (
     AllocationSummary,
     ClassSummary,
-    Difference,
     Distribution,
     RunSummary,
     distribution,
-    paired_difference,
     slowdown,
 )
+from volery.statistics import Difference, paired_difference
 
 LABELS = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")
 TEN = (

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.report.samples import sample_differences, sample_run
 
 from volery.core.errors import InputError
-from volery.metrics import RunSummary, interval_of_mean
+from volery.metrics import RunSummary
 from volery.report.axes import MEASURES, numeric_axes, panels, slug
 from volery.report.axisplot import axis_figure, axis_svg
 from volery.report.export import WIDTHS, axis_latex, escaped, write_export
@@ -20,6 +20,7 @@ from volery.report.groups import group_runs
 from volery.report.intervals import interval_picture
 from volery.report.plots import Size
 from volery.report.ratios import ratio_rows
+from volery.statistics import EXACT, Interval, interval_of_mean
 from volery.study import compare, read_study, run_study
 
 STUDY = """
@@ -75,7 +76,7 @@ def test_a_design_without_the_parameter_is_level_over_it_at_each_load(runs: list
 
 def test_one_seed_has_no_interval() -> None:
     assert interval_of_mean([3.0]) is None
-    assert interval_of_mean([3.0, 3.0]) == (3.0, 3.0)
+    assert interval_of_mean([3.0, 3.0]) == Interval(3.0, 3.0, EXACT)
     assert group_runs([sample_run()])[0].half_width_s("all") is None
 
 

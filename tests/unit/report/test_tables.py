@@ -16,11 +16,12 @@ from tests.unit.report.samples import (
     spread,
 )
 
-from volery.metrics import Distribution, paired_difference
+from volery.metrics import Distribution
 from volery.report.groups import group_runs, label_of
 from volery.report.tables import notes, plain
 from volery.report.units import NOTHING, TIMES, duration
 from volery.report.verdict import caution, headline, interval, reading, sentence
+from volery.statistics import paired_difference
 
 
 def compared(a: list[float], b: list[float], unit: str = "s", jobs: str = "all") -> SampleDifference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.metrics import Difference, paired_difference, seeded_difference
+from volery.statistics import Difference, paired_difference, seeded_difference
 
 
 def bounds(found: Difference) -> tuple[float, float]:

@@ -1,0 +1,55 @@
+"""Statistics: intervals, comparisons of designs, and when enough seeds have been drawn (mathematics: scipy).
+
+Two kinds of chance are kept apart:
+
+choices     the seeds of a study: random choices of the schedulers, drawn constraints, drawn workloads
+workload    the jobs that happened to come: a trace is one realisation of the days that it stands for
+"""
+
+from volery.statistics.differences import (
+    HIGHER,
+    IDENTICAL,
+    LOWER,
+    NOT_RANDOM,
+    ONE_SEED,
+    SEEDS_MIN,
+    SPANS_ZERO,
+    ComparedMeans,
+    Difference,
+    paired_difference,
+    paired_ratio,
+    seeded_difference,
+)
+from volery.statistics.holm import holm
+from volery.statistics.intervals import (
+    BCA,
+    CONFIDENCE,
+    EXACT,
+    PAIRED_T,
+    SEEDS_FOR_BOOTSTRAP,
+    Interval,
+    interval_of_mean,
+)
+
+__all__ = [
+    "BCA",
+    "CONFIDENCE",
+    "EXACT",
+    "HIGHER",
+    "IDENTICAL",
+    "LOWER",
+    "NOT_RANDOM",
+    "ONE_SEED",
+    "PAIRED_T",
+    "SEEDS_FOR_BOOTSTRAP",
+    "SEEDS_MIN",
+    "SPANS_ZERO",
+    "ComparedMeans",
+    "Difference",
+    "Interval",
+    "holm",
+    "interval_of_mean",
+    "paired_difference",
+    "paired_ratio",
+    "seeded_difference",
+]

@@ -1,0 +1,159 @@
+"""Paired comparisons of two designs over the seeds that both have run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from volery.statistics.intervals import CONFIDENCE, RESAMPLES, Interval, interval_of_mean
+
+SEEDS_MIN: Final = 2
+"""With one seed nothing tells a difference from chance."""
+
+ONE_SEED: Final = "no difference shown: one seed cannot tell it from chance"
+SPANS_ZERO: Final = "no difference shown: the interval spans zero"
+SPANS_ONE: Final = "no difference shown: the interval of the ratio spans one"
+NOT_RANDOM: Final = "not random: every seed gave the same run"
+LOWER, HIGHER, IDENTICAL = "lower", "higher", "identical"
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The comparison of a with b over seeds.
+
+    Args:
+        mean: of the differences a - b, in the unit of what was compared.
+        low, high: 95 % interval of that mean; None where seeds tell nothing: with one seed, or where nothing is random.
+        seeds: number of pairs.
+        verdict: "lower" or "higher" (a against b), "identical" (every pair is equal), "not random: " or
+            "no difference shown: " and why. Where there is a ratio, its interval decides.
+        method: of the interval: "paired t", "BCa bootstrap", "exact"; empty where there is none.
+        ratio: geometric mean of a / b, where a and b were compared as ratios.
+        ratio_low, ratio_high: its 95 % interval.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: int
+    verdict: str
+    method: str = ""
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """True if a can be said to be lower or higher than b."""
+        return self.verdict in (LOWER, HIGHER)
+
+
+class ComparedMeans(msgspec.Struct, frozen=True):
+    """One quantity of two architectures in the same setting, over the seeds that both have.
+
+    Args:
+        a, b: labels; a is the first architecture of the study.
+        jobs: "all", "short" or "long".
+        quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
+        unit: "s", or empty for a fraction.
+        a_mean, b_mean: mean over the seeds.
+        difference: of a - b.
+    """
+
+    a: str
+    b: str
+    jobs: str
+    quantity: str
+    unit: str
+    a_mean: float
+    b_mean: float
+    difference: Difference
+
+
+def paired_difference(
+    a: Sequence[float], b: Sequence[float], resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
+) -> Difference:
+    """Compare two quantities measured under the same seeds by their differences.
+
+    Args:
+        a, b: per seed, in the same order of seeds.
+        resamples: bootstrap samples, drawn from a fixed stream: the same input gives the same interval.
+        confidence: of the interval.
+
+    Raises:
+        ValueError: the lengths differ, or there is nothing to compare.
+    """
+    pairs = _arrays(a, b)[0] - _arrays(a, b)[1]
+    mean = float(pairs.mean())
+    interval = interval_of_mean(pairs, confidence, resamples)
+    if interval is None:
+        return Difference(mean, mean, mean, len(pairs), ONE_SEED)
+    verdict = IDENTICAL if not pairs.any() else _side(interval, SPANS_ZERO)
+    return Difference(mean, interval.low, interval.high, len(pairs), verdict, interval.method)
+
+
+def paired_ratio(
+    a: Sequence[float], b: Sequence[float], resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
+) -> Difference:
+    """Compare two skewed quantities measured under the same seeds by the logarithm of their ratio.
+
+    Where a value is not positive there is no ratio, and their differences are compared.
+
+    Args:
+        a, b, resamples, confidence: as for `paired_difference`.
+
+    Raises:
+        ValueError: the lengths differ, or there is nothing to compare.
+    """
+    found = paired_difference(a, b, resamples, confidence=confidence)
+    x, y = _arrays(a, b)
+    if len(x) < SEEDS_MIN or min(x.min(), y.min()) <= 0:
+        return found
+    logs = np.log(x) - np.log(y)
+    interval = interval_of_mean(logs, confidence, resamples)
+    assert interval is not None, "there are two pairs or more"
+    return msgspec.structs.replace(
+        found,
+        verdict=found.verdict if found.verdict == IDENTICAL else _side(interval, SPANS_ONE),
+        method=interval.method,
+        ratio=math.exp(float(logs.mean())),
+        ratio_low=math.exp(interval.low),
+        ratio_high=math.exp(interval.high),
+    )
+
+
+def seeded_difference(a: Sequence[float], b: Sequence[float], *, random: bool, skewed: bool = False) -> Difference:
+    """Compare two quantities, without an interval where seeds tell nothing.
+
+    Args:
+        a, b: per seed, in the same order of seeds.
+        random: true if the runs of a or of b differ between seeds.
+        skewed: true if the quantity is compared by ratios, as durations are.
+
+    Raises:
+        ValueError: the lengths differ, or there is nothing to compare.
+    """
+    found = paired_ratio(a, b) if skewed else paired_difference(a, b)
+    if found.seeds >= SEEDS_MIN and random:
+        return found
+    verdict = found.verdict if random or found.verdict in (IDENTICAL, ONE_SEED) else NOT_RANDOM
+    return msgspec.structs.replace(
+        found, low=None, high=None, ratio_low=None, ratio_high=None, verdict=verdict, method=""
+    )
+
+
+def _arrays(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    if len(a) != len(b) or not len(a):
+        raise ValueError(
+            f"paired differences need the same seeds on both sides, at least one; got {len(a)} and {len(b)}"
+        )
+    return np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+
+
+def _side(interval: Interval, spans: str) -> str:
+    if not interval.excludes_zero:
+        return spans
+    return LOWER if interval.high < 0 else HIGHER

@@ -1,0 +1,102 @@
+"""Confidence intervals of a mean over seeds: Student's t for few seeds, BCa bootstrap for many.
+
+Below 15 values the interval is Student's. From 15 values it is the BCa bootstrap (Efron 1987), with its levels widened
+for small samples as Hesterberg advises (The American Statistician 69, 2015, section 4.1), and never narrower than
+Student's. The plain BCa interval of 20 values misses the mean of normal draws in 7.2 % of all samples, and that of
+differences of lognormal draws in 15 %; see docs/decisions/0051.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+CONFIDENCE: Final = 0.95
+SEEDS_FOR_BOOTSTRAP: Final = 15
+RESAMPLES: Final = 9_999
+BOOTSTRAP_SEED: Final = 20_987
+"""The same values give the same interval."""
+
+PAIRED_T: Final = "paired t"
+BCA: Final = "BCa bootstrap"
+EXACT: Final = "exact"
+ROUNDING: Final = 1e-12
+"""A spread below this share of the largest value is the rounding of equal numbers."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """The confidence interval of a mean.
+
+    Args:
+        low, high: its bounds, in the unit of the values.
+        method: "paired t", "BCa bootstrap", or "exact" where all values are equal.
+    """
+
+    low: float
+    high: float
+    method: str
+
+    @property
+    def excludes_zero(self) -> bool:
+        """True if both bounds are on one side of zero."""
+        return self.low > 0 or self.high < 0
+
+
+def interval_of_mean(
+    values: Sequence[float], confidence: float = CONFIDENCE, resamples: int = RESAMPLES
+) -> Interval | None:
+    """The confidence interval of the mean of independent values; None for a single value.
+
+    Args:
+        values: one per seed; of a paired comparison, the differences.
+        confidence: above 0, below 1.
+        resamples: bootstrap samples.
+
+    Raises:
+        ValueError: there is no value, or the confidence is no probability.
+    """
+    if not len(values):
+        raise ValueError("an interval needs values; got none")
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence of {confidence} is none; give one above 0 and below 1")
+    if len(values) == 1:
+        return None
+    array = np.asarray(values, dtype=np.float64)
+    mean, spread = float(array.mean()), float(np.ptp(array))
+    if spread <= ROUNDING * float(np.abs(array).max()):
+        return Interval(min(mean, float(array.min())), max(mean, float(array.max())), EXACT)
+    student = _student(array, confidence)
+    if len(array) < SEEDS_FOR_BOOTSTRAP:
+        return Interval(*student, PAIRED_T)
+    low, high = _bca(array, confidence, resamples)
+    return Interval(min(student[0], low), max(student[1], high), BCA)
+
+
+def _student(array: np.ndarray, confidence: float) -> tuple[float, float]:
+    from scipy.special import stdtrit
+
+    mean = float(array.mean())
+    error = float(array.std(ddof=1)) / math.sqrt(len(array))
+    half = float(stdtrit(len(array) - 1, (1 + confidence) / 2)) * error
+    return mean - half, mean + half
+
+
+def _bca(array: np.ndarray, confidence: float, resamples: int) -> tuple[float, float]:
+    from scipy.special import ndtr, stdtrit
+    from scipy.stats import DegenerateDataWarning, bootstrap
+
+    count = len(array)
+    tail = float(ndtr(math.sqrt(count / (count - 1)) * stdtrit(count - 1, (1 - confidence) / 2)))
+    with warnings.catch_warnings(action="ignore", category=DegenerateDataWarning):
+        found = bootstrap(
+            (array,), np.mean, confidence_level=1 - 2 * tail, n_resamples=resamples, method="BCa",
+            rng=np.random.default_rng(BOOTSTRAP_SEED),
+        ).confidence_interval  # fmt: skip
+    if not math.isfinite(found.low + found.high):  # too few different values for the bootstrap
+        return math.inf, -math.inf
+    return float(found.low), float(found.high)
