@@ -24,8 +24,12 @@ import msgspec
 
 from volery.statistics import paired_difference
 from volery.study.analysis import parse_analysis
+from volery.study.measures import unit
 
-Relation = Literal["<", "<=", ">", ">=", "within"]
+Relation = Literal["<", "<=", ">", ">=", "within", "about"]
+STRICT: Final = ("<", ">")
+EFFECT_PERCENT: Final = 5.0
+"""What a strict order must show, unless the claim's own size is smaller."""
 Verdict = Literal["reproduced", "differs", "not decidable"]
 REPRODUCED: Final[Verdict] = "reproduced"
 DIFFERS: Final[Verdict] = "differs"
@@ -70,7 +74,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     Args:
         id: unique in its experiment.
         section: where the paper says it.
-        says: the statement, in the paper's words or close to them.
+        says: our reading of the statement, as a test.
         published: the published value as printed in tables.
         left: what is measured.
         relation: left RELATION factor x right.
@@ -82,6 +86,13 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         populations: labels of the machine populations it speaks of; empty: all of the experiment.
         averaged: whether the published value is an average over machine populations; then so is ours, seed by seed.
         note: what a reader must know about the statement.
+        sentence: the statement as the source prints it; None in a file that predates the demand for it.
+        quoted: false where the source is not at hand, and the sentence is empty.
+        printed: the number of an "about" as the source prints it, without its unit; its precision is read from it.
+        tolerance: where the percent or margin of a "within" comes from.
+        effect: percent of the right side that a strict order must exceed.
+        input: the chosen input that sets the outcome; the verdict is then "by construction".
+        changed: why the tested form is not the first one that was committed.
     """
 
     id: Name
@@ -98,11 +109,23 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     populations: tuple[Name, ...] = ()
     averaged: bool = False
     note: str = ""
+    sentence: str | None = None
+    quoted: bool = True
+    printed: str = ""
+    tolerance: str = ""
+    effect: Annotated[float, msgspec.Meta(gt=0, lt=100)] = EFFECT_PERCENT
+    input: str = ""
+    changed: str = ""
 
     @property
     def sides(self) -> tuple[Side, ...]:
         """The measured sides."""
         return (self.left, self.right) if isinstance(self.right, Side) else (self.left,)
+
+    @property
+    def is_share(self) -> bool:
+        """True if what is measured is a fraction, which tables and papers print in percent."""
+        return unit(self.left.metric) == "%"
 
     def pairs(self) -> list[tuple[str, str]]:
         """The architectures that are held against each other, one by one; a single one stands for all of a side."""
