@@ -167,7 +167,9 @@ class _Trial:
         looks = scope.looks if self.is_random else (Look(1),)
         for look in looks:
             seeds = scope.seeds[: look.seeds]
-            if len(seeds) < look.seeds or any(one.is_random and seed not in one.by_seed for one in (left, right) for seed in seeds):
+            if len(seeds) < look.seeds or any(
+                one.is_random and seed not in one.by_seed for one in (left, right) for seed in seeds
+            ):
                 break
             self.looks.append((look, _at(left, seeds), _at(right, seeds)))
         return None if self.looks else Missing("not all runs are finished")
