@@ -238,7 +238,7 @@ def _run(
             "folder": output, "traces": traces, "processes": processes, "dask": dask, "watcher": watcher,
         }  # fmt: skip
         if drawing is not None:
-            found = reproduce_until_decided(experiment, drawing, kept=earlier and earlier.table, **common)
+            found = reproduce_until_decided(experiment, drawing, kept=earlier.table if earlier else None, **common)
         else:
             found = reproduce_again(experiment, earlier, only_finished=only_finished, **common)
     record = make_record(found, quick=quick)
