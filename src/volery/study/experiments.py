@@ -24,6 +24,7 @@ from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.study.analysis import parse_analysis
 from volery.study.claims import Claim, Name, Side
+from volery.study.demands import check_demands
 from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
 from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only, is_synthetic
@@ -61,7 +62,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         label: what tables call it.
         trace: file in the traces folder, or a synthetic workload.
         workers: machines of the cluster.
-        stands_for: the workload of the paper that is not to be had, and that this one stands in for.
+        stands_for: the workload of the source that this one, made here, stands in for.
+        is_source: where the source defines this workload completely, although a generator of ours makes it.
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
         requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file.
     """
@@ -70,6 +72,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     trace: Name
     workers: AtLeastOne
     stands_for: str = ""
+    is_source: str = ""
     constraints: ConstraintModel = "sharma2011"
     cutoff_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     jobs: AtLeastOne | None = None
@@ -160,6 +163,15 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         """Workload -> what it stands for."""
         return {workload.label: workload.stands_for for workload in self.workload if workload.stands_for}
 
+    @property
+    def drawn_workloads(self) -> list[str]:
+        """The workloads that the seed of a run draws, in whole or in part."""
+        return [
+            one.label
+            for one in self.workload
+            if is_synthetic(one.trace) or one.constraints != "none" or one.requests != "none"
+        ]
+
     def variants(self) -> Iterator[tuple[str, str, str]]:
         """Label, reading (empty where there is one only) and architecture of all that is run."""
         for label, given in self.architectures.items():
@@ -236,6 +248,7 @@ def read_experiment(folder: Path, name: str) -> Experiment:
     experiment: Experiment = read_toml(path, Experiment)
     experiment = msgspec.structs.replace(experiment, name=name, folder=str(folder))
     _check(experiment)
+    check_demands(experiment)
     return experiment
 
 
@@ -258,6 +271,7 @@ def read_toml(path: Path, kind: type[Any]) -> Any:
         place = path.stem + where.strip("`").removeprefix("$")
         unknown = re.search(r"unknown field `(\w+)`", problem)
         hint = suggestion(unknown.group(1), _fields_at(kind, where)) if unknown else ""
+        hint = hint or ("; add it" if "missing required field" in problem else "")
         problem = problem.replace("`", "")
         raise InputError(place, f"{problem[:1].lower()}{problem[1:]}{hint}") from None
 

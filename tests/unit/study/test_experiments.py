@@ -30,6 +30,7 @@ label = "drawn"
 label = "w"
 trace = "syn:5x4"
 workers = 30
+is_source = "section 5"
 
 [architectures]
 m = "megha"
@@ -38,6 +39,7 @@ p = { exact = "pigeonc", published-code = "pigeonc:constraint_counting=published
 [[claim]]
 id = "c"
 section = "6"
+sentence = "Megha performs no worse than Pigeon."
 says = "Megha is no worse."
 published = "in words"
 left = { metric = "delay_s.p50", of = "m" }
@@ -116,7 +118,44 @@ def test_every_paper_has_an_experiment() -> None:
         ("seeds = [0, 1]", "seeds = []", "small.seeds", "length >= 1"),
         ("seeds = [0, 1]", "seeds = [0", "small.toml", "is not TOML"),
         ('id = "c"', 'id = "c"\nfactor = 0', "small.claim[0].factor", "> 0"),
-        ("[quick]\njobs = 2", "", "small", "missing required field quick"),
+        ("[quick]\njobs = 2", "", "small", "missing required field quick; add it"),
+        ('id = "c"\n', "", "small.claim[0]", "missing required field id; add it"),
+        ('sentence = "Megha performs no worse than Pigeon."\n', "", "small.claim[0].sentence", "is missing; give the"),
+        ('"Megha performs no worse than Pigeon."', '""', "small.claim[0].sentence", "quoted = false"),
+        ('id = "c"', 'id = "c"\nquoted = false', "small.claim[0].quoted", "our own words go to says"),
+        ('relation = "<="', 'relation = "about"', "small.claim[0].printed", "is missing: 'about' needs the number"),
+        ('relation = "<="', 'relation = "about"\nprinted = "ten"', "small.claim[0].printed", "'ten' is no number"),
+        ('relation = "<="', 'relation = "about"\nprinted = "3"', "small.claim[0].printed", "3 is printed and 1 is"),
+        ('relation = "<="', 'relation = "<="\nprinted = "1"', "small.claim[0].printed", "goes with relation 'about'"),
+        (
+            'relation = "<="',
+            'relation = "within"\npercent = 5',
+            "small.claim[0].tolerance",
+            "is missing: 'within' needs",
+        ),
+        (
+            'relation = "<="',
+            'relation = "<"\ntolerance = "x"',
+            "small.claim[0].tolerance",
+            "goes with relation 'within'",
+        ),
+        ('relation = "<="', 'relation = "<="\npercent = 5', "small.claim[0].percent", "has no tolerance of its own"),
+        ('relation = "<="', 'relation = ">"\nmargin = 5', "small.claim[0].margin", "has no tolerance of its own"),
+        ('relation = "<="', 'relation = "<="\neffect = 2', "small.claim[0].effect", "goes with relation '<' or '>'"),
+        ('relation = "<="', 'relation = "<"\neffect = 0', "small.claim[0].effect", "> 0"),
+        ('is_source = "section 5"', "", "small.workload[0].stands_for", "'syn:5x4' is made here"),
+        (
+            'trace = "syn:5x4"\nworkers = 30\nis_source = "section 5"',
+            'trace = "a.tr"\nworkers = 30\njobs = 9',
+            "small.workload[0].stands_for",
+            "the first 9 jobs are a slice",
+        ),
+        (
+            'is_source = "section 5"',
+            'is_source = "5"\nstands_for = "x"',
+            "small.workload[0].is_source",
+            "leave one of them",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_by_its_place(tmp_path: Path, old: str, new: str, place: str, problem: str) -> None:
@@ -154,7 +193,8 @@ def test_machines_from_a_file_are_used_where_the_cluster_has_as_many_and_drawn_e
     (tmp_path / "machines.csv").write_text("c0\n" + "1\n" * 30, encoding="utf-8")
     text = SMALL.replace('label = "drawn"', 'label = "file"\nmachines = "machines.csv"\nmachine_count = 30\nseed = 7')
     text = text.replace(
-        "[architectures]", '[[workload]]\nlabel = "v"\ntrace = "syn:5x4"\nworkers = 40\n[architectures]'
+        "[architectures]",
+        '[[workload]]\nlabel = "v"\ntrace = "syn:5x4"\nis_source = "5"\nworkers = 40\n[architectures]',
     )
     planned = plan_experiment(read_experiment(write(tmp_path, text), "small"), tmp_path)
     read, drawn = (planned.inputs[label, "file"][0].spec for label in ("w", "v"))
