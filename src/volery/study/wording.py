@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from volery.report.units import NOTHING, TIMES, digits, duration
-from volery.study.claims import Case, Claim, Judgement, Quantity, Side
+from volery.study.claims import STRICT, Case, Claim, Judgement, Quantity, Side
+from volery.study.judging import allowed
 from volery.study.measures import unit
 
 LONGEST_OWN_UNIT_S: Final = 1.0
@@ -97,17 +98,25 @@ def claim_text(claim: Claim) -> str:
         part for part in (claim.left.metric, _of(claim.left.labels), f"on {claim.left.on}" if claim.left.on else "")
         if part
     )  # fmt: skip
-    allowed = [f"{claim.percent:g} %"] * bool(claim.percent)
-    allowed += [_margin(claim)] * bool(claim.margin)
-    tolerance = f" \u00b1 {' + '.join(allowed)}" if allowed else ""
-    return f"{left} {claim.relation} {target}{tolerance}"
+    return f"{left} {claim.relation} {target}{_room(claim)}"
 
 
-def _margin(claim: Claim) -> str:
+def _room(claim: Claim) -> str:
+    """The tolerance, or what an order must exceed."""
+    if claim.relation in STRICT:
+        against_zero = claim.right == 0.0
+        return "" if against_zero else f" by {claim.effect:g} % and more"
+    room = allowed(claim)
+    parts = [f"{100 * room.share:.3g} %"] * bool(room.share)
+    parts += [_margin(claim, room.margin)] * bool(room.margin)
+    return f" \u00b1 {' + '.join(parts)}" if parts else ""
+
+
+def _margin(claim: Claim, margin: float) -> str:
     """The absolute tolerance; that of a share in points, since percent are relative."""
     if unit(claim.left.metric) == "%":
-        return f"{100 * claim.margin:g} percentage points"
-    return amount(claim.left.metric, claim.margin)
+        return f"{100 * margin:g} percentage points"
+    return amount(claim.left.metric, margin)
 
 
 def _of(labels: Sequence[str]) -> str:
