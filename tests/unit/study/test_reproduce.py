@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from volery.core.costs import HostCosts
 from volery.core.errors import InputError
 from volery.study import PlannedRun
 from volery.study.experiments import Experiment, Network, read_experiment
@@ -291,7 +292,7 @@ def test_only_what_the_file_says_counts_as_a_change_of_it(experiment: Experiment
     same = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": spelt}, Network))
     assert content_sha256(told) == content_sha256(same) != content_sha256(experiment)
 
-    class Wider(type(told.network.hosts["gm"]), frozen=True):  # type: ignore[misc]
+    class Wider(HostCosts, frozen=True):
         invented: float = 1.0
 
     wider = msgspec.convert(costs["gm"], Wider)
