@@ -101,6 +101,8 @@ def reproduce(
     if show_list:
         _print_list(folder, as_json)
         return
+    if judge and (quick or finished or papers or check is not None):
+        raise InputError("--judge", "judges recorded values; leave out --quick, --finished, --papers, --check")
     drawing = _drawing(seeds, seeds_max, budget_s, without=quick or finished or judge or papers or check is not None)
     found: list[Record] = []
     if not papers:
@@ -231,7 +233,7 @@ def _run(
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
     from volery.study.drawing import reproduce_again, reproduce_until_decided
-    from volery.study.ledger import VERDICTS_FILE, make_record, read_record, record_path, write_record
+    from volery.study.ledger import VERDICTS_FILE, make_record, read_record, record_path, reusable, write_record
     from volery.study.pictures import draw
 
     earlier = None if quick else read_record(record_path(folder, experiment.name))
@@ -240,7 +242,7 @@ def _run(
             "folder": output, "traces": traces, "processes": processes, "dask": dask, "watcher": watcher,
         }  # fmt: skip
         if drawing is not None:
-            found = reproduce_until_decided(experiment, drawing, kept=earlier.table if earlier else None, **common)
+            found = reproduce_until_decided(experiment, drawing, kept=reusable(experiment, earlier), **common)
         else:
             found = reproduce_again(experiment, earlier, only_finished=only_finished, **common)
     record = make_record(found, quick=quick)

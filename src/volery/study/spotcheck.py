@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from volery.core.errors import InputError
+from volery.study.drawing import redrawn
 from volery.study.experiments import Experiment
 from volery.study.ledger import Check, Record
 from volery.study.plan import PlannedRun
@@ -58,7 +59,7 @@ def spot_check(
     place = f"experiment {experiment.name}"
     if record is None or not record.digests:
         raise InputError(place, f"has no recorded run; `volery reproduce {experiment.name}` runs it")
-    planned = plan_experiment(experiment, traces)
+    planned = plan_experiment(experiment, traces, redrawn(experiment, record))
     known = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
     total = len(record.digests)
     count = min(count, total)

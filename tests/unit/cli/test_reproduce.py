@@ -140,6 +140,12 @@ def test_what_cannot_be_judged_again_is_refused_alone_and_named_among_others(com
     assert "left out: experiment small: has no record" in err
 
 
+@pytest.mark.parametrize("other", [("--quick",), ("--finished",), ("--check", "1")])
+def test_judging_again_goes_with_nothing_that_runs(command: Command, other: tuple[str, ...]) -> None:
+    status, _, err = command("small", "--judge", *other)
+    assert (status, "--judge: judges recorded values; leave out --quick" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [(("--seeds", "5"), "--seeds: '5' is not auto; the first seeds of an experiment stand in its file"),

@@ -114,6 +114,27 @@ def test_stages_are_measured_as_often_as_there_are_seeds_and_kept(experiment: Ex
     assert make_record(recorded, quick=False) == record
 
 
+def test_seeds_that_other_claims_draw_are_not_timed(experiment: Experiment, tmp_path: Path) -> None:
+    drawn = {("random", "flow", "two"): (0, 1, 2)}
+    found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", drawn=drawn)
+    assert [len(runs) for runs in found.planned.runs.values()] == [1, 3]
+    assert [len(one.costs) for one in found.stages.values()] == [2, 1, 1]
+    record = make_record(found, quick=False)
+    assert record.complete
+    assert record.judgements[0].verdict == "reproduced"
+
+
+def test_stages_are_timed_again_where_the_file_asks_for_more_repetitions(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces")
+    record = make_record(found, quick=False)
+    more = msgspec.structs.replace(experiment, seeds=(0, 1, 2))
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path / "traces", kept=record.table)
+    assert found.complete
+    assert make_record(found, quick=False).judgements[0].verdict == "reproduced"
+
+
 def test_measuring_goes_on_where_it_was_stopped(
     experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
