@@ -186,9 +186,16 @@ def test_what_draws_nothing_has_to_be_known_and_its_workload_a_file(folder: Path
     path.write_text(TEXT.replace('unseeded = ["srtf"]', 'unseeded = ["strf"]'))
     with pytest.raises(InputError, match="no architecture 'strf' here; did you mean 'srtf'"):
         read_experiment(folder, "stages")
-    path.write_text(TEXT.replace('trace = "flow.gwf"', 'trace = "syn:2x2"'))
-    with pytest.raises(InputError, match="'flow' is drawn anew for every seed"):
-        read_experiment(folder, "stages")
+    exact = 'estimates = "exact"'
+    for old, new in (
+        ('trace = "flow.gwf"', 'trace = "syn:2x2"'),
+        (exact, 'estimates = "lognormal:1"'),
+        (exact, f'{exact}\nusers = "a:1+b:1"'),
+        (exact, f'{exact}\nrequests = "alibaba-like"'),
+    ):
+        path.write_text(TEXT.replace(old, new))
+        with pytest.raises(InputError, match="'flow' is drawn anew for every seed"):
+            read_experiment(folder, "stages")
     path.write_text(TEXT.replace("stage_cpu_s.all", "stage_cpu_s.T9"))
     with pytest.raises(InputError, match="unknown part 'T9'"):
         read_experiment(folder, "stages")
