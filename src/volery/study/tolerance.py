@@ -24,8 +24,8 @@ from volery.study.claims import Claim, Side
 
 SHARE: Final = 0.2
 """Of the published number, or of the change that a published factor claims."""
-AGREEMENT: Final = 1e-3
-"""Relative distance up to which the tested number is the printed one in another unit."""
+AGREEMENT: Final = 2e-3
+"""Relative distance up to which the tested number may be the printed one: 1/3 is printed as 0.333."""
 _NUMBER: Final = re.compile(r"(?P<digits>[+-]?\d[\d,]*(?:\.(?P<decimals>\d+))?)(?:e(?P<power>[+-]?\d+))?\Z")
 _POWER_OF_TEN: Final = re.compile(r"10\^(-?\d+)\Z")
 _UNITS: Final = (1.0, 60.0, 3600.0, 86400.0, *(10.0**power for power in (-9, -6, -3, 3, 6, 9)))
@@ -93,10 +93,10 @@ def tolerance_of(
     if not printed.value and not goal:
         return Tolerance(0.0, printed.half_unit * (0.01 if is_share else 1.0))
     for change in _changes(printed.value):
-        if _agree(goal, change):
+        if _agree(goal, change, printed.half_unit / 100):
             return Tolerance(printed.room(printed.value) / 100 / abs(change))
     for unit in (*_UNITS, *([_PERCENT] if is_share or is_factor else [])):
-        if printed.value and _agree(goal, printed.value * unit):
+        if printed.value and _agree(goal, printed.value * unit, printed.half_unit * unit):
             value = abs(printed.value)
             change = min(value, abs(value - 1 / unit)) if is_factor else value
             return Tolerance(printed.room(change) / value)
@@ -122,5 +122,7 @@ def _changes(percent: float) -> Iterator[float]:
             yield factor
 
 
-def _agree(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=AGREEMENT)
+def _agree(goal: float, printed: float, half_unit: float) -> bool:
+    """Whether a tested number is the printed one: no further from it than its last digit tells, nor than AGREEMENT."""
+    room = min(AGREEMENT * abs(printed), half_unit)
+    return math.isclose(goal, printed, abs_tol=room)

@@ -73,6 +73,13 @@ def test_of_a_factor_between_measured_sides_the_tolerance_is_that_of_the_change(
     assert found.share == pytest.approx(room / goal)
 
 
+@pytest.mark.parametrize(("printed", "goal"), [("1.002", 1.003), ("1", 1.001), ("0.2", 1.0015)])
+def test_a_factor_near_one_is_the_printed_one_to_its_last_digit(printed: str, goal: float) -> None:
+    assert tolerance_of(read_printed("0.333", "p"), 1 / 3, "p", is_factor=True).margin == 0.0
+    with pytest.raises(InputError, match=r"^p: .* is printed and .* is tested"):
+        tolerance_of(read_printed(printed, "p"), goal, "p", is_factor=True)
+
+
 def test_around_zero_the_printed_precision_is_all_that_there_is() -> None:
     assert tolerance_of(read_printed("0.0", "p"), 0.0, "p") == Tolerance(0.0, 0.05)
     assert tolerance_of(read_printed("0", "p"), 0.0, "p", is_share=True) == Tolerance(0.0, 0.005)
