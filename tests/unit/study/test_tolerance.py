@@ -73,7 +73,7 @@ def test_of_a_factor_between_measured_sides_the_tolerance_is_that_of_the_change(
     assert found.share == pytest.approx(room / goal)
 
 
-@pytest.mark.parametrize(("printed", "goal"), [("1.002", 1.003), ("1", 1.001), ("0.2", 1.0015)])
+@pytest.mark.parametrize(("printed", "goal"), [("1.002", 1.003), ("0.2", 1.001)])
 def test_a_factor_near_one_is_the_printed_one_to_its_last_digit(printed: str, goal: float) -> None:
     assert tolerance_of(read_printed("0.333", "p"), 1 / 3, "p", is_factor=True).margin == 0.0
     with pytest.raises(InputError, match=r"^p: .* is printed and .* is tested"):
