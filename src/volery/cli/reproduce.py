@@ -39,6 +39,33 @@ Traces = Annotated[
     ),
 ]  # fmt: skip
 
+Judge = Annotated[bool, typer.Option("--judge", help="Run nothing: judge the recorded values again; needs no trace.")]
+SeedsAuto = Annotated[
+    str | None,
+    typer.Option(metavar="auto", show_default=False, help="Add seeds to those of the file until claims are decided."),
+]
+SeedsMax = Annotated[
+    int | None,
+    typer.Option(metavar="K", show_default=False, help="With --seeds auto: the most seeds of a run. (30)"),
+]
+BudgetS = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S",
+        show_default=False,
+        help="With --seeds auto: CPU seconds of all runs of added seeds, per experiment.",
+    ),
+]
+Check = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        show_default=False,
+        help="Run only N recorded runs again and compare digests; status 1 where one differs.",
+    ),
+]
+
 
 def reproduce(
     name: Annotated[
@@ -53,36 +80,11 @@ def reproduce(
     finished: Annotated[
         bool, typer.Option("--finished", help="Run nothing: judge and record what is finished so far.")
     ] = False,
-    judge: Annotated[
-        bool, typer.Option("--judge", help="Run nothing: judge the recorded values again; needs no trace.")
-    ] = False,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto", show_default=False, help="Add seeds to those of the file until every claim is decided."
-        ),
-    ] = None,
-    seeds_max: Annotated[
-        int | None,
-        typer.Option(metavar="K", show_default=False, help="With --seeds auto: the most seeds of a run. (30)"),
-    ] = None,
-    budget_s: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            show_default=False,
-            help="With --seeds auto: CPU seconds of all runs of added seeds, per experiment.",
-        ),
-    ] = None,
-    check: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="Run only N recorded runs again and compare digests; status 1 where one differs.",
-        ),
-    ] = None,
+    judge: Judge = False,
+    seeds: SeedsAuto = None,
+    seeds_max: SeedsMax = None,
+    budget_s: BudgetS = None,
+    check: Check = None,
     output: Finished = DEFAULT_FOLDER,
     experiments: Experiments = None,
     traces: Traces = None,
@@ -99,6 +101,8 @@ def reproduce(
     if show_list:
         _print_list(folder, as_json)
         return
+    if judge and (quick or finished or papers or check is not None):
+        raise InputError("--judge", "judges recorded values; leave out --quick, --finished, --papers, --check")
     drawing = _drawing(seeds, seeds_max, budget_s, without=quick or finished or judge or papers or check is not None)
     found: list[Record] = []
     if not papers:
@@ -110,7 +114,7 @@ def reproduce(
             return
         read = [experiment.cheap() for experiment in read] if quick else read
         if judge:
-            found = _judge(read, folder, as_json)
+            found = _judge(read, folder, as_json, every=every)
         else:
             found = [
                 _run(
@@ -148,8 +152,8 @@ def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *
     return Drawing(SEEDS_MAX if seeds_max is None else seeds_max, budget_s)
 
 
-def _judge(experiments: list[Experiment], folder: Path, as_json: bool) -> list[Record]:
-    """Judge the recorded values of each again; of several, those that have none are named and left out."""
+def _judge(experiments: list[Experiment], folder: Path, as_json: bool, *, every: bool) -> list[Record]:
+    """Judge the recorded values of each again; where all are asked for, those without any are named and left out."""
     from volery.study.ledger import judged_again, read_record, record_path, write_record
 
     found = []
@@ -163,7 +167,7 @@ def _judge(experiments: list[Experiment], folder: Path, as_json: bool) -> list[R
                 )
             judged = judged_again(experiment, record)
         except InputError as error:
-            if len(experiments) == 1:
+            if not every:
                 raise
             typer.echo(f"left out: {error}", err=True)
             continue
@@ -229,7 +233,7 @@ def _run(
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
     from volery.study.drawing import reproduce_again, reproduce_until_decided
-    from volery.study.ledger import VERDICTS_FILE, make_record, read_record, record_path, write_record
+    from volery.study.ledger import VERDICTS_FILE, make_record, read_record, record_path, reusable, write_record
     from volery.study.pictures import draw
 
     earlier = None if quick else read_record(record_path(folder, experiment.name))
@@ -238,7 +242,7 @@ def _run(
             "folder": output, "traces": traces, "processes": processes, "dask": dask, "watcher": watcher,
         }  # fmt: skip
         if drawing is not None:
-            found = reproduce_until_decided(experiment, drawing, kept=earlier.table if earlier else None, **common)
+            found = reproduce_until_decided(experiment, drawing, kept=reusable(experiment, earlier), **common)
         else:
             found = reproduce_again(experiment, earlier, only_finished=only_finished, **common)
     record = make_record(found, quick=quick)
@@ -288,9 +292,9 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     if not record.complete:
         console.print(f"{record.runs} of {record.planned} runs are finished; without --finished the rest is run.")
     if record.stopped:
-        count = len(record.seeds)
-        console.print(f"Up to {count} seeds, {len(record.looks)} looks, the last at a confidence of "
-                      f"{100 * record.looks[-1].confidence:.2f} %: {record.stopped}.")  # fmt: skip
+        looks = f"{len(record.looks)} look{'s' if len(record.looks) != 1 else ''}"
+        last = f"the last at a confidence of {100 * record.looks[-1].confidence:.2f} %"
+        console.print(f"Up to {len(record.seeds)} seeds, {looks}, {last}: {record.stopped}.", highlight=False)
     if record.quick:
         console.print("A first answer: few jobs and seeds; nothing was recorded.", style="dim")
     for missing in record.missing:

@@ -140,6 +140,11 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         return (self.left, self.right) if isinstance(self.right, Side) else (self.left,)
 
     @property
+    def goal(self) -> float:
+        """The number that an "about" tests: factor x right where the right side is a number, else the factor."""
+        return self.factor if isinstance(self.right, Side | str) else self.factor * self.right
+
+    @property
     def is_share(self) -> bool:
         """True if what is measured is a fraction, which tables and papers print in percent."""
         return is_share(self.left.metric)

@@ -6,12 +6,13 @@ A workload that was made for the experiment names the one that it stands for.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from volery.core.errors import InputError
-from volery.study.claims import EFFECT_PERCENT, STRICT, Claim, Side
+from volery.study.claims import EFFECT_PERCENT, STRICT, Claim
 from volery.study.spec import is_synthetic
-from volery.study.tolerance import read_printed, tolerance_of
+from volery.study.tolerance import tolerance_of_claim
 
 if TYPE_CHECKING:
     from volery.study.experiments import Experiment, Workload
@@ -31,6 +32,8 @@ def check_demands(experiment: Experiment) -> None:
     for i, claim in enumerate(experiment.claim):
         place = f"{experiment.name}.claim[{i}]"
         _check_sentence(claim, place)
+        if claim.relation == "about":
+            _check_about(claim, place)
         if not claim.id.endswith(FIRST):
             _check_tolerance(claim, place)
 
@@ -72,9 +75,7 @@ def _check_sentence(claim: Claim, place: str) -> None:
 
 def _check_tolerance(claim: Claim, place: str) -> None:
     relation = claim.relation
-    if relation == "about":
-        _check_about(claim, place)
-    elif claim.printed:
+    if relation != "about" and claim.printed:
         raise InputError(f"{place}.printed", f"goes with relation 'about', not with {relation!r}; leave it out")
     if relation == "within":
         if not claim.tolerance:
@@ -93,6 +94,12 @@ def _check_tolerance(claim: Claim, place: str) -> None:
             )
     if relation not in STRICT and claim.effect != EFFECT_PERCENT:
         raise InputError(f"{place}.effect", f"goes with relation '<' or '>', not with {relation!r}; leave it out")
+    if claim.effect < EFFECT_PERCENT and not re.search(r"\d", claim.published):
+        raise InputError(
+            f"{place}.effect",
+            f"{claim.effect:g} % is below the {EFFECT_PERCENT:g} % of every order, and published names no size; "
+            "leave it out, or give the published size that it is",
+        )
 
 
 def _check_about(claim: Claim, place: str) -> None:
@@ -102,5 +109,4 @@ def _check_about(claim: Claim, place: str) -> None:
         )
     if isinstance(claim.right, str):
         raise InputError(f"{place}.right", "is a closed form; hold it with relation 'within', percent and tolerance")
-    goal = claim.factor if isinstance(claim.right, Side) else claim.factor * claim.right
-    tolerance_of(read_printed(claim.printed, f"{place}.printed"), goal, f"{place}.printed", is_share=claim.is_share)
+    tolerance_of_claim(claim, f"{place}.printed")

@@ -18,7 +18,7 @@ from volery.statistics import looks
 from volery.study.claims import EVERY, Case, Claim, Judgement
 from volery.study.experiments import Experiment
 from volery.study.judging import Look
-from volery.study.ledger import Record
+from volery.study.ledger import Record, reusable
 from volery.study.pool import Watcher
 from volery.study.reproduce import Reproduction, reproduce
 from volery.study.stagecosts import STAGE_COSTS
@@ -133,8 +133,8 @@ def reproduce_again(experiment: Experiment, record: Record | None, **options: An
     Raises:
         InputError, LostRunError: as `reproduce` does.
     """
-    kept = record and record.table
-    drawn = _redrawn(experiment, kept) if kept is not None else {}
+    kept = reusable(experiment, record)
+    drawn = redrawn(experiment, record)
     if record is not None and drawn:
         found = reproduce(experiment, kept=kept, drawn=drawn, **{**options, "only_finished": True})
         if found.complete:
@@ -143,8 +143,11 @@ def reproduce_again(experiment: Experiment, record: Record | None, **options: An
     return reproduce(experiment, kept=kept, **options)
 
 
-def _redrawn(experiment: Experiment, kept: ValueTable) -> dict[Place, tuple[int, ...]]:
-    """The places of a record for which more seeds were drawn than the file names."""
+def redrawn(experiment: Experiment, record: Record | None) -> dict[Place, tuple[int, ...]]:
+    """Return all seeds of the places for which --seeds auto drew more than the file names."""
+    kept = record.table if record is not None and record.stopped else None
+    if kept is None:
+        return {}
     found: dict[Place, list[int]] = {}
     for run in kept.runs:
         found.setdefault((run.of, run.workload, run.population), []).append(run.seed)

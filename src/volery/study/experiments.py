@@ -29,6 +29,7 @@ from volery.study.measures import SETTLED, check_metric
 from volery.study.settled import Window
 from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only, is_synthetic
 from volery.workload import parse_estimates
+from volery.workload.estimates import PLAIN
 
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
@@ -169,7 +170,11 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return [
             one.label
             for one in self.workload
-            if is_synthetic(one.trace) or one.constraints != "none" or one.requests != "none"
+            if is_synthetic(one.trace)
+            or one.constraints != "none"
+            or one.requests != "none"
+            or one.users is not None
+            or one.estimates not in PLAIN
         ]
 
     def variants(self) -> Iterator[tuple[str, str, str]]:
@@ -309,7 +314,7 @@ def _check(experiment: Experiment) -> None:
         if check_metric(metric, f"{root}.columns[{i}]"):
             raise InputError(f"{root}.columns[{i}]", f"{metric!r} is measured on the input; take a measure of a run")
         _check_window(experiment, metric, f"{root}.columns[{i}]")
-    drawn = [one.label for one in experiment.workload if is_synthetic(one.trace) or one.constraints != "none"]
+    drawn = experiment.drawn_workloads
     for i, label in enumerate(experiment.unseeded):
         if label not in experiment.architectures:
             hint = suggestion(label, experiment.architectures)

@@ -30,7 +30,7 @@ from volery.study.claims import (
     Verdict,
 )
 from volery.study.measures import is_share
-from volery.study.tolerance import Tolerance, read_printed, tolerance_of
+from volery.study.tolerance import Tolerance, tolerance_of_claim
 
 ROUNDING: Final = 1e-9
 """Relative slack of the relations that allow equality: the same number, reached by two sums, is equal."""
@@ -174,14 +174,14 @@ class _Trial:
             self.looks.append((look, _at(left, seeds), _at(right, seeds)))
         return None if self.looks else Missing("not all runs are finished")
 
-    @functools.cached_property
-    def is_ratio(self) -> bool:
-        """True if the case is judged on the logarithm of left / (factor x right)."""
+    def _is_ratio(self, left: Sequence[float], right: Sequence[float]) -> bool:
+        """Whether a look is judged on the logarithm of left / (factor x right).
+
+        Each look by its own values: a later one must not change what an earlier one decided.
+        """
         if any(is_share(side.metric) for side in self.claim.sides):
             return False
-        values = [one for _, left, right in self.looks for one in (*left, *right)]
-        bounds = [bound for _, _, right in self.looks for side in self._sides for bound in self._bounds(right, side)]
-        return min(values + bounds) > 0
+        return min(*left, *right, *(bound for side in self._sides for bound in self._bounds(right, side))) > 0
 
     @property
     def _sides(self) -> tuple[int, ...]:
@@ -198,7 +198,7 @@ class _Trial:
         """How far the claim holds, per seed; negative where it does not."""
         pairs = list(zip(left, self._bounds(right, side), strict=True))
         rounding = 0.0 if self.claim.relation in STRICT else ROUNDING
-        if self.is_ratio:
+        if self._is_ratio(left, right):
             return tuple(side * (math.log(bound) - math.log(value)) + rounding for value, bound in pairs)
         return tuple(side * (bound - value) + rounding * abs(bound) for value, bound in pairs)
 
@@ -254,7 +254,7 @@ class _Trial:
             self.stand_in,
             len(left),
             interval.method if interval else "",
-            self.is_ratio,
+            self._is_ratio(left, right),
             interval.low if interval else None,
             interval.high if interval else None,
             verdict == UNDECIDED,
@@ -264,7 +264,7 @@ class _Trial:
         """The interval of left / (factor x right), or of their difference."""
         targets = [self.claim.factor * value for value in right]
         pairs = list(zip(left, targets, strict=True))
-        if not self.is_ratio:
+        if not self._is_ratio(left, right):
             return _interval(tuple(value - target for value, target in pairs), confidence)
         found = _interval(tuple(math.log(value) - math.log(target) for value, target in pairs), confidence)
         return found and Interval(_exp(found.low), _exp(found.high), found.method)
@@ -276,17 +276,18 @@ class _Trial:
             return "one seed cannot tell it from chance"
         if self._outcome(len(self.looks) - 1, look.confidence) == FAILS:
             return f"it fails here alone, but not at the confidence that {cases} cases need together"
-        what = "the ratio to it" if self.is_ratio else "the difference from it"
+        is_ratio = self._is_ratio(left, right)
+        what = "the ratio to it" if is_ratio else "the difference from it"
         low, high = (_number(value) for value in (interval.low, interval.high))
-        return f"{len(left)} seeds leave {what} between {low} and {high}, and {self._needed(right)} is needed"
+        return f"{len(left)} seeds leave {what} between {low} and {high}, and {self._needed(right, is_ratio)} is needed"
 
-    def _needed(self, right: Sequence[float]) -> str:
+    def _needed(self, right: Sequence[float], is_ratio: bool) -> str:
         """The bounds of the interval in words; of the mean over seeds where they differ."""
         targets = [self.claim.factor * value for value in right]
         found = []
         for side in self._sides:
             bounds = list(zip(self._bounds(right, side), targets, strict=True))
-            values = [bound / target if self.is_ratio else bound - target for bound, target in bounds]
+            values = [bound / target if is_ratio else bound - target for bound, target in bounds]
             found.append(_number(sum(values) / len(values)))
         return " to ".join(found) if len(found) > 1 else ("at most " if self._sides == (1,) else "at least ") + found[0]
 
@@ -307,8 +308,7 @@ def allowed(claim: Claim) -> Tolerance:
     if claim.relation != "about":
         return Tolerance(claim.percent / 100, claim.margin)
     assert not isinstance(claim.right, str), "a closed form is held with 'within'"
-    goal = claim.factor if isinstance(claim.right, Side) else claim.factor * claim.right
-    return tolerance_of(read_printed(claim.printed, claim.id), goal, claim.id, is_share=claim.is_share)
+    return tolerance_of_claim(claim, claim.id)
 
 
 def _beyond(slack: tuple[float, ...], claim: Claim, is_random: bool, confidence: float) -> Outcome:

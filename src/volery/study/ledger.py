@@ -17,8 +17,10 @@ from volery.core.errors import InputError
 from volery.study.claims import VERDICTS, Judgement
 from volery.study.experiments import RESULTS, Experiment
 from volery.study.judging import Look
+from volery.study.measures import SETTLED
 from volery.study.reproduce import Reproduction
 from volery.study.results import replacing
+from volery.study.settled import Window
 from volery.study.sources import code_digest
 from volery.study.values import (
     COUNTERS,
@@ -99,6 +101,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         digests: all finished runs, so that any of them can be checked, with their values.
         inputs: the values of all measured inputs.
         absent: the places whose files are not here.
+        settled: the window of the settled measures among the values.
         checked: the last check by code that has changed since.
     """
 
@@ -130,6 +133,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     input_metrics: tuple[str, ...] = ()
     inputs: tuple[InputValues, ...] = ()
     absent: tuple[Absent, ...] = ()
+    settled: Window | None = None
 
     @property
     def is_former(self) -> bool:
@@ -188,7 +192,24 @@ def make_record(found: Reproduction, *, quick: bool) -> Record:
         digests=table.runs,
         inputs=table.inputs,
         absent=table.absent,
+        settled=experiment.settled,
     )
+
+
+def reusable(experiment: Experiment, record: Record | None) -> ValueTable | None:
+    """Return the recorded values that the experiment may take in place of new ones, if there are any.
+
+    A key tells whether a run is the same. Two things are in no key: the window of settled measures, and the code that
+    measures an input. Where one of them changed, the values that depend on it are left out.
+    """
+    table = record.table if record is not None else None
+    if record is None or table is None:
+        return None
+    if record.code_sha256 != code_digest(*experiment.architecture_names()):
+        table = msgspec.structs.replace(table, inputs=())
+    if record.settled != experiment.settled and any(one.startswith(f"{SETTLED}.") for one in table.metrics):
+        table = msgspec.structs.replace(table, runs=())
+    return table
 
 
 def judged_again(experiment: Experiment, record: Record) -> Record:
@@ -268,11 +289,11 @@ def _facts(experiment: Experiment, table: ValueTable) -> Iterator[Fact]:
             for label, reading, _ in experiment.variants():
                 of = full_label(label, reading)
                 runs = rows.get((of, *place), [])
-                for metric in experiment.columns or FACTS:
+                for metric in (one for one in experiment.columns or FACTS if one in table.metrics):
                     number = table.metrics.index(metric)
                     yield from _fact(place, of, metric, [row.values[number] for row in runs])
             inputs = [row for row in table.inputs if (row.workload, row.population) == place]
-            for metric in INPUT_FACTS:
+            for metric in (one for one in INPUT_FACTS if one in table.input_metrics):
                 number = table.input_metrics.index(metric)
                 yield from _fact(place, "", metric, [row.values[number] for row in inputs])
 

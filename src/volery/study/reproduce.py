@@ -49,6 +49,7 @@ from volery.study.values import (
     rounded,
 )
 
+CONFLICTS = "conflicts"
 IDLE = "oracle"
 """Stands for the architecture where only the input is measured."""
 
@@ -174,8 +175,8 @@ class Reproduction(msgspec.Struct):
                 place not in self.measured and any(inputs_key(run.spec) not in there for run in inputs)
                 for place, inputs in self.planned.inputs.items()
             )
-        timed = not _asks_for_stages(self.experiment) or runs <= self.stages.keys()
-        return not self.interrupted and runs <= self.finished.keys() and not unmeasured and timed
+        untimed = self.repetitions().keys() - recorded.keys() - self.stages.keys()
+        return not self.interrupted and runs <= self.finished.keys() and not unmeasured and not untimed
 
     @property
     def begun(self) -> bool:
@@ -187,6 +188,14 @@ class Reproduction(msgspec.Struct):
         """Whether every run that counts has its columns here, of which pictures are made."""
         return not self.recorded_runs()
 
+    def repetitions(self) -> dict[str, int]:
+        """By key, how often each run with timed stages is timed; seeds that were drawn for other claims are not."""
+        if not _asks_for_stages(self.experiment):
+            return {}
+        seeds = self.experiment.seeds
+        timed = [[run.key for run in runs if run.spec.seed in seeds] for runs in self.planned.runs.values()]
+        return {key: len(seeds) // len(keys) for keys in timed for key in keys}
+
     def recorded_runs(self) -> dict[str, RunDigest]:
         """By key, the recorded runs that are not stored here, with the values that are asked for now."""
         if self.kept is None:
@@ -194,10 +203,14 @@ class Reproduction(msgspec.Struct):
         metrics, known = kept_metrics(self.experiment)[0], self.kept.metrics
         if not set(metrics) <= set(known):
             return {}
-        places = [known.index(metric) for metric in metrics]
+        places, repetitions = [known.index(metric) for metric in metrics], self.repetitions()
         rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
                 for row in self.kept.runs)  # fmt: skip
-        return {row.key: row for row in rows if row.key not in self.finished and _is_timed(row, metrics)}
+        return {
+            row.key: row
+            for row in rows
+            if row.key not in self.finished and _is_timed(row, metrics, repetitions.get(row.key, 0))
+        }
 
     def recorded_inputs(self) -> dict[str, InputValues]:
         """By key, the recorded inputs, with the values that are asked for now."""
@@ -209,7 +222,8 @@ class Reproduction(msgspec.Struct):
         places = [known.index(metric) for metric in metrics]
         rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
                 for row in self.kept.inputs)  # fmt: skip
-        return {row.key: row for row in rows}
+        with_conflicts = CONFLICTS in _input_roots(self.experiment)
+        return {row.key: row for row in rows if _has_conflicts(row, metrics) == with_conflicts}
 
     def table(self) -> ValueTable:
         """The values of all that is finished or recorded."""
@@ -280,18 +294,26 @@ class Reproduction(msgspec.Struct):
         return self.table().judgements(self.experiment, self.looks, self.seeds)
 
 
-def _is_timed(row: RunDigest, metrics: Sequence[str]) -> bool:
-    """Whether the stages of a recorded run were timed where that is asked for."""
-    return all(
-        isinstance(kept, tuple)
+def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
+    """Whether the stages of a recorded run were timed as often as is asked for."""
+    return not repetitions or all(
+        isinstance(kept, tuple) and len(kept) == repetitions
         for kept, metric in zip(row.values, metrics, strict=True)
         if metric.startswith(f"{STAGE_COSTS}.")
     )
 
 
+def _has_conflicts(row: InputValues, metrics: Sequence[str]) -> bool:
+    """Whether conflicts were measured on a recorded input."""
+    return any(
+        kept is not None and metric.startswith(f"{CONFLICTS}.")
+        for kept, metric in zip(row.values, metrics, strict=True)
+    )
+
+
 def _input_value(measures: InputMeasures, metric: str) -> float | None:
     """A metric of an input; None where it was not measured, as conflicts that nobody asked for."""
-    if metric.startswith("conflicts.") and not measures.conflicts:
+    if metric.startswith(f"{CONFLICTS}.") and not measures.conflicts:
         return None
     if metric.startswith("constraint_load.") and not measures.constraint_load:
         return None
@@ -374,7 +396,7 @@ def _measure_inputs(found: Reproduction, only_finished: bool) -> None:
     roots = _input_roots(found.experiment)
     if not roots:
         return
-    with_conflicts, recorded = "conflicts" in roots, found.recorded_inputs()
+    with_conflicts, recorded = CONFLICTS in roots, found.recorded_inputs()
     for place, runs in found.planned.inputs.items():
         if all(inputs_key(run.spec) in recorded for run in runs):
             continue
@@ -398,8 +420,9 @@ def _measure_stages(found: Reproduction, only_finished: bool) -> None:
     if not _asks_for_stages(found.experiment):
         return
     folder, repetitions = found.store.path / RUNS, len(found.experiment.seeds)
-    recorded = found.recorded_runs()
-    groups = [runs for runs in found.planned.runs.values() if any(run.key not in recorded for run in runs)]
+    recorded, timed = found.recorded_runs(), found.repetitions()
+    planned = ([run for run in runs if run.key in timed] for runs in found.planned.runs.values())
+    groups = [runs for runs in planned if any(run.key not in recorded for run in runs)]
 
     def missing(group: Sequence[PlannedRun]) -> bool:
         kept = [kept_costs(folder, run.key) for run in group]

@@ -13,12 +13,14 @@ from pathlib import Path
 import msgspec
 
 from volery.core.errors import InputError
+from volery.study.drawing import redrawn
 from volery.study.experiments import Experiment
-from volery.study.ledger import Check, Record, RunDigest
+from volery.study.ledger import Check, Record
 from volery.study.plan import PlannedRun
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.reproduce import plan_experiment
 from volery.study.sources import code_digest
+from volery.study.values import RunDigest
 
 
 class SpotCheck(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ def spot_check(
     place = f"experiment {experiment.name}"
     if record is None or not record.digests:
         raise InputError(place, f"has no recorded run; `volery reproduce {experiment.name}` runs it")
-    planned = plan_experiment(experiment, traces)
+    planned = plan_experiment(experiment, traces, redrawn(experiment, record))
     known = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
     total = len(record.digests)
     count = min(count, total)

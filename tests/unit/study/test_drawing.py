@@ -17,6 +17,7 @@ from volery.study.drawing import (
 )
 from volery.study.experiments import Experiment, read_experiment
 from volery.study.ledger import Record, judged_again, make_record, read_record, record_path, write_record
+from volery.study.spotcheck import spot_check
 
 TEXT = """
 title = "queues"
@@ -130,6 +131,12 @@ def test_a_record_with_drawn_seeds_is_judged_again_and_kept_by_the_next_run(
     assert judged_again(experiment, read) is read
     again = make_record(reproduce_again(experiment, read, folder=tmp_path / "new", traces=tmp_path), quick=False)
     assert again == record
+
+
+def test_drawn_seeds_are_checked_as_those_of_the_file(experiment: Experiment, tmp_path: Path) -> None:
+    record = drawn(experiment, tmp_path)
+    found = spot_check(experiment, record, len(record.digests), traces=tmp_path)
+    assert (found.runs, found.differing) == (len(record.digests), ())
 
 
 def test_seeds_follow_those_of_the_file(experiment: Experiment) -> None:

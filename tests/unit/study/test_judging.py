@@ -117,6 +117,26 @@ def test_a_published_change_in_percent_is_tested_as_a_change() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("printed", "ratios", "verdicts"),
+    [
+        ("1.03", (0.97, 1.0, 1.028, 1.034, 1.04), (DIFFERS, DIFFERS, REPRODUCED, REPRODUCED, DIFFERS)),
+        ("1.25", (1.0, 1.19, 1.21, 1.29, 1.31), (DIFFERS, DIFFERS, REPRODUCED, REPRODUCED, DIFFERS)),
+        ("10", (1.0, 8.1, 8.3, 11.7, 11.9), (DIFFERS, DIFFERS, REPRODUCED, REPRODUCED, DIFFERS)),
+        ("0.1", (0.01, 0.04, 0.06, 0.14, 0.16), (DIFFERS, DIFFERS, REPRODUCED, REPRODUCED, DIFFERS)),
+    ],
+)
+def test_a_published_factor_is_tested_as_a_change_so_that_the_opposite_order_never_reproduces_it(
+    printed: str, ratios: tuple[float, ...], verdicts: tuple[str, ...]
+) -> None:
+    def judged(ratio: float) -> str:
+        values = {("a", "w", "p"): [100 * ratio, 101 * ratio], ("b", "w", "p"): [100.0, 101.0]}
+        tested = claim("about", Side(P50, "b"), factor=float(printed), printed=printed)
+        return judge(tested, scope(seeds=2), lookup(values))[0].verdict
+
+    assert tuple(judged(ratio) for ratio in ratios) == verdicts
+
+
 def test_within_needs_both_bounds_of_its_percent_and_margin() -> None:
     tested = claim("within", percent=10.0, tolerance="the source")
     assert one(tested, [9.5, 9.6, 9.7]).verdict == REPRODUCED
@@ -318,6 +338,15 @@ def test_the_first_look_that_decides_is_final() -> None:
     judged = one(claim("<"), [*values, 30.0, 30.0, 30.0, 30.0, 30.0], looks=LOOKS)
     assert judged.verdict == REPRODUCED
     assert judged.cases[0].seeds == 3
+
+
+def test_a_later_look_does_not_change_the_scale_of_an_earlier_one() -> None:
+    """A zero that comes later has no ratio; on differences the first three values alone would show that it is below."""
+    values = [0.1, 1.0, 2.0]
+    early = one(claim("<"), values, looks=LOOKS)
+    later = one(claim("<"), [*values, 0.0, 0.0], looks=LOOKS)
+    assert (early.verdict, early.cases[0].is_ratio) == (UNDECIDED, True)
+    assert (later.cases[0].seeds, later.cases[0].is_ratio) == (5, False)
 
 
 def test_a_look_needs_the_confidence_of_its_share() -> None:

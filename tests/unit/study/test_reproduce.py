@@ -8,10 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from volery.core.costs import HostCosts
 from volery.core.errors import InputError
 from volery.study import PlannedRun
+from volery.study.claims import Side
 from volery.study.experiments import Experiment, Network, read_experiment
-from volery.study.ledger import content_sha256, judged_again, make_record, read_record, record_path, state, write_record
+from volery.study.ledger import (
+    content_sha256,
+    judged_again,
+    make_record,
+    read_record,
+    record_path,
+    reusable,
+    state,
+    write_record,
+)
 from volery.study.papers import papers_page
 from volery.study.pictures import draw
 from volery.study.reproduce import Reproduction, reproduce
@@ -291,7 +302,7 @@ def test_only_what_the_file_says_counts_as_a_change_of_it(experiment: Experiment
     same = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": spelt}, Network))
     assert content_sha256(told) == content_sha256(same) != content_sha256(experiment)
 
-    class Wider(type(told.network.hosts["gm"]), frozen=True):  # type: ignore[misc]
+    class Wider(HostCosts, frozen=True):
         invented: float = 1.0
 
     wider = msgspec.convert(costs["gm"], Wider)
@@ -325,6 +336,37 @@ def test_judging_again_gives_what_the_run_gave_without_run_or_trace(experiment: 
     emptied = msgspec.structs.replace(record, judgements=(), facts=())
     again = judged_again(experiment, emptied)
     assert (again.judgements, again.facts) == (record.judgements, record.facts)
+
+
+def test_judging_again_shows_the_values_that_the_record_keeps(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    wider = msgspec.structs.replace(experiment, columns=("delay_s.p50", "jrt_s.p90"))
+    facts = {fact.metric for fact in judged_again(wider, record).facts if fact.of}
+    assert facts == {"delay_s.p50"}
+
+
+def test_inputs_are_measured_again_where_other_code_measured_the_recorded_ones(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    table = reusable(experiment, record)
+    assert table is not None
+    assert table.inputs
+    other = reusable(experiment, msgspec.structs.replace(record, code_sha256="of other code"))
+    assert other is not None
+    assert (other.runs, other.inputs) == (table.runs, ())
+
+
+def test_conflicts_that_a_claim_asks_for_later_are_measured(experiment: Experiment, tmp_path: Path) -> None:
+    plain = msgspec.structs.replace(experiment, pictures=())
+    record = make_record(run(plain, tmp_path), quick=False)
+    asked = msgspec.structs.replace(experiment.claim[2], left=Side("conflicts.waiting.mean"))
+    more = msgspec.structs.replace(plain, claim=(*experiment.claim[:2], asked))
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, kept=reusable(more, record))
+    table = found.table()
+    place = table.input_metrics.index("conflicts.waiting.mean")
+    assert [row.values[place] for row in record.inputs] == [None, None]
+    assert None not in [row.values[place] for row in table.inputs]
 
 
 def test_a_record_of_the_former_rules_is_called_so_and_cannot_be_judged(experiment: Experiment, tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from volery.core.errors import InputError
 from volery.study.experiments import read_experiment
-from volery.study.ledger import make_record, record_path, write_record
+from volery.study.ledger import make_record, record_path, reusable, write_record
 from volery.study.papers import papers_page
 from volery.study.pictures import draw
 from volery.study.reproduce import reproduce
@@ -90,6 +91,20 @@ def test_a_queue_is_held_against_theory_at_the_load_that_it_had(folder: Path, tm
     page = papers_page(folder)
     assert "| settled load | settled queueing s |" in page
     assert "`settled.queueing_s of one within mmc_wait(servers=1, arrival_rate=settled.load, service_mean=1)" in page
+
+
+def test_recorded_values_of_another_warm_up_are_not_taken(folder: Path, tmp_path: Path) -> None:
+    experiment = read_experiment(folder, "small")
+    record = make_record(reproduce(experiment, folder=tmp_path / "kept", traces=tmp_path), quick=False)
+    assert experiment.settled is not None
+    window = msgspec.structs.replace(experiment.settled, warm_up_s=2000.0)
+    moved = msgspec.structs.replace(experiment, settled=window)
+    same, other = reusable(experiment, record), reusable(moved, record)
+    assert same is not None
+    assert other is not None
+    assert (same.runs, other.runs) == (record.digests, ())
+    found = reproduce(moved, folder=tmp_path / "new", traces=tmp_path, kept=other)
+    assert make_record(found, quick=False).facts != record.facts
 
 
 @pytest.mark.parametrize(

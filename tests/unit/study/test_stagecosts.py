@@ -54,21 +54,25 @@ random = "pipeline:T2=random,cycle_s=10"
 [[claim]]
 id = "all"
 section = "V-C"
+sentence = "Stages take time."
 says = "Stages take time."
 published = "yes"
 left = { metric = "stage_cpu_s.all", of = ["srtf", "random"] }
-relation = ">"
-right = 0.0
+relation = ">="
+right = 1e-12
 
 [[claim]]
 id = "speeds"
 section = "V-A"
+sentence = ""
+quoted = false
 says = "On machines of 3.5 GHz four seconds take 4 s and nine 10 s: the jobs end after 4 and 23 s."
 published = "13.5 s"
 left = { metric = "workflows.makespan_s.mean", of = ["srtf", "random"] }
 relation = "within"
 right = 13.5
 margin = 0.001
+tolerance = "the event clock counts microseconds"
 """
 HEAD = "WorkflowID, JobID, SubmitTime, RunTime, NProcs, ReqNProcs, Dependencies\n"
 GWF = HEAD + "0,1,0,4,2,2,\n1,2,7,9,1,1,\n1,3,7,9,1,1,2\n"
@@ -105,6 +109,30 @@ def test_stages_are_measured_as_often_as_there_are_seeds_and_kept(experiment: Ex
     assert [name for name, _ in draw(found)] == ["stage_times.svg"]
     again = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", only_finished=True)
     assert again.stages == found.stages
+    recorded = reproduce(experiment, folder=tmp_path / "new", traces=tmp_path / "traces", kept=record.table)
+    assert (recorded.stages, recorded.complete) == ({}, True)
+    assert make_record(recorded, quick=False) == record
+
+
+def test_seeds_that_other_claims_draw_are_not_timed(experiment: Experiment, tmp_path: Path) -> None:
+    drawn = {("random", "flow", "two"): (0, 1, 2)}
+    found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", drawn=drawn)
+    assert [len(runs) for runs in found.planned.runs.values()] == [1, 3]
+    assert [len(one.costs) for one in found.stages.values()] == [2, 1, 1]
+    record = make_record(found, quick=False)
+    assert record.complete
+    assert record.judgements[0].verdict == "reproduced"
+
+
+def test_stages_are_timed_again_where_the_file_asks_for_more_repetitions(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    found = reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces")
+    record = make_record(found, quick=False)
+    more = msgspec.structs.replace(experiment, seeds=(0, 1, 2))
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path / "traces", kept=record.table)
+    assert found.complete
+    assert make_record(found, quick=False).judgements[0].verdict == "reproduced"
 
 
 def test_measuring_goes_on_where_it_was_stopped(
@@ -158,9 +186,16 @@ def test_what_draws_nothing_has_to_be_known_and_its_workload_a_file(folder: Path
     path.write_text(TEXT.replace('unseeded = ["srtf"]', 'unseeded = ["strf"]'))
     with pytest.raises(InputError, match="no architecture 'strf' here; did you mean 'srtf'"):
         read_experiment(folder, "stages")
-    path.write_text(TEXT.replace('trace = "flow.gwf"', 'trace = "syn:2x2"'))
-    with pytest.raises(InputError, match="'flow' is drawn anew for every seed"):
-        read_experiment(folder, "stages")
+    exact = 'estimates = "exact"'
+    for old, new in (
+        ('trace = "flow.gwf"', 'trace = "syn:2x2"'),
+        (exact, 'estimates = "lognormal:1"'),
+        (exact, f'{exact}\nusers = "a:1+b:1"'),
+        (exact, f'{exact}\nrequests = "alibaba-like"'),
+    ):
+        path.write_text(TEXT.replace(old, new))
+        with pytest.raises(InputError, match="'flow' is drawn anew for every seed"):
+            read_experiment(folder, "stages")
     path.write_text(TEXT.replace("stage_cpu_s.all", "stage_cpu_s.T9"))
     with pytest.raises(InputError, match="unknown part 'T9'"):
         read_experiment(folder, "stages")
