@@ -177,9 +177,16 @@ def _value(values: Floats, level: float | None) -> float:
 
 
 def _block(a: Floats, b: Floats, levels: Sequence[float | None]) -> int:
-    """Return the jobs per block: the longest that the delays, their difference or a percentile ask for."""
-    series = [a, b, a - b]
-    series += [_beyond(one, level) for one in (a, b) for level in levels if level is not None]
+    """Return the jobs per block: the longest that the delays, a percentile, or what is left of their pairs ask for.
+
+    What both designs share, such as the tasks of a job, hides how the rest depends on its neighbours.
+    """
+    x, y = float(a.mean()), float(b.mean())
+    series = [a, b, a - b, *([a / x - b / y] if x > 0 and y > 0 else [])]
+    for level in levels:
+        if level is not None:
+            beyond = _beyond(a, level), _beyond(b, level)
+            series += [*beyond, beyond[0] - beyond[1]]
     return min(math.ceil(BLOCK_FACTOR * max(map(block_length, series))), len(a))
 
 
