@@ -33,7 +33,7 @@ RESAMPLES_MIN: Final = 100
 JOBS_MIN: Final = 30
 BLOCKS_MIN: Final = 5
 BEYOND_MIN: Final = 5
-"""A percentile needs so many jobs on its far side, and half a block of them."""
+"""A percentile needs so many jobs on its far side, and as many as a block has."""
 BLOCK_FACTOR: Final = 2
 """Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks."""
 STUDENTISED_BLOCKS: Final = 200
@@ -222,7 +222,7 @@ def _compared(name: str, level: float | None, a: Floats, b: Floats, drawn: _Resa
         )
         return found if found.ratio is None else msgspec.structs.replace(found, ratio_low=1.0, ratio_high=1.0)
     beyond = len(a) if level is None else math.floor(min(level, 1 - level) * len(a) + 1e-9)
-    if beyond < max(BEYOND_MIN, drawn.block / BLOCK_FACTOR):
+    if beyond < max(BEYOND_MIN, drawn.block):
         why = f"{NO_STATEMENT}{beyond} jobs beyond the percentile, and blocks have {drawn.block}"
         return _unstated(name, level, a, b, why)
     spread = _spread(_influence(a, b, level, drawn), drawn.block)
