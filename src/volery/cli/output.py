@@ -87,7 +87,7 @@ def print_results(
     Raises:
         typer.Exit: with status 130 if Ctrl-C cut the study short, or with status 3.
     """
-    from volery.report import best, groups, omissions, work
+    from volery.report import best, groups, omissions, stopping, work
 
     found = groups.group_runs(results.runs)
     warnings = omissions.warnings(found)
@@ -97,6 +97,10 @@ def print_results(
         content |= {"planned": results.planned, "interrupted": results.interrupted}
         content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
         content |= {"stage_times": stage_times} if stage_times else {}
+        if results.stopping:
+            content["stopping"] = msgspec.to_builtins(results.stopping) | {
+                "sentence": stopping.sentence(results.stopping)
+            }
         print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
     else:
         print_tables(results)
@@ -164,8 +168,15 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
 
 
 def _closing_lines(results: Results) -> list[str]:
-    folder = results.folder
+    from volery.report import stopping
+
+    folder, auto = results.folder, results.study.auto
     lines = []
+    if results.stopping:
+        lines += [stopping.sentence(results.stopping), stopping.explanation(results.stopping)]
+    if auto and len(results.runs) < results.planned and not results.interrupted:
+        spent = f"the budget of {auto.budget_s:g} CPU seconds" if auto.budget_s else "the budget"
+        return [f"{spent[:1].upper()}{spent[1:]} is used up before one seed was whole; give more with --budget-s."]
     if results.interrupted or len(results.runs) < results.planned:
         lines.append(
             f"{len(results.runs)} of {results.planned} runs are finished"

@@ -17,6 +17,7 @@ from volery.report.columns import columns_of, names_of
 from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, LoadTable, read_conflicts, read_loads
 from volery.report.plots import Curve, Series
 from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
+from volery.report.stopping import Stopping
 from volery.statistics import ComparedMeans
 
 MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
@@ -56,6 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int] = []
     planned: int = 0
     runs: list[RunLine] = []
+    stopping: Stopping | None = None
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from volery.core.flow import Flow
 from volery.metrics import RunSummary
-from volery.report import best, flowplot, gantt, stageplot
+from volery.report import best, flowplot, gantt, stageplot, stopping
 from volery.report.axes import bare_label
 from volery.report.demand import conflict_table
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
@@ -195,7 +195,9 @@ def _verdict(results: Results) -> str:
     warning = caution(results.summary.differences)
     sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
     more = f"{beyond} more such sentences: see the table of who is lowest at what." if beyond > 0 else ""
-    body = "".join(map(paragraph, sentences)) + "".join(paragraph(note, "note") for note in (more, warning) if note)
+    drawn = stopping.sentence(results.manifest.stopping) if results.manifest.stopping else ""
+    remarks = "".join(paragraph(note, "note") for note in (more, drawn, warning) if note)
+    body = "".join(map(paragraph, sentences)) + remarks
     return f'<div class="verdict">{body}</div>'
 
 
@@ -219,6 +221,7 @@ def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
             ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
             ("Settings", _settings(manifest.config)),
             ("Seeds", ", ".join(map(str, manifest.seeds))),
+            ("When to stop", stopping.explanation(manifest.stopping) if manifest.stopping else ""),
             (
                 "Runs",
                 f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else ""),

@@ -125,18 +125,21 @@ def paired_ratio(
     )
 
 
-def seeded_difference(a: Sequence[float], b: Sequence[float], *, random: bool, skewed: bool = False) -> Difference:
+def seeded_difference(
+    a: Sequence[float], b: Sequence[float], *, random: bool, skewed: bool = False, confidence: float = CONFIDENCE
+) -> Difference:
     """Compare two quantities, without an interval where seeds tell nothing.
 
     Args:
         a, b: per seed, in the same order of seeds.
         random: true if the runs of a or of b differ between seeds.
         skewed: true if the quantity is compared by ratios, as durations are.
+        confidence: of the interval.
 
     Raises:
         ValueError: the lengths differ, or there is nothing to compare.
     """
-    found = paired_ratio(a, b) if skewed else paired_difference(a, b)
+    found = (paired_ratio if skewed else paired_difference)(a, b, confidence=confidence)
     if found.seeds >= SEEDS_MIN and random:
         return found
     verdict = found.verdict if random or found.verdict in (IDENTICAL, ONE_SEED) else NOT_RANDOM

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from volery.metrics import Distribution, RunSummary
-from volery.statistics import ComparedMeans, seeded_difference
+from volery.statistics import CONFIDENCE, ComparedMeans, seeded_difference
 
 Quantity = Callable[[RunSummary], float | None]
 
@@ -31,13 +31,16 @@ _QUANTITIES: Final[tuple[tuple[str, str, str, Quantity], ...]] = (
 
 
 def differences(
-    settings: Sequence[Mapping[str, Sequence[RunSummary]]], baselines: Collection[str] = ()
+    settings: Sequence[Mapping[str, Sequence[RunSummary]]],
+    baselines: Collection[str] = (),
+    confidence: float = CONFIDENCE,
 ) -> list[ComparedMeans]:
     """Compare within each setting.
 
     Args:
         settings: per setting, label -> its runs.
         baselines: labels that others are compared with; the first label in a setting that has none of them.
+        confidence: of each interval.
     """
     return [
         found
@@ -45,11 +48,11 @@ def differences(
         for first in [next((label for label in groups if label in baselines), next(iter(groups)))]
         for label in groups
         if label != first
-        for found in _between(first, label, groups)
+        for found in _between(first, label, groups, confidence)
     ]
 
 
-def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iterator[ComparedMeans]:
+def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]], confidence: float) -> Iterator[ComparedMeans]:
     runs_a = {run.seed: run for run in groups[a]}
     runs_b = {run.seed: run for run in groups[b]}
     random = len({run.digest for run in runs_a.values()}) > 1 or len({run.digest for run in runs_b.values()}) > 1
@@ -60,5 +63,5 @@ def _between(a: str, b: str, groups: Mapping[str, Sequence[RunSummary]]) -> Iter
             values_a, values_b = [x for x, _ in whole], [y for _, y in whole]
             yield ComparedMeans(
                 a, b, jobs, name, unit, sum(values_a) / len(whole), sum(values_b) / len(whole),
-                seeded_difference(values_a, values_b, random=random),
+                seeded_difference(values_a, values_b, random=random, confidence=confidence),
             )  # fmt: skip

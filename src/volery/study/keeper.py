@@ -12,6 +12,7 @@ import msgspec
 import volery
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
+from volery.report.stopping import Stopping
 from volery.statistics import ComparedMeans
 from volery.study.differences import differences
 from volery.study.flows import write_flows
@@ -35,6 +36,7 @@ class Results(msgspec.Struct):
         traces: the inputs, by digest.
         folder: where the results are, if anywhere.
         interrupted: whether Ctrl-C ended it early.
+        stopping: the reason why a study that adds seeds has ended; None for other studies, and while it has not.
     """
 
     study: StudySpec
@@ -45,6 +47,7 @@ class Results(msgspec.Struct):
     traces: dict[str, TraceFacts] = {}
     folder: Path | None = None
     interrupted: bool = False
+    stopping: Stopping | None = None
 
 
 class Keeper:
@@ -63,6 +66,9 @@ class Keeper:
         self.manifest = manifest
         self.done = done
         self.reused = len(done)
+        self.seeds_before = 0
+        """Seeds that an earlier call of a study that adds seeds has begun."""
+        self._judged: dict[tuple[int, int, str], list[ComparedMeans]] = {}
 
     @classmethod
     def begin(
@@ -80,7 +86,9 @@ class Keeper:
         earlier = folder.open(study, force)
         if earlier is not None:
             manifest = msgspec.structs.replace(manifest, created=earlier.created, command=earlier.command)
-        return cls(manifest, planned, folder, _stored(folder, planned))
+        keep = cls(manifest, planned, folder, _stored(folder, planned))
+        keep.seeds_before = len(earlier.config.seeds) if earlier is not None else 0
+        return keep
 
     @classmethod
     def reopen(cls, path: Path, baseline: str = "") -> Keeper:
@@ -120,6 +128,20 @@ class Keeper:
         self.done[run.key] = self.folder.write_run(run.key, outcome)
         self.write_manifest()
 
+    def extend(self, study: StudySpec, planned: Sequence[PlannedRun]) -> None:
+        """Go on with more seeds of the same study; what the folder holds of their runs is not run again."""
+        self.take(study, planned)
+        if self.folder is not None:
+            found = _stored(self.folder, [run for run in planned if run.key not in self.done])
+            self.done |= found
+            self.reused += len(found)
+
+    def take(self, study: StudySpec, planned: Sequence[PlannedRun]) -> None:
+        """Change the seeds of the study; finished runs of other seeds stay in the folder."""
+        self.study = study
+        self.planned = in_table_order(planned, study)
+        self.manifest = msgspec.structs.replace(self.manifest, config=study, seeds=study.seeds, planned=len(planned))
+
     def write_tables(self) -> None:
         """Write what is derived from the finished runs alone."""
         if self.folder is None or not self.done:
@@ -136,7 +158,8 @@ class Keeper:
         write_constraint_load(self.folder, self.planned)
         write_conflicts(self.folder, self.planned)
         write_flows(self.folder.path, (run.spec for run in self.planned))
-        self.folder.forget_others({key for run in self.planned for key in (run.key, inputs_key(run.spec))})
+        inputs = {inputs_key(run.spec) for run in self.planned}
+        self.folder.forget_others({run.key for run in self.planned} | self.done.keys() | inputs)
         self.write_report()
 
     def write_report(self) -> Path:
@@ -155,22 +178,38 @@ class Keeper:
     def results(self) -> Results:
         """What is finished, in the order of the tables."""
         finished = self._finished()
-        settings: dict[int, dict[str, list[RunSummary]]] = {}
-        for run, stored in finished:
-            settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
         return Results(
             self.study,
             [stored.summary for _, stored in finished],
-            differences(list(settings.values()), self._baselines()),
+            self.differences(),
             len(self.planned),
-            self.reused,
+            min(self.reused, len(self.planned)),
             {stored.trace.sha256: stored.trace for _, stored in finished},
             None if self.folder is None else self.folder.path,
+            stopping=self.manifest.stopping or None,
         )
 
-    def _baselines(self) -> frozenset[str]:
+    def differences(self, seeds: int | None = None, baseline: str = "") -> list[ComparedMeans]:
+        """The comparisons of the finished runs.
+
+        Args:
+            seeds: only the first so many, with the confidence of a look at them; None: all.
+            baseline: label of the architecture that the others are compared with; empty: the study's.
+        """
+        among, baseline = self.study.seeds[:seeds], baseline or self.study.baseline
+        state = len(self.done), len(among), baseline
+        if state in self._judged:
+            return self._judged[state]
+        confidence = msgspec.structs.replace(self.study, seeds=among).confidence
+        settings: dict[int, dict[str, list[RunSummary]]] = {}
+        for run, stored in self._finished():
+            if run.spec.seed in among:
+                settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
+        self._judged[state] = differences(list(settings.values()), self._baselines(baseline), confidence)
+        return self._judged[state]
+
+    def _baselines(self, chosen: str) -> frozenset[str]:
         """The labels, one per setting, of the architecture that the others are compared with."""
-        chosen = self.study.baseline
         return frozenset(run.spec.label for run in self.planned if run.choice.label == chosen)
 
     def _finished(self) -> list[tuple[PlannedRun, StoredRun]]:
