@@ -174,9 +174,9 @@ def _closing_lines(results: Results) -> list[str]:
     lines = []
     if results.stopping:
         lines += [stopping.sentence(results.stopping), stopping.explanation(results.stopping)]
-    if auto and len(results.runs) < results.planned and not results.interrupted:
-        spent = f"the budget of {auto.budget_s:g} CPU seconds" if auto.budget_s else "the budget"
-        return [f"{spent[:1].upper()}{spent[1:]} is used up before one seed was whole; give more with --budget-s."]
+    if auto and auto.budget_s and len(results.study.seeds) == 1 and len(results.runs) < results.planned:
+        budget = f"The budget of {auto.budget_s:g} CPU seconds"
+        lines.append(f"{budget} is used up before all designs have run one seed; give more with --budget-s.")
     if results.interrupted or len(results.runs) < results.planned:
         lines.append(
             f"{len(results.runs)} of {results.planned} runs are finished"

@@ -68,15 +68,16 @@ def read_seeds(
     if seeds == AUTO:
         auto = AutoSeeds(*_limits(seeds_max, budget_s, place))
         return range(auto.look_from(0)), auto
+    given = seeds if isinstance(seeds, Sequence) and not isinstance(seeds, str) else None
+    if AUTO in (given or ()):
+        raise InputError(place("seeds"), '"auto" is no member of a list; give "auto" alone, or numbers')
     for name, value in (("seeds_max", seeds_max), ("budget_s", budget_s)):
         if value is not None:
             raise InputError(
                 place(name), f"belongs to seeds that are added; set {place('seeds')} to auto, or leave it out"
             )
-    if isinstance(seeds, Sequence) and not isinstance(seeds, str):
-        if AUTO in seeds:
-            raise InputError(place("seeds"), '"auto" is no member of a list; give "auto" alone, or numbers')
-        return seeds, None
+    if given is not None:
+        return given, None
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise InputError(place("seeds"), f"expected a number of seeds >= 1, or auto, not {seeds!r}")
     return range(checked_value(seeds, Seeds, place("seeds"))), None
