@@ -71,12 +71,9 @@ def compare(
     Args:
         architectures: `NAME` or `NAME:parameter=value,...`.
         baseline: the one that the others are compared with; empty: the first.
-        seeds: how many (0, 1, ...), or which; "auto" adds seeds until every comparison is decided
-            (see docs/reference/seeds.md).
-        seeds_max: with "auto", the largest number of seeds (30).
-        budget_s: with "auto", CPU seconds of all runs together, after which no run is begun.
-        trace, workers ... window: all others as in `volery.study.spec.Setting`.
-        processes, folder, force, watcher: as in `volery.study.run_study`.
+        seeds: how many (0, 1, ...), or which; "auto" adds seeds until every comparison is decided.
+        seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
+        trace ... window: all others as in `volery.study.spec.Setting`; processes ... watcher: as in `run_study`.
 
     Raises:
         InputError: when anything that is named here is wrong.
@@ -91,13 +88,10 @@ def compare(
             "window": None if window is None else list(window), "users": users, "delay_us": delay_us,
             "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
             "hosts": msgspec.to_builtins(dict(hosts or {})), "frames": msgspec.to_builtins(frames),
-            "requests": requests, "capacity": capacity, "slot_request": slot_request,
-            "reference_mhz": reference_mhz, "racks": racks, "history": history,
+            "requests": requests, "capacity": capacity, "slot_request": slot_request, "reference_mhz": reference_mhz,
+            "racks": racks, "history": history,
         },
-        seeds,
-        baseline=baseline,
-        seeds_max=seeds_max,
-        budget_s=budget_s,
+        seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s,
     )  # fmt: skip
     return run_study(
         study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
