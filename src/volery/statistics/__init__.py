@@ -7,6 +7,7 @@ workload    the jobs that happened to come: a trace is one realisation of the da
 """
 
 from volery.statistics.differences import (
+    CORRECTED,
     HIGHER,
     IDENTICAL,
     LOWER,
@@ -14,6 +15,7 @@ from volery.statistics.differences import (
     ONE_SEED,
     SEEDS_MIN,
     SPANS_ZERO,
+    ComparedJobs,
     ComparedMeans,
     Difference,
     paired_difference,
@@ -34,6 +36,7 @@ from volery.statistics.intervals import (
 __all__ = [
     "BCA",
     "CONFIDENCE",
+    "CORRECTED",
     "EXACT",
     "HIGHER",
     "IDENTICAL",
@@ -44,6 +47,7 @@ __all__ = [
     "SEEDS_FOR_BOOTSTRAP",
     "SEEDS_MIN",
     "SPANS_ZERO",
+    "ComparedJobs",
     "ComparedMeans",
     "Difference",
     "Interval",

@@ -17,6 +17,7 @@ SEEDS_MIN: Final = 2
 ONE_SEED: Final = "no difference shown: one seed cannot tell it from chance"
 SPANS_ZERO: Final = "no difference shown: the interval spans zero"
 SPANS_ONE: Final = "no difference shown: the interval of the ratio spans one"
+CORRECTED: Final = "no difference shown: not after the correction for several comparisons"
 NOT_RANDOM: Final = "not random: every seed gave the same run"
 LOWER, HIGHER, IDENTICAL = "lower", "higher", "identical"
 
@@ -60,7 +61,8 @@ class ComparedMeans(msgspec.Struct, frozen=True):
         quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
         unit: "s", or empty for a fraction.
         a_mean, b_mean: mean over the seeds.
-        difference: of a - b.
+        difference: of a - b. Its interval is that of this comparison alone; its verdict is corrected.
+        comparisons: how many the verdict is corrected for (Holm): those of this quantity in this setting.
     """
 
     a: str
@@ -71,6 +73,21 @@ class ComparedMeans(msgspec.Struct, frozen=True):
     a_mean: float
     b_mean: float
     difference: Difference
+    comparisons: int = 1
+
+
+class ComparedJobs(ComparedMeans, frozen=True, kw_only=True):
+    """One quantity of two architectures in one run of each, compared job by job; the chance is that of the workload.
+
+    Args:
+        seed: of both runs.
+        job_count: jobs that both runs have measured.
+        block: jobs per block of the bootstrap.
+    """
+
+    seed: int
+    job_count: int
+    block: int
 
 
 def paired_difference(

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from volery.statistics.intervals import CONFIDENCE
 
 
-def holm(excludes: Sequence[Callable[[float], bool]], confidence: float = CONFIDENCE) -> list[bool]:
+def holm(
+    excludes: Sequence[Callable[[float], bool]], confidence: float = CONFIDENCE, family: int | None = None
+) -> list[bool]:
     """Which of several comparisons show a difference, with one family-wise error.
 
     The comparison with the least p-value is held to (1 - confidence) / k, the next to (1 - confidence) / (k - 1), and
@@ -17,10 +19,12 @@ def holm(excludes: Sequence[Callable[[float], bool]], confidence: float = CONFID
     Args:
         excludes: per comparison, from a confidence to true if its interval excludes "no difference".
         confidence: that all claimed differences together are to have.
+        family: how many comparisons the data have chosen these from, themselves included; None: no others.
     """
+    others = (len(excludes) if family is None else family) - len(excludes)
     shown = [False] * len(excludes)
     while True:
-        left = shown.count(False)
+        left = shown.count(False) + others
         new = [i for i, one in enumerate(excludes) if not shown[i] and one(1 - (1 - confidence) / left)]
         if not new:
             return shown
