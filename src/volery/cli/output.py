@@ -93,6 +93,7 @@ def print_results(
     warnings = omissions.warnings(found)
     if as_json:
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
+        content["on_days_like_this"] = results.on_days_like_this
         content |= {"best": best.best(found), "work": work.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
         content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
@@ -131,7 +132,7 @@ def print_tables(results: Results) -> None:
     if not results.runs:
         console.print("No run has finished.")
         return
-    print_comparison(console, results.runs, results.differences, results.study.baseline)
+    print_comparison(console, results.runs, results.differences, results.on_days_like_this, results.study.baseline)
 
 
 def print_stage_times(profiles: Sequence[StageProfile]) -> None:

@@ -74,9 +74,7 @@ def write_export(
     return written
 
 
-def _files(
-    results: Results, formats: Sequence[str], size: Size, both: Comparisons
-) -> Iterator[tuple[str, bytes]]:
+def _files(results: Results, formats: Sequence[str], size: Size, both: Comparisons) -> Iterator[tuple[str, bytes]]:
     runs = results.summary.runs
     compared = {"differences": both.differences, ON_DAYS_LIKE_THIS: both.on_days_like_this or ()}
     over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
@@ -231,7 +229,13 @@ def escaped(text: str) -> str:
 
 def _latex_words(text: str) -> str:
     """Signs of ours as LaTeX has them."""
-    for sign, latex in ((TIMES, r"$\times$"), (MINUS, "$-$"), ("\u2026", r"\ldots{}"), (NOTHING, "--"), ("\u00b5", r"$\mu$")):
+    for sign, latex in (
+        (TIMES, r"$\times$"),
+        (MINUS, "$-$"),
+        ("\u2026", r"\ldots{}"),
+        (NOTHING, "--"),
+        ("\u00b5", r"$\mu$"),
+    ):
         text = text.replace(sign, latex)
     return text
 

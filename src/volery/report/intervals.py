@@ -66,10 +66,10 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
         found = one.difference
         shade = PALETTE[0] if found.is_shown else GREY
         sign = MINUS if found.ratio is None else "/"
-        text = _names(*(shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b)), sign)
+        a, b = (shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b))
         yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
         yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
-        yield _text(0, y + LETTER, text)
+        yield _text(0, y + LETTER, _names(a, b, sign))
         yield _text(WIDTH, y + LETTER, effect(one), anchor="end")
         if begin < end:
             yield (
@@ -78,18 +78,19 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
             )
         fill = shade if found.is_shown else PAGE
         yield (
-            f'<circle cx="{x(middle):.1f}" cy="{y + 19:.1f}" r="4" fill="{fill}" stroke="{shade}" '
-            'stroke-width="1.6"/>'
+            f'<circle cx="{x(middle):.1f}" cy="{y + 19:.1f}" r="4" fill="{fill}" stroke="{shade}" stroke-width="1.6"/>'
         )
 
 
 def _places(one: Compared, *, ratios: bool) -> tuple[float, float, float]:
     """Beginning of the interval, dot and end: of differences, or of logarithms of ratios; three equal ones without."""
     found = one.difference
-    low, middle, high = (found.ratio_low, found.ratio, found.ratio_high) if ratios else (found.low, found.mean, found.high)
+    low, middle, high = (
+        (found.ratio_low, found.ratio, found.ratio_high) if ratios else (found.low, found.mean, found.high)
+    )
     assert middle is not None, "a panel of ratios has one in every line"
-    bounds = (middle if low is None else low, middle, middle if high is None else high)
-    return tuple(map(math.log, bounds)) if ratios else bounds  # type: ignore[return-value]
+    begin, end = middle if low is None else low, middle if high is None else high
+    return (math.log(begin), math.log(middle), math.log(end)) if ratios else (begin, middle, end)
 
 
 def _names(a: str, b: str, sign: str) -> str:

@@ -12,8 +12,8 @@ from volery.report.units import MINUS
 from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, effect, interval, reading, rule, signed
 
 CAPTION: Final = (
-    f"Ratios a / b on a logarithmic scale, the stroke is 1; differences a {MINUS} b, the stroke is 0. Each quantity has "
-    "a scale of its own, lines are 95 % intervals. Grey and hollow: the corrected verdict shows no difference."
+    f"Ratios a / b on a logarithmic scale, the stroke is 1; differences a {MINUS} b, the stroke is 0. Each quantity "
+    "has a scale of its own, lines are 95 % intervals. Grey and hollow: the corrected verdict shows no difference."
 )
 
 

@@ -66,7 +66,11 @@ def axis_pictures(results: Results) -> Iterator[Picture]:
             jobs = CLASS_TITLES[panel.measure.jobs]
             where = f", {shortened(panel.setting)}" if panel.setting else ""
             how = methods(point.interval for line in panel.lines for point in line.points)
-            note = f"; the band is the 95 % interval of the mean over seeds ({how})." if how else "; one seed, no interval."
+            note = (
+                f"; the band is the 95 % interval of the mean over seeds ({how})."
+                if how
+                else "; one seed, no interval."
+            )
             yield Picture(panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{where}{note}")
 
 

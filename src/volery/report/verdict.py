@@ -16,7 +16,13 @@ MARK: Final = "*"
 """Beside a comparison whose own interval shows a difference that the correction takes away."""
 BY_SEEDS: Final = "over seeds (chance: choices)"
 ON_DAYS: Final = "on days like this (chance: workload)"
-DRAWN_ANEW: Final = "Every seed draws a workload of its own, so that seeds cover both kinds of chance: choices and workload."
+CHOICES: Final = (
+    "Seeds tell the chance of choices (random choices of the schedulers, drawn constraints) for exactly these jobs."
+)
+WORKLOAD: Final = "Which jobs came is chance, too: other days like this one would have brought others of the same kind."
+DRAWN_ANEW: Final = (
+    "Every seed draws a workload of its own, so that seeds cover both kinds of chance: choices and workload."
+)
 
 
 def amount(value: float, unit: str) -> str:
@@ -35,7 +41,7 @@ def signed(value: float, unit: str) -> str:
 
 
 def times(factor: float) -> str:
-    """A ratio with its sign: 0.560×."""
+    """A ratio with its sign."""
     return f"{digits(factor)}{TIMES}"
 
 
@@ -130,9 +136,12 @@ def _on_days(one: ComparedJobs) -> str:
     bounds = _of_b(found, one.unit, " to ")
     if found.verdict == IDENTICAL:
         return f"The {quantity} is identical under {a} and {b}: {amount(one.a_mean, one.unit)} (seed {one.seed})."
+    if not bounds:
+        return f"The {quantity} of {a} and {b}: {found.verdict}."
     if not found.is_shown:
         why = found.verdict.partition(": ")[2]
-        return f"On days like this one, no difference shown in the {quantity} between {a} and {b}: {why} ({bounds}; {how})."
+        told = f"no difference shown in the {quantity} between {a} and {b}: {why}"
+        return f"On days like this one, {told} ({bounds}; {how})."
     if found.ratio is None:
         size = f"{signed(-found.mean, one.unit)} ({bounds}) against that of {a}"
     else:
@@ -156,7 +165,7 @@ def rule(differences: Sequence[Compared]) -> str:
     if not differences:
         return ""
     methods = _listed(d.difference.method for d in differences)
-    blocks = sorted({d.block for d in differences if isinstance(d, ComparedJobs)})
+    blocks = sorted({d.block for d in differences if isinstance(d, ComparedJobs) and d.block})
     if blocks:
         several = f"{blocks[0]:,}" + (f" to {blocks[-1]:,}" if len(blocks) > 1 else "")
         how = f"job by job in single runs of one seed, with 95 % intervals: {methods}, blocks of {several} jobs"
@@ -176,6 +185,11 @@ def rule(differences: Sequence[Compared]) -> str:
 
 def _listed(methods: Iterable[str]) -> str:
     return " and ".join(sorted(set(filter(None, methods))))
+
+
+def is_of_one_seed(differences: Sequence[Compared]) -> bool:
+    """True if no comparison has a second seed."""
+    return all(d.difference.seeds < SEEDS_MIN for d in differences)
 
 
 def caution(differences: Sequence[Compared], on_days: Sequence[Compared] | None = None) -> str:

@@ -6,7 +6,6 @@ designs differ from the baseline. Quantities of the same runs are not corrected 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,22 +13,20 @@ import msgspec
 
 from volery.metrics import Distribution, RunSummary
 from volery.statistics import (
-    CONFIDENCE,
     CORRECTED,
     ComparedJobs,
     ComparedMeans,
     Difference,
+    JobsDifference,
     holm,
+    jobs_difference,
     paired_difference,
     paired_ratio,
     seeded_difference,
 )
-from volery.statistics.workload import JobsDifference, jobs_difference
 
 Quantity = Callable[[RunSummary], float | None]
 CLASSES: Final = ("all", "short", "long")
-JOBS_MIN: Final = 30
-"""Fewer jobs of a class say nothing of other days."""
 
 
 def _delay(jobs: str, statistic: Callable[[Distribution], float]) -> Quantity:
@@ -130,8 +127,8 @@ def _of_quantity(
         return compare(*values[b], confidence=confidence).is_shown
 
     for b, difference in _corrected(single, is_shown).items():
-        means = [sum(one) / len(one) for one in values[b]]
-        yield ComparedMeans(a, b, jobs, name, unit, *means, difference, len(single))
+        a_mean, b_mean = (sum(one) / len(one) for one in values[b])
+        yield ComparedMeans(a, b, jobs, name, unit, a_mean, b_mean, difference, len(_told(single)) or 1)
 
 
 def _is_random(runs: Sequence[RunSummary]) -> bool:
@@ -149,13 +146,19 @@ def _corrected(single: Mapping[str, Difference], is_shown: Callable[[str, float]
     def of(label: str) -> Callable[[float], bool]:
         return lambda confidence: single[label].is_shown and is_shown(label, confidence)
 
-    if len(single) < 2:
+    told = _told(single)
+    if len(told) < 2:
         return dict(single)
-    kept = dict(zip(single, holm([of(label) for label in single]), strict=True))
+    kept = dict(zip(told, holm([of(label) for label in told]), strict=True))
     return {
-        label: one if kept[label] or not one.is_shown else msgspec.structs.replace(one, verdict=CORRECTED)
+        label: msgspec.structs.replace(one, verdict=CORRECTED) if one.is_shown and not kept[label] else one
         for label, one in single.items()
     }
+
+
+def _told(single: Mapping[str, Difference]) -> list[str]:
+    """The comparisons of a family that have an interval."""
+    return [label for label, one in single.items() if one.method]
 
 
 def _of_class(name: str, a: str, jobs: Mapping[str, JobTimes]) -> Iterator[ComparedJobs]:
@@ -165,29 +168,26 @@ def _of_class(name: str, a: str, jobs: Mapping[str, JobTimes]) -> Iterator[Compa
     base = jobs[a]
     members = {"all": np.ones(len(base.is_short), bool), "short": base.is_short, "long": ~base.is_short}[name]
     others = [label for label in jobs if label != a]
+    names = [quantity.removesuffix(" delay") for quantity in _STATISTICS]
     if not members.any() or (name != "all" and members.all()):
         return
-    rows = {b: np.flatnonzero(members & ~np.isnan(base.delay_s) & ~np.isnan(jobs[b].delay_s)) for b in others}
-    rows = {b: found[np.argsort(base.submit_s[found], kind="stable")] for b, found in rows.items()}
-
-    @functools.cache
-    def at(b: str, confidence: float) -> dict[str, JobsDifference]:
-        delays = (jobs[label].delay_s[rows[b]] for label in (a, b))
-        return {one.statistic: one for one in jobs_difference(base.submit_s[rows[b]], *delays, confidence=confidence)}
-
-    def of(b: str, confidence: float, statistic: str) -> Difference:
-        one = at(b, confidence)[statistic]
-        return Difference(
-            one.difference, one.low, one.high, 1, one.verdict, one.method, one.ratio, one.ratio_low, one.ratio_high
-        )
-
-    compared = [b for b in others if len(rows[b]) >= JOBS_MIN]
+    submit_s, base_s = base.submit_s[members], base.delay_s[members]
+    by_label = {
+        b: dict(zip(_STATISTICS, jobs_difference(submit_s, base_s, jobs[b].delay_s[members], names), strict=True))
+        for b in others
+    }
     for quantity in _STATISTICS:
-        which = functools.partial(of, statistic=quantity.removesuffix(" delay"))
-        single = {b: which(b, CONFIDENCE) for b in compared}
-        for b, difference in _corrected(single, lambda b, level, which=which: which(b, level).is_shown).items():
-            one = at(b, CONFIDENCE)[quantity.removesuffix(" delay")]
+        family = {b: found[quantity] for b, found in by_label.items()}
+        single = {b: _as_difference(one) for b, one in family.items()}
+        for b, difference in _corrected(single, lambda b, level, of=family: of[b].is_shown_at(level)).items():
+            one = family[b]
             yield ComparedJobs(
-                a, b, name, quantity, "s", one.a, one.b, difference, len(compared),
+                a, b, name, quantity, "s", one.a, one.b, difference, len(_told(single)) or 1,
                 seed=base.seed, job_count=one.jobs, block=one.block,
             )  # fmt: skip
+
+
+def _as_difference(one: JobsDifference) -> Difference:
+    return Difference(
+        one.difference, one.low, one.high, 1, one.verdict, one.method, one.ratio, one.ratio_low, one.ratio_high
+    )
