@@ -6,6 +6,7 @@ designs differ from the baseline. Quantities of the same runs are not corrected 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -179,12 +180,16 @@ def _of_class(name: str, a: str, jobs: Mapping[str, JobTimes]) -> Iterator[Compa
     for quantity in _STATISTICS:
         family = {b: found[quantity] for b, found in by_label.items()}
         single = {b: _as_difference(one) for b, one in family.items()}
-        for b, difference in _corrected(single, lambda b, level, of=family: of[b].is_shown_at(level)).items():
+        for b, difference in _corrected(single, functools.partial(_is_shown_at, family)).items():
             one = family[b]
             yield ComparedJobs(
                 a, b, name, quantity, "s", one.a, one.b, difference, len(_told(single)) or 1,
                 seed=base.seed, job_count=one.jobs, block=one.block,
             )  # fmt: skip
+
+
+def _is_shown_at(family: Mapping[str, JobsDifference], label: str, confidence: float) -> bool:
+    return family[label].is_shown_at(confidence)
 
 
 def _as_difference(one: JobsDifference) -> Difference:

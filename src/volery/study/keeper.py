@@ -19,7 +19,7 @@ from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.sources import study_digest
-from volery.study.spec import RunSpec, StudySpec, is_file, is_synthetic, with_baseline
+from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
 from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
@@ -180,7 +180,7 @@ class Keeper:
     def _is_compared_by_job(self, run: PlannedRun) -> bool:
         """True for runs of the first seed, unless every seed draws a workload of its own."""
         seeds = self.study.seeds
-        return run.spec.seed == seeds[0] and (len(seeds) == 1 or not is_synthetic(run.spec.trace))
+        return run.spec.seed == seeds[0] and (len(seeds) == 1 or not is_drawn(run.spec.trace))
 
     def _on_days_like_this(self, finished: Sequence[PlannedRun]) -> list[ComparedJobs]:
         settings: dict[int, dict[str, str]] = {}
