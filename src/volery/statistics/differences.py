@@ -8,8 +8,11 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from volery.statistics.intervals import CONFIDENCE, RESAMPLES, Interval, interval_of_mean
+
+Values = Sequence[float] | npt.NDArray[np.float64]
 
 SEEDS_MIN: Final = 2
 """With one seed nothing tells a difference from chance."""
@@ -91,7 +94,7 @@ class ComparedJobs(ComparedMeans, frozen=True, kw_only=True):
 
 
 def paired_difference(
-    a: Sequence[float], b: Sequence[float], resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
+    a: Values, b: Values, resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
 ) -> Difference:
     """Compare two quantities measured under the same seeds by their differences.
 
@@ -112,9 +115,7 @@ def paired_difference(
     return Difference(mean, interval.low, interval.high, len(pairs), verdict, interval.method)
 
 
-def paired_ratio(
-    a: Sequence[float], b: Sequence[float], resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
-) -> Difference:
+def paired_ratio(a: Values, b: Values, resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE) -> Difference:
     """Compare two skewed quantities measured under the same seeds by the logarithm of their ratio.
 
     Where a value is not positive there is no ratio, and their differences are compared.
@@ -142,7 +143,7 @@ def paired_ratio(
     )
 
 
-def seeded_difference(a: Sequence[float], b: Sequence[float], *, random: bool, skewed: bool = False) -> Difference:
+def seeded_difference(a: Values, b: Values, *, random: bool, skewed: bool = False) -> Difference:
     """Compare two quantities, without an interval where seeds tell nothing.
 
     Args:
@@ -162,7 +163,7 @@ def seeded_difference(a: Sequence[float], b: Sequence[float], *, random: bool, s
     )
 
 
-def _arrays(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _arrays(a: Values, b: Values) -> tuple[np.ndarray, np.ndarray]:
     if len(a) != len(b) or not len(a):
         raise ValueError(
             f"paired differences need the same seeds on both sides, at least one; got {len(a)} and {len(b)}"
