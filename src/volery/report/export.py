@@ -76,7 +76,8 @@ def write_export(
 
 def _files(results: Results, formats: Sequence[str], size: Size, both: Comparisons) -> Iterator[tuple[str, bytes]]:
     runs = results.summary.runs
-    compared = {"differences": both.differences, ON_DAYS_LIKE_THIS: both.on_days_like_this or ()}
+    lists = {"differences": both.differences, ON_DAYS_LIKE_THIS: both.on_days_like_this or ()}
+    compared = {name: found for name, found in lists.items() if found}
     over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
     if "csv" in formats:
         yield "runs.csv", _csv(run_rows(runs))

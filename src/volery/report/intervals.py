@@ -1,4 +1,4 @@
-"""Comparisons as SVG text: a dot for the mean, a line for its interval, a stroke where there is no difference.
+"""Comparisons as SVG text: a dot for the mean, a line for its interval, a stroke where both are equal.
 
 Ratios stand on a logarithmic scale with the stroke at 1, differences on a linear one with the stroke at zero. The same
 comparisons give the same bytes. A difference that is shown is filled and in colour, another is hollow and grey, so that

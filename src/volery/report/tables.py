@@ -367,7 +367,9 @@ def _against_table(title: str, pairs: Mapping[str, Sequence[Compared]], width: i
         table.add_column("jobs", no_wrap=True)
     for quantity in quantities:
         table.add_column(
-            quantity.removesuffix(" delay").removeprefix("mean util").replace("isation", "util."), justify="right"
+            quantity.removesuffix(" delay").removeprefix("mean util").replace("isation", "util."),
+            justify="right",
+            overflow="fold",
         )
     for b, pair in pairs.items():
         jobs = list(dict.fromkeys(compared.jobs for compared in pair))

@@ -97,13 +97,13 @@ def against(compared: Compared) -> str:
     return f"{size} ({bounds})" if bounds else size
 
 
-def _of_b(found: Difference, unit: str, between: str = " \u2026 ") -> str:
+def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
     """The interval of b / a, or of b - a; empty where there is none."""
     if found.ratio_low is not None and found.ratio_high is not None:
         return f"{digits(1 / found.ratio_high)}{between}{digits(1 / found.ratio_low)}"
     if found.low is None or found.high is None or not found.method:
         return ""
-    return f"{signed(-found.high, unit)}{between}{signed(-found.low, unit)}"
+    return f"{signed(-found.high, unit)} to {signed(-found.low, unit)}"
 
 
 def sentence(compared: Compared) -> str:
