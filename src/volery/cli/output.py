@@ -93,7 +93,8 @@ def print_results(
     warnings = omissions.warnings(found)
     if as_json:
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
-        content |= {"best": best.best(found), "work": work.work(found)}
+        content["on_days_like_this"] = results.on_days_like_this
+        content |= {"best": best.best(found, results.study.confidence), "work": work.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
         content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
         content |= {"stage_times": stage_times} if stage_times else {}
@@ -135,7 +136,9 @@ def print_tables(results: Results) -> None:
     if not results.runs:
         console.print("No run has finished.")
         return
-    print_comparison(console, results.runs, results.differences, results.study.baseline)
+    study = results.study
+    compared = results.differences, results.on_days_like_this
+    print_comparison(console, results.runs, *compared, study.baseline, study.confidence)
 
 
 def print_stage_times(profiles: Sequence[StageProfile]) -> None:

@@ -18,7 +18,7 @@ from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, Load
 from volery.report.plots import Curve, Series
 from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
 from volery.report.stopping import Stopping
-from volery.statistics import ComparedMeans
+from volery.statistics import CONFIDENCE, ComparedJobs, ComparedMeans
 
 MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
 WAITING, REFUSED = "waiting_tasks", "refused_tasks"
@@ -59,12 +59,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunLine] = []
     stopping: Stopping | None = None
 
+    @property
+    def confidence(self) -> float:
+        """The confidence of paired intervals: that of the last look where seeds were added."""
+        return self.stopping.looks[-1].confidence if self.stopping else CONFIDENCE
+
 
 class Summary(msgspec.Struct, frozen=True):
-    """The measures of all finished runs."""
+    """The measures of all finished runs, and their comparisons; a folder of an earlier version has none by job."""
 
     runs: list[RunSummary]
     differences: list[ComparedMeans] = []
+    on_days_like_this: list[ComparedJobs] | None = None
 
 
 class KeptTimeline(msgspec.Struct, frozen=True):

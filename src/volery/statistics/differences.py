@@ -8,8 +8,11 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from volery.statistics.intervals import CONFIDENCE, RESAMPLES, Interval, interval_of_mean
+
+Values = Sequence[float] | npt.NDArray[np.float64]
 
 SEEDS_MIN: Final = 2
 """With one seed nothing tells a difference from chance."""
@@ -17,6 +20,7 @@ SEEDS_MIN: Final = 2
 ONE_SEED: Final = "no difference shown: one seed cannot tell it from chance"
 SPANS_ZERO: Final = "no difference shown: the interval spans zero"
 SPANS_ONE: Final = "no difference shown: the interval of the ratio spans one"
+CORRECTED: Final = "no difference shown: not after the correction for several comparisons"
 NOT_RANDOM: Final = "not random: every seed gave the same run"
 LOWER, HIGHER, IDENTICAL = "lower", "higher", "identical"
 
@@ -60,7 +64,8 @@ class ComparedMeans(msgspec.Struct, frozen=True):
         quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
         unit: "s", or empty for a fraction.
         a_mean, b_mean: mean over the seeds.
-        difference: of a - b.
+        difference: of a - b. Its interval is that of this comparison alone; its verdict is corrected.
+        comparisons: how many the verdict is corrected for (Holm): those of this quantity in this setting.
     """
 
     a: str
@@ -71,10 +76,25 @@ class ComparedMeans(msgspec.Struct, frozen=True):
     a_mean: float
     b_mean: float
     difference: Difference
+    comparisons: int = 1
+
+
+class ComparedJobs(ComparedMeans, frozen=True, kw_only=True):
+    """One quantity of two architectures in one run of each, compared job by job; the chance is that of the workload.
+
+    Args:
+        seed: of both runs.
+        job_count: jobs that both runs have measured.
+        block: jobs per block of the bootstrap.
+    """
+
+    seed: int
+    job_count: int
+    block: int
 
 
 def paired_difference(
-    a: Sequence[float], b: Sequence[float], resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
+    a: Values, b: Values, resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
 ) -> Difference:
     """Compare two quantities measured under the same seeds by their differences.
 
@@ -95,9 +115,7 @@ def paired_difference(
     return Difference(mean, interval.low, interval.high, len(pairs), verdict, interval.method)
 
 
-def paired_ratio(
-    a: Sequence[float], b: Sequence[float], resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE
-) -> Difference:
+def paired_ratio(a: Values, b: Values, resamples: int = RESAMPLES, *, confidence: float = CONFIDENCE) -> Difference:
     """Compare two skewed quantities measured under the same seeds by the logarithm of their ratio.
 
     Where a value is not positive there is no ratio, and their differences are compared.
@@ -126,7 +144,7 @@ def paired_ratio(
 
 
 def seeded_difference(
-    a: Sequence[float], b: Sequence[float], *, random: bool, skewed: bool = False, confidence: float = CONFIDENCE
+    a: Values, b: Values, *, random: bool, skewed: bool = False, confidence: float = CONFIDENCE
 ) -> Difference:
     """Compare two quantities, without an interval where seeds tell nothing.
 
@@ -148,7 +166,7 @@ def seeded_difference(
     )
 
 
-def _arrays(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _arrays(a: Values, b: Values) -> tuple[np.ndarray, np.ndarray]:
     if len(a) != len(b) or not len(a):
         raise ValueError(
             f"paired differences need the same seeds on both sides, at least one; got {len(a)} and {len(b)}"

@@ -1,8 +1,8 @@
 """Looks at a study that grows: the seeds at which comparisons are judged, and the confidence each look must have.
 
 A study that adds seeds until a difference shows has several chances of a false one. Every look gets a share of the
-error 1 - confidence, and the shares sum to it (alpha spending: Lan & DeMets, Biometrika 70, 1983). The error spent after
-n of n_max seeds is (1 - confidence) n / n_max: linear in the seeds (Kim & DeMets, Biometrika 74, 1987, with rho = 1).
+error 1 - confidence, and the shares sum to it (alpha spending: Lan & DeMets, Biometrika 70, 1983). The error spent
+after n of n_max seeds is (1 - confidence) n / n_max: linear in the seeds (Kim & DeMets, Biometrika 74, 1987).
 
 The levels follow from Bonferroni's inequality (the union bound), which holds whatever the looks have in common. Looks
 share their seeds, so that all looks together err less often than they may.

@@ -66,6 +66,16 @@ class JobsDifference(msgspec.Struct, frozen=True):
         """True if a can be said to be lower or higher than b."""
         return self.verdict in (LOWER, HIGHER)
 
+    def is_shown_at(self, confidence: float, made_at: float = CONFIDENCE) -> bool:
+        """True if it can be said with a higher confidence than the one that the intervals were made at."""
+        if not self.is_shown or self.high is None:
+            return False
+        shift, half = self.difference, self.high - self.difference
+        if self.ratio is not None and self.ratio_high is not None:
+            shift, half = math.log(self.ratio), math.log(self.ratio_high / self.ratio)
+        wider = _half_widths(self.jobs / self.block, confidence) / _half_widths(self.jobs / self.block, made_at)
+        return abs(shift) > wider * half
+
 
 def jobs_difference(
     submit_s: npt.ArrayLike,

@@ -13,14 +13,14 @@ import volery
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.report.stopping import Stopping
-from volery.statistics import ComparedMeans
-from volery.study.differences import differences
+from volery.statistics import ComparedJobs, ComparedMeans
+from volery.study.differences import JobTimes, differences, on_days_like_this
 from volery.study.flows import write_flows
 from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
 from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.sources import study_digest
-from volery.study.spec import RunSpec, StudySpec, is_file, with_baseline
+from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
 from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
@@ -30,7 +30,9 @@ class Results(msgspec.Struct):
     Args:
         study: what was run.
         runs: measures of the finished runs, by setting, architecture and seed.
-        differences: the first architecture against the others.
+        differences: the baseline against the others, over the seeds.
+        on_days_like_this: the same for single runs of the first seed, job by job: the chance of the workload. Empty
+            where every seed draws a workload of its own, so that `differences` cover both kinds of chance.
         planned: how many runs the study has.
         reused: how many of the finished ones were in the results folder already.
         traces: the inputs, by digest.
@@ -42,6 +44,7 @@ class Results(msgspec.Struct):
     study: StudySpec
     runs: list[RunSummary]
     differences: list[ComparedMeans]
+    on_days_like_this: list[ComparedJobs]
     planned: int
     reused: int = 0
     traces: dict[str, TraceFacts] = {}
@@ -69,6 +72,8 @@ class Keeper:
         self.seeds_before = 0
         """Seeds that an earlier call of a study that adds seeds has begun."""
         self._judged: dict[tuple[int, int, str], list[ComparedMeans]] = {}
+        self._jobs: dict[str, JobTimes] = {}
+        self._on_days: dict[tuple[str, ...], list[ComparedJobs]] = {}
 
     @classmethod
     def begin(
@@ -124,6 +129,8 @@ class Keeper:
         """Keep a finished run; in a folder it is safe when this returns."""
         if self.folder is None:
             self.done[run.key] = StoredRun(run.key, outcome.summary, outcome.trace)
+            if self._may_be_compared_by_job(run):
+                self._jobs[run.key] = JobTimes.of(run.spec.seed, outcome.jobs)
             return
         self.done[run.key] = self.folder.write_run(run.key, outcome)
         self.write_manifest()
@@ -148,7 +155,8 @@ class Keeper:
             return
         self.write_manifest()
         results = self.results()
-        write_json(self.folder.path / SUMMARY, {"runs": results.runs, "differences": results.differences})
+        lists = {name: getattr(results, name) for name in ("runs", "differences", "on_days_like_this")}
+        write_json(self.folder.path / SUMMARY, lists)
         write_tables(self.folder, [run for run, _ in self._finished()], self.study)
 
     def complete(self) -> None:
@@ -182,6 +190,7 @@ class Keeper:
             self.study,
             [stored.summary for _, stored in finished],
             self.differences(),
+            self._on_days_like_this([run for run, _ in finished]),
             len(self.planned),
             min(self.reused, len(self.planned)),
             {stored.trace.sha256: stored.trace for _, stored in finished},
@@ -207,6 +216,33 @@ class Keeper:
                 settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
         self._judged[state] = differences(list(settings.values()), self._baselines(baseline), confidence)
         return self._judged[state]
+
+    def _is_compared_by_job(self, run: PlannedRun) -> bool:
+        """True for runs of the first seed, unless every seed draws a workload of its own."""
+        seeds = self.study.seeds
+        return run.spec.seed == seeds[0] and (len(seeds) == 1 or not is_drawn(run.spec.trace))
+
+    def _may_be_compared_by_job(self, run: PlannedRun) -> bool:
+        """True for runs that are compared by job, and for those that will be if a budget leaves one seed."""
+        return run.spec.seed == self.study.seeds[0] and (bool(self.study.auto) or self._is_compared_by_job(run))
+
+    def _on_days_like_this(self, finished: Sequence[PlannedRun]) -> list[ComparedJobs]:
+        settings: dict[int, dict[str, str]] = {}
+        for run in filter(self._is_compared_by_job, finished):
+            settings.setdefault(run.point, {})[run.spec.label] = run.key
+        found: list[ComparedJobs] = []
+        for keys in (keys for keys in settings.values() if len(keys) > 1):
+            of = tuple(keys.values())
+            if of not in self._on_days:
+                jobs = {label: self._job_times(key) for label, key in keys.items()}
+                self._on_days[of] = on_days_like_this(jobs, self._baselines(self.study.baseline))
+            found += self._on_days[of]
+        return found
+
+    def _job_times(self, key: str) -> JobTimes:
+        if self.folder is None:
+            return self._jobs[key]
+        return JobTimes.of(self.study.seeds[0], self.folder.columns(key, "jobs"))
 
     def _baselines(self, chosen: str) -> frozenset[str]:
         """The labels, one per setting, of the architecture that the others are compared with."""

@@ -430,6 +430,11 @@ def is_synthetic(name: str) -> bool:
     return bool(colon) and len(kind) > 1 and kind.isalnum()
 
 
+def is_drawn(name: str) -> bool:
+    """True for a synthetic workload that every seed draws anew: all but `syn`, equal jobs at equal distances."""
+    return is_synthetic(name) and not name.startswith("syn:")
+
+
 def is_file(field: str, value: Any) -> bool:
     """Whether a value of this field of a setting may be the name of a file."""
     return (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from volery.statistics import Difference, paired_difference, seeded_difference
+from volery.statistics import Difference, paired_difference, paired_ratio, seeded_difference
 
 
 def bounds(found: Difference) -> tuple[float, float]:
@@ -41,7 +42,7 @@ def test_one_seed_shows_nothing_however_large_the_difference() -> None:
 
 
 def test_equal_pairs_are_identical() -> None:
-    assert paired_difference([1.5, 2.5], [1.5, 2.5]) == Difference(0.0, 0.0, 0.0, 2, "identical")
+    assert paired_difference([1.5, 2.5], [1.5, 2.5]) == Difference(0.0, 0.0, 0.0, 2, "identical", "exact")
 
 
 def test_one_and_the_same_difference_under_every_seed_has_an_exact_sign() -> None:
@@ -56,16 +57,57 @@ def test_the_interval_is_the_same_whenever_it_is_asked_for() -> None:
     assert paired_difference(*values) == paired_difference(*values)
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    import numpy as np
-
+def test_the_interval_of_differences_covers_the_truth_about_as_often_as_it_says() -> None:
     random = np.random.default_rng(4)
     covered = 0
-    for _ in range(200):
-        found = paired_difference(list(random.normal(1.0, 1.0, 30)), [0.0] * 30, resamples=400)
-        low, high = bounds(found)
+    for _ in range(400):
+        low, high = bounds(paired_difference(random.normal(1.0, 1.0, 30), np.zeros(30), resamples=999))
         covered += low <= 1.0 <= high
-    assert 175 <= covered <= 199
+    assert 370 <= covered <= 392
+
+
+def test_the_interval_of_a_ratio_covers_the_truth_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(5)
+    covered = 0
+    for count in (3, 20) * 200:
+        found = paired_ratio(2 * random.lognormal(size=count), random.lognormal(size=count), resamples=999)
+        assert found.ratio_low is not None
+        assert found.ratio_high is not None
+        covered += found.ratio_low <= 2.0 <= found.ratio_high
+    assert 370 <= covered <= 392
+
+
+def test_a_ratio_is_that_of_geometric_means_and_its_interval_decides() -> None:
+    found = paired_ratio([1.0, 4.0, 2.0], [2.0, 8.0, 4.1])
+    assert found.ratio == pytest.approx((0.5 * 0.5 * 2 / 4.1) ** (1 / 3))
+    assert found.verdict == "lower"
+    assert not paired_difference([1.0, 4.0, 2.0], [2.0, 8.0, 4.1]).is_shown, "seeds differ more than designs do"
+    assert found.mean == paired_difference([1.0, 4.0, 2.0], [2.0, 8.0, 4.1]).mean
+
+
+def test_ratios_that_span_one_show_nothing() -> None:
+    assert paired_ratio([1.0, 2.0, 3.0], [2.0, 1.0, 3.5]).verdict.endswith("the interval of the ratio spans one")
+
+
+@pytest.mark.parametrize("zero", [0.0, -1.0])
+def test_values_that_are_not_positive_are_compared_by_differences(zero: float) -> None:
+    values = [zero, 1.0, 2.0], [3.0, 4.0, 5.2]
+    assert paired_ratio(*values) == paired_difference(*values)
+    assert paired_ratio(*values).ratio is None
+
+
+def test_equal_and_single_ratios_are_told_as_differences_are() -> None:
+    equal = paired_ratio([1.5, 2.5], [1.5, 2.5])
+    assert (equal.verdict, equal.ratio, equal.ratio_low, equal.ratio_high) == ("identical", 1.0, 1.0, 1.0)
+    assert paired_ratio([1.0], [1000.0]) == paired_difference([1.0], [1000.0])
+    constant = paired_ratio([2.0, 4.0], [1.0, 2.0])
+    assert (constant.verdict, constant.ratio, constant.method) == ("higher", 2.0, "exact")
+
+
+def test_the_method_of_the_interval_is_named() -> None:
+    random = np.random.default_rng(6)
+    assert paired_difference(random.normal(size=14), random.normal(size=14)).method == "paired t"
+    assert paired_difference(random.normal(size=15), random.normal(size=15)).method == "BCa bootstrap"
 
 
 @pytest.mark.parametrize(("a", "b"), [([], []), ([1.0], [1.0, 2.0])])
@@ -82,3 +124,14 @@ def test_equal_seeds_give_an_exact_difference_without_an_interval() -> None:
     assert seeded_difference([1.0], [3.0], random=True).low is None
     drawn = seeded_difference([1.0, 2.0], [3.0, 5.0], random=True)
     assert drawn == paired_difference([1.0, 2.0], [3.0, 5.0])
+    skewed = seeded_difference([1.0, 2.0], [3.0, 5.0], random=True, skewed=True)
+    assert skewed == paired_ratio([1.0, 2.0], [3.0, 5.0])
+    still = seeded_difference([1.0] * 6, [3.0] * 6, random=False, skewed=True)
+    assert still.ratio == pytest.approx(1 / 3)
+    assert still.ratio_low is still.ratio_high is None
+
+
+def test_the_former_place_of_paired_differences_still_has_them() -> None:
+    from volery.metrics import difference
+
+    assert difference.paired_difference is paired_difference

@@ -21,6 +21,7 @@ from volery.study import (
     load_results,
     pool,
     run_study,
+    runs,
     verify,
     write_results_report,
 )
@@ -34,7 +35,7 @@ LIKE = ("megha", "megha:gms=2")
 
 
 def run(pair: tuple[str, ...] = LIKE, work: dict[str, Any] = DRAWN, **more: Any) -> Results:
-    limits = {name: more.pop(name) for name in ("seeds_max", "budget_s", "baseline") if name in more}
+    limits: dict[str, Any] = {name: more.pop(name) for name in ("seeds_max", "budget_s", "baseline") if name in more}
     return run_study(compare_spec(pair, work, "auto", **({"seeds_max": 5} | limits)), **more)
 
 
@@ -48,7 +49,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
 @pytest.fixture
 def one_second_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run reports one CPU second."""
-    execute = pool.execute
+    execute = runs.execute
 
     def timed(*words: Any) -> Any:
         outcome = execute(*words)
@@ -197,7 +198,7 @@ def test_the_limit_is_part_of_the_study(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("one_second_each")
 @pytest.mark.parametrize("limits", [{"seeds_max": 3}, {"budget_s": 7.5}])
-def test_verify_makes_a_study_that_added_seeds_again(tmp_path: Path, limits: dict[str, float]) -> None:
+def test_verify_makes_a_study_that_added_seeds_again(tmp_path: Path, limits: dict[str, Any]) -> None:
     results = run(folder=tmp_path, **limits)
     found = verify(tmp_path)
     assert (found.differences, found.planned) == ((), len(results.runs))
