@@ -104,7 +104,7 @@ def _lowest(
     quantity: str,
     unit: str,
     ranked: Sequence[tuple[str, float, list[float]]],
-    confidence: float,
+    confidence: float = CONFIDENCE,
 ) -> Best:
     def bare(labels: Sequence[str]) -> tuple[str, ...]:
         return tuple(label.removesuffix(f" [{setting}]") for label in labels)

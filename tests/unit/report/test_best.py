@@ -43,6 +43,16 @@ def test_whom_chance_may_have_put_behind_is_not_called_next() -> None:
     assert sentence.endswith("that of a, 2.00 s, not told apart from d and b; next is c and e, 18.0 s.")
 
 
+def test_a_higher_confidence_tells_fewer_apart() -> None:
+    groups = group_runs(
+        with_medians("a", [2.0, 4.0, 6.0]) + with_medians("b", [1.5, 3.0, 4.6]) + with_medians("c", [9.0, 18.1, 27.0])
+    )
+    (usual,) = (one for one in best(groups) if one.quantity == "median delay")
+    (strict,) = (one for one in best(groups, 0.9999) if one.quantity == "median delay")
+    assert (usual.label, usual.level, usual.next) == ("b", (), ("a",))
+    assert (strict.label, strict.level) == ("b", ("a",))
+
+
 def test_settings_are_ranked_apart_and_their_names_left_out_of_the_labels() -> None:
     names = ("a", "b", "c")
     runs = [
