@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from volery.architectures import lookup
+from volery.architectures.sparrow import SPARROW
 from volery.core.component import Deployment
 from volery.core.model import Cluster
 from volery.core.streams import Streams
-
-SPARROW = lookup("sparrow")
 
 
 def build(cluster: Cluster, config: msgspec.Struct, streams: Streams) -> Deployment:
