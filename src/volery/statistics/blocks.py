@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+LAGS_SHARE: Final = 5
+"""Autocorrelations are looked at up to this share (a fifth) of the series."""
 BATCH: Final = 64
 """Resamples that are counted at once, which bounds the memory."""
 
@@ -41,24 +43,42 @@ class Ordered:
             levels: from 0 to 1.
         """
         found = np.empty((len(counts), len(levels)))
-        if any(level is not None for level in levels):
-            up_to = counts[:, self.order].cumsum(axis=1, dtype=np.int32)
         for column, level in enumerate(levels):
             if level is None:
-                found[:, column] = counts @ self.values / counts[0].sum()
+                found[:, column] = np.einsum("ij,j->i", counts, self.values) / counts[0].sum()
             else:
-                found[:, column] = self._quantiles(up_to, level)
+                found[:, column] = self._quantiles(counts, level)
         return found
 
-    def _quantiles(self, up_to: npt.NDArray[np.int32], level: float) -> Floats:
-        """Interpolate linearly between the two values at place (n - 1) level, as numpy's percentile does."""
-        place = level * (int(up_to[0, -1]) - 1)
+    def _quantiles(self, counts: npt.NDArray[np.int32], level: float) -> Floats:
+        """Interpolate linearly between the two values at place (n - 1) level, as numpy's percentile does.
+
+        Only values near the quantile of the series are counted one by one; their range grows until it has the quantile
+        of every resample.
+        """
+        count = len(self.ranked)
+        place = level * (count - 1)
         below, share = int(place), place - int(place)
-        lower = np.array([row.searchsorted(below, "right") for row in up_to])
-        found: Floats = self.ranked[lower]
+        above = min(below + 1, count - 1) if share else below
+        reach = 2 * int(np.abs(self._drawn_before(counts, below) - below).max()) + 8
+        while True:
+            first, last = max(0, below - reach), min(count, below + reach + 1)
+            before = self._drawn_before(counts, first)
+            up_to = counts[:, self.order[first:last]].cumsum(axis=1, dtype=np.int32)
+            if (before <= below).all() and (before + up_to[:, -1] > above).all():
+                break
+            reach *= 2
+        found: Floats = self.ranked[first + (up_to <= (below - before)[:, None]).sum(axis=1)]
         if share:
-            upper = np.array([row.searchsorted(below + 1, "right") for row in up_to])
-            found = found + share * (self.ranked[upper] - found)
+            upper = self.ranked[first + (up_to <= (above - before)[:, None]).sum(axis=1)]
+            found = found + share * (upper - found)
+        return found
+
+    def _drawn_before(self, counts: npt.NDArray[np.int32], rank: int) -> npt.NDArray[np.int32]:
+        """Return per resample how many values of a lower rank were drawn."""
+        lower = np.zeros(len(self.order), dtype=np.int32)
+        lower[self.order[:rank]] = 1
+        found: npt.NDArray[np.int32] = np.einsum("ij,j->i", counts, lower)
         return found
 
 
@@ -84,7 +104,8 @@ def block_length(values: Floats) -> float:
 
     The rule is that of Econometric Reviews 23 with the correction of Patton, Politis & White (Econometric Reviews 28,
     2009), for blocks on a ring: (2 G^2 / D)^(1/3) n^(1/3) with D = 4/3 g(0)^2, from autocovariances under a flat-top
-    window that ends at twice the lag after which correlations are noise.
+    window that ends at twice the lag after which correlations are noise. That lag may be a fifth of the series: queues
+    under high load remember longer than the sqrt(n) lags of the original.
     """
     count = len(values)
     centred = values - values.mean()
@@ -107,8 +128,28 @@ def _window(correlations: Floats) -> int:
     """Return twice the last lag before max(5, sqrt(log10 n)) lags whose correlations are noise."""
     count = len(correlations)
     quiet = max(5, math.ceil(math.sqrt(math.log10(count))))
-    lags_max = min(count - 1, math.ceil(math.sqrt(count)) + quiet)
+    lags_max = max(quiet + 1, count // LAGS_SHARE)
     noise = np.abs(correlations[1 : lags_max + 1]) < 2 * math.sqrt(math.log10(count) / count)
     runs = np.convolve(noise, np.ones(quiet, dtype=np.int64), "valid") == quiet
     last = int(runs.argmax()) if runs.any() else lags_max
     return min(max(2 * last, 1), lags_max)
+
+
+def degrees_of_freedom(influence: Floats, block: int) -> float:
+    """Return the degrees of freedom of the variance that blocks of a series estimate (Satterthwaite, 1946).
+
+    They are 2 K / (k - 1) for K blocks whose sums have the kurtosis k: K for normal sums, fewer where a few blocks have
+    most of the variance. At most K - 1, at least 1.
+
+    Args:
+        influence: of each value on the statistic, of mean zero.
+        block: values per block.
+    """
+    blocks = len(influence) / block
+    sums = np.concatenate([[0.0], np.concatenate([influence, influence[:block]]).cumsum()])
+    squares = (sums[block : block + len(influence)] - sums[: len(influence)]) ** 2
+    variance = float(squares.mean())
+    if variance <= 0:
+        return blocks - 1
+    kurtosis = float((squares**2).mean()) / variance**2
+    return max(1.0, min(blocks - 1, 2 * blocks / max(kurtosis - 1, 1e-9)))

@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.statistics.blocks import Floats, Ordered, block_length, drawn_counts
+from volery.statistics.blocks import Floats, Ordered, block_length, degrees_of_freedom, drawn_counts
 from volery.statistics.differences import HIGHER, IDENTICAL, LOWER, SPANS_ONE, SPANS_ZERO
 from volery.statistics.intervals import BOOTSTRAP_SEED, CONFIDENCE, EXACT, ROUNDING
 
 BLOCKS: Final = "block bootstrap"
-JOBS_RESAMPLES: Final = 999
+JOBS_RESAMPLES: Final = 499
+"""The deviation of so many resamples is known to 3 %."""
 RESAMPLES_MIN: Final = 100
 JOBS_MIN: Final = 30
-BEYOND_MIN: Final = 5
-"""A percentile needs so many jobs on its far side."""
 BLOCKS_MIN: Final = 5
+BEYOND_MIN: Final = 5
+"""A percentile needs so many jobs on its far side, and half a block of them."""
+BLOCK_FACTOR: Final = 2
+"""Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks."""
 
-FEW_JOBS: Final = f"no statement: fewer than {JOBS_MIN} jobs"
-FEW_BEYOND: Final = f"no statement: fewer than {BEYOND_MIN} jobs beyond the percentile"
+NO_STATEMENT: Final = "no statement: "
+FEW_JOBS: Final = f"{NO_STATEMENT}fewer than {JOBS_MIN} jobs"
+FEW_BLOCKS: Final = f"{NO_STATEMENT}delays depend on one another over more than a fifth of the jobs"
 
 
 class JobsDifference(msgspec.Struct, frozen=True):
@@ -45,6 +49,8 @@ class JobsDifference(msgspec.Struct, frozen=True):
         verdict: "lower" or "higher" (a against b), "identical" (every job is equal), "no difference shown: " or
             "no statement: " and why. Where there is an interval of the ratio, that interval decides.
         method: "block bootstrap", "exact" where every job is equal; empty where there is no statement.
+        p_value: 1 less the highest confidence at which the deciding interval still excludes "no difference"; None where
+            there is no statement.
     """
 
     statistic: str
@@ -60,21 +66,16 @@ class JobsDifference(msgspec.Struct, frozen=True):
     block: int
     verdict: str
     method: str
+    p_value: float | None = None
 
     @property
     def is_shown(self) -> bool:
         """True if a can be said to be lower or higher than b."""
         return self.verdict in (LOWER, HIGHER)
 
-    def is_shown_at(self, confidence: float, made_at: float = CONFIDENCE) -> bool:
-        """True if it can be said with a higher confidence than the one that the intervals were made at."""
-        if not self.is_shown or self.high is None:
-            return False
-        shift, half = self.difference, self.high - self.difference
-        if self.ratio is not None and self.ratio_high is not None:
-            shift, half = math.log(self.ratio), math.log(self.ratio_high / self.ratio)
-        wider = _half_widths(self.jobs / self.block, confidence) / _half_widths(self.jobs / self.block, made_at)
-        return abs(shift) > wider * half
+    def is_shown_at(self, confidence: float) -> bool:
+        """True if the deciding interval of another confidence excludes "no difference", as `holm` asks."""
+        return self.p_value is not None and self.p_value < 1 - confidence
 
 
 def jobs_difference(
@@ -110,6 +111,8 @@ def jobs_difference(
     if len(a) < JOBS_MIN:
         return [_unstated(name, level, a, b, FEW_JOBS) for name, level in zip(statistics, levels, strict=True)]
     block = _block(a, b, levels)
+    if block > len(a) // BLOCKS_MIN and not np.array_equal(a, b):
+        return [_unstated(name, level, a, b, FEW_BLOCKS) for name, level in zip(statistics, levels, strict=True)]
     ordered = Ordered(a), Ordered(b)
     random = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = [
@@ -117,13 +120,19 @@ def jobs_difference(
         for counts in drawn_counts(len(a), block, resamples, random)
     ]
     x, y = (np.concatenate([batch[side] for batch in drawn]) for side in (0, 1))
-    half_widths = _half_widths(len(a) / block, confidence)
     return [
-        _unstated(name, level, a, b, FEW_BEYOND)
-        if level is not None and min(level, 1 - level) * len(a) < BEYOND_MIN
-        else _compared(name, level, a, b, x[:, column], y[:, column], block, half_widths)
+        _compared(name, level, a, b, _Resampled(x[:, column], y[:, column], block, confidence))
         for column, (name, level) in enumerate(zip(statistics, levels, strict=True))
     ]
+
+
+class _Resampled(NamedTuple):
+    """One statistic of both designs in the resamples."""
+
+    a: Floats
+    b: Floats
+    block: int
+    confidence: float
 
 
 def _level(statistic: str) -> float | None:
@@ -160,45 +169,71 @@ def _value(values: Floats, level: float | None) -> float:
 def _block(a: Floats, b: Floats, levels: Sequence[float | None]) -> int:
     """Return the jobs per block: the longest that the delays, their difference or a percentile ask for."""
     series = [a, b, a - b]
-    series += [(one <= _value(one, level)).astype(np.float64) for one in (a, b) for level in levels if level]
-    return max(1, min(math.ceil(max(map(block_length, series))), len(a) // BLOCKS_MIN))
+    series += [_beyond(one, level) for one in (a, b) for level in levels if level is not None]
+    return min(math.ceil(BLOCK_FACTOR * max(map(block_length, series))), len(a))
 
 
-def _half_widths(blocks: float, confidence: float) -> float:
-    """Return the half width of an interval in standard deviations of the resamples.
-
-    Student's quantile with one degree of freedom per block but one, and the mean of few blocks taken for the truth.
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(blocks - 1, (1 + confidence) / 2)) * math.sqrt(blocks / (blocks - 1))
+def _beyond(values: Floats, level: float) -> Floats:
+    """Return the influence of each job on a percentile, up to a factor: 1 above it, 0 below, less the mean."""
+    above: Floats = (values > _value(values, level)).astype(np.float64)
+    return above - float(above.mean())
 
 
-def _compared(
-    name: str, level: float | None, a: Floats, b: Floats, x: Floats, y: Floats, block: int, half_widths: float
-) -> JobsDifference:
-    """Compare one statistic of the jobs, with its values x and y in the resamples."""
+def _freedom(a: Floats, b: Floats, level: float | None, block: int) -> float:
+    """Return the degrees of freedom of the deviation of a comparison: those of the side that has fewer."""
+    if level is not None:
+        return min(degrees_of_freedom(_beyond(one, level), block) for one in (a, b))
+    x, y = float(a.mean()), float(b.mean())
+    influence = a / x - b / y if x > 0 and y > 0 else a - b
+    return degrees_of_freedom(influence - influence.mean(), block)
+
+
+def _compared(name: str, level: float | None, a: Floats, b: Floats, drawn: _Resampled) -> JobsDifference:
+    """Compare one statistic of the jobs."""
     found = _unstated(name, level, a, b, SPANS_ZERO)
     if np.array_equal(a, b):
-        found = msgspec.structs.replace(found, low=0.0, high=0.0, block=block, verdict=IDENTICAL, method=EXACT)
+        found = msgspec.structs.replace(
+            found, low=0.0, high=0.0, block=drawn.block, verdict=IDENTICAL, method=EXACT, p_value=1.0
+        )
         return found if found.ratio is None else msgspec.structs.replace(found, ratio_low=1.0, ratio_high=1.0)
-    scale = max(abs(found.a), abs(found.b))
-    half = half_widths * float((x - y).std())
-    low, high = (0.0 if abs(bound) <= ROUNDING * scale else bound for bound in _around(found.difference, half))
-    verdict = LOWER if high < 0 else HIGHER if low > 0 else SPANS_ZERO
-    found = msgspec.structs.replace(found, low=low, high=high, block=block, verdict=verdict, method=BLOCKS)
-    if found.ratio is None or min(x.min(), y.min()) <= 0:
+    beyond = len(a) if level is None else math.floor(min(level, 1 - level) * len(a) + 1e-9)
+    if beyond < max(BEYOND_MIN, drawn.block / BLOCK_FACTOR):
+        why = f"{NO_STATEMENT}{beyond} jobs beyond the percentile, and blocks have {drawn.block}"
+        return _unstated(name, level, a, b, why)
+    blocks, freedom = len(a) / drawn.block, _freedom(a, b, level, drawn.block)
+    widening = math.sqrt(blocks / (blocks - 1))  # the resamples spread about the mean of these blocks, not the true one
+
+    def interval(centre: float, resampled: Floats, scale: float) -> tuple[float, float, float]:
+        return _interval(centre, widening * float(resampled.std()), freedom, drawn.confidence, ROUNDING * scale)
+
+    low, high, p_value = interval(found.difference, drawn.a - drawn.b, max(abs(found.a), abs(found.b)))
+    found = msgspec.structs.replace(
+        found, low=low, high=high, block=drawn.block, verdict=_side(low, high, SPANS_ZERO), method=BLOCKS,
+        p_value=p_value,
+    )  # fmt: skip
+    if found.ratio is None or min(drawn.a.min(), drawn.b.min()) <= 0:
         return found
-    low, high = (
-        0.0 if abs(bound) <= ROUNDING else bound
-        for bound in _around(math.log(found.ratio), half_widths * float(np.log(x / y).std()))
+    low, high, p_value = interval(math.log(found.ratio), np.log(drawn.a / drawn.b), 1)
+    return msgspec.structs.replace(
+        found, ratio_low=math.exp(low), ratio_high=math.exp(high), verdict=_side(low, high, SPANS_ONE), p_value=p_value
     )
-    verdict = LOWER if high < 0 else HIGHER if low > 0 else SPANS_ONE
-    return msgspec.structs.replace(found, ratio_low=math.exp(low), ratio_high=math.exp(high), verdict=verdict)
 
 
-def _around(centre: float, half: float) -> tuple[float, float]:
-    return centre - half, centre + half
+def _interval(
+    centre: float, deviation: float, freedom: float, confidence: float, rounding: float
+) -> tuple[float, float, float]:
+    """Return Student's interval around an estimate, and its p-value; what is below `rounding` is zero."""
+    from scipy.special import stdtr, stdtrit
+
+    centre = 0.0 if abs(centre) <= rounding else centre
+    if deviation <= rounding:
+        return centre, centre, 0.0 if centre else 1.0
+    half = float(stdtrit(freedom, (1 + confidence) / 2)) * deviation
+    return centre - half, centre + half, 2 * float(stdtr(freedom, -abs(centre) / deviation))
+
+
+def _side(low: float, high: float, spans: str) -> str:
+    return LOWER if high < 0 else HIGHER if low > 0 else spans
 
 
 def _unstated(name: str, level: float | None, a: Floats, b: Floats, verdict: str) -> JobsDifference:
