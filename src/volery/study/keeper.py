@@ -17,11 +17,21 @@ from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.differences import JobTimes, differences, on_days_like_this
 from volery.study.flows import write_flows
 from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
-from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
+from volery.study.results import (
+    FLOWS,
+    MANIFEST,
+    REPORT,
+    SUMMARY,
+    FinishedRun,
+    Manifest,
+    ResultsFolder,
+    StoredRun,
+    write_json,
+)
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
-from volery.study.tables import write_conflicts, write_constraint_load, write_tables
+from volery.study.tables import CONFLICTS, CONSTRAINT_LOAD, write_conflicts, write_constraint_load, write_tables
 
 
 class Results(msgspec.Struct):
@@ -91,6 +101,9 @@ class Keeper:
         earlier = folder.open(study, force)
         if earlier is not None:
             manifest = msgspec.structs.replace(manifest, created=earlier.created, command=earlier.command)
+            if study.auto and earlier.config.auto:
+                auto = msgspec.structs.replace(study.auto, budget_looks=earlier.config.auto.budget_looks)
+                manifest = msgspec.structs.replace(manifest, config=msgspec.structs.replace(study, auto=auto))
         keep = cls(manifest, planned, folder, _stored(folder, planned))
         keep.seeds_before = len(earlier.config.seeds) if earlier is not None else 0
         return keep
@@ -169,6 +182,12 @@ class Keeper:
         inputs = {inputs_key(run.spec) for run in self.planned}
         self.folder.forget_others({run.key for run in self.planned} | self.done.keys() | inputs)
         self.write_report()
+
+    def forget_end(self) -> None:
+        """Remove what an earlier end has written: a study that goes on has no page until it ends again."""
+        if self.folder is not None:
+            for name in (CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
+                (self.folder.path / name).unlink(missing_ok=True)
 
     def write_report(self) -> Path:
         """Write report.html.

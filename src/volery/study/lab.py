@@ -61,11 +61,13 @@ def run_study(
 
 
 def _run(keep: Keeper, watcher: Watcher | None, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> Results:
-    if keep.study.auto and keep.seeds_before > len(keep.study.seeds):
+    if keep.study.auto and keep.seeds_before not in (0, len(keep.study.seeds)):
         _extend(keep, with_count(keep.study, keep.seeds_before))
     _rehearse(_waiting(keep))
     interrupted = False
     try:
+        if keep.study.auto:
+            keep.forget_end()
         _run_waiting(keep, run_each)
         while (following := grown(keep)) is not None:
             if isinstance(watcher, LookWatcher) and keep.study.auto:

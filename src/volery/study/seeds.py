@@ -11,7 +11,7 @@ from volery.core.bounds import SECONDS_MAX, SEEDS_MAX
 from volery.core.errors import InputError
 from volery.statistics import SEEDS_MIN
 from volery.statistics.stopping import Looks, looks
-from volery.study.values import checked_value
+from volery.study.checking import checked_value
 
 AUTO: Final = "auto"
 LIMIT: Final = 30
@@ -28,14 +28,16 @@ class AutoSeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         seeds_max: number of seeds at which the study ends, whatever is decided.
         budget_s: CPU seconds of all runs together, after which no run is begun; None: no limit.
+        budget_looks: numbers of seeds at which a budget has ended a call between two planned looks.
     """
 
     seeds_max: Limit = LIMIT
     budget_s: Budget | None = None
+    budget_looks: tuple[Limit, ...] = ()
 
     def looks(self) -> Looks:
-        """The numbers of seeds at which the comparisons are judged."""
-        return looks(min(FIRST_LOOK, self.seeds_max), self.seeds_max)
+        """The numbers of seeds at which the comparisons are judged: the planned ones, and those of budgets."""
+        return self._with(looks(min(FIRST_LOOK, self.seeds_max), self.seeds_max), self.budget_looks)
 
     def look_from(self, seeds: int) -> int:
         """The number of seeds of the first look at or after a number of seeds."""
@@ -43,13 +45,25 @@ class AutoSeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def looks_of(self, seeds: int) -> Looks:
         """The looks of a study that has ended with a number of seeds, at which a budget may have put one more look."""
-        planned = self.looks()
-        counts = {*planned.counts, seeds}
-        return msgspec.structs.replace(planned, counts=tuple(sorted(counts)))
+        return self._with(self.looks(), (seeds,))
+
+    def ended_at(self, seeds: int) -> AutoSeeds:
+        """The limits after an end with a number of seeds: a look that a budget has added is remembered.
+
+        Without memory, the looks of calls with ever larger budgets would spend more than the error of one study. One
+        seed decides nothing, and is no look.
+        """
+        if seeds < SEEDS_MIN or seeds in self.looks().counts:
+            return self
+        return msgspec.structs.replace(self, budget_looks=(*self.budget_looks, seeds))
 
     def confidence_at(self, seeds: int) -> float:
         """The confidence that intervals have at the look after a number of seeds."""
         return self.looks_of(seeds).confidence_at(seeds)
+
+    @staticmethod
+    def _with(plan: Looks, counts: Sequence[int]) -> Looks:
+        return msgspec.structs.replace(plan, counts=tuple(sorted({*plan.counts, *counts})))
 
 
 def read_seeds(

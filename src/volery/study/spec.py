@@ -20,7 +20,7 @@ from volery.report.groups import file_names
 from volery.statistics import CONFIDENCE
 from volery.study.parameters import check_parameters
 from volery.study.seeds import AutoSeeds, read_seeds, with_limits
-from volery.study.values import checked_value
+from volery.study.checking import checked_value
 from volery.workload import check_load_of_spec, parse_estimates
 
 Value = str | int | float | bool
@@ -185,9 +185,9 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def same_runs(self, other: StudySpec) -> bool:
         """Whether another study consists of the same runs, whatever they are compared with."""
         others = msgspec.structs.replace(other, baseline=self.baseline)
-        if self.auto and other.auto:  # drawn seeds and the budget tell how far a study is, not which one it is
-            auto = msgspec.structs.replace(other.auto, budget_s=self.auto.budget_s)
-            others = msgspec.structs.replace(others, seeds=self.seeds, auto=auto)
+        if self.auto and other.auto and self.auto.seeds_max == other.auto.seeds_max:
+            # drawn seeds, the budget and its looks tell how far a study is, not which one it is
+            others = msgspec.structs.replace(others, seeds=self.seeds, auto=self.auto)
         return self == others
 
     def settings(self) -> Iterator[Setting]:

@@ -70,10 +70,14 @@ def is_whole(keep: Keeper) -> bool:
 
 
 def whole_seeds(keep: Keeper) -> StudySpec:
-    """The study with the seeds before the first of which a run is missing; with one seed where there is none."""
+    """The study with the seeds before the first of which a run is missing; with one seed where there is none.
+
+    The look at these seeds is remembered.
+    """
     lacking = {run.spec.seed for run in keep.planned if run.key not in keep.done}
-    first = min(lacking, default=len(keep.study.seeds))
-    return msgspec.structs.replace(keep.study, seeds=tuple(range(max(first, 1))))
+    count = max(min(lacking, default=len(keep.study.seeds)), 1)
+    auto = keep.study.auto.ended_at(count) if keep.study.auto else keep.study.auto
+    return msgspec.structs.replace(keep.study, seeds=tuple(range(count)), auto=auto)
 
 
 def stopping(keep: Keeper, baseline: str = "") -> Stopping:

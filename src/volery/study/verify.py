@@ -245,7 +245,7 @@ class _Again:
         if old.stopping and old.config.auto:
             keep.manifest = msgspec.structs.replace(fresh, stopping=stopping(keep, old.stopping.baseline))
         keep.write_tables()
-        if len(old.runs) == planned:
+        if len(old.runs) == planned and (old.stopping or not old.config.auto):
             keep.complete()
         elif (self._recorded / REPORT).exists():
             keep.write_report()

@@ -18,6 +18,7 @@ from volery.study import (
     Results,
     ResultsFolder,
     compare_spec,
+    lab,
     load_results,
     pool,
     run_study,
@@ -32,6 +33,7 @@ WORK: dict[str, Any] = {"trace": "syn:20x8", "workers": 60}
 DRAWN = WORK | {"constraints": "sharma2011"}
 LIKE = ("megha", "megha:gms=2")
 """On drawn constraints they differ by less than five seeds can tell."""
+SAME = ("megha", "megha:gms=5")
 
 
 def run(pair: tuple[str, ...] = LIKE, work: dict[str, Any] = DRAWN, **more: Any) -> Results:
@@ -99,7 +101,7 @@ def test_designs_that_are_alike_take_all_seeds() -> None:
 
 
 def test_the_same_run_twice_is_decided_by_being_identical() -> None:
-    results = run(("megha", "megha:gms=5"))
+    results = run(SAME)
     assert len(seeds(results)) == 3
     assert {one.difference.verdict for one in results.differences} == {IDENTICAL}
 
@@ -152,7 +154,55 @@ def test_a_folder_goes_on_with_a_larger_budget_and_stays_with_the_same(tmp_path:
     assert again.stopping == first.stopping
     more = run(budget_s=100.0, folder=tmp_path, watcher=diary)
     assert len(diary.begun) == 2
-    assert more.stopping == run(budget_s=100.0).stopping
+    assert [run.digest for run in more.runs] == [run.digest for run in run(budget_s=100.0).runs]
+
+
+@pytest.mark.usefixtures("one_second_each")
+def test_looks_of_calls_with_larger_budgets_share_the_error_of_one_study(tmp_path: Path) -> None:
+    for budget_s in (7.5, 9.5, 13.5, 99.0):
+        results = run(budget_s=budget_s, seeds_max=8, folder=tmp_path)
+    assert results.stopping is not None
+    looks = results.stopping.looks
+    assert [look.seeds for look in looks] == [3, 4, 5, 7, 8]
+    assert sum(1 - look.confidence for look in looks) == pytest.approx(0.05)
+    assert verify(tmp_path).agrees
+
+
+@pytest.mark.usefixtures("one_second_each")
+def test_what_is_decided_when_a_budget_ends_stays_decided_with_a_larger_one(tmp_path: Path) -> None:
+    first = run(SAME, budget_s=1.5, folder=tmp_path)
+    assert first.stopping is not None
+    assert (first.stopping.reason, seeds(first)) == (DECIDED, [0, 1])
+    diary = Diary()
+    again = run(SAME, budget_s=99.0, folder=tmp_path, watcher=diary)
+    assert (diary.begun, seeds(again)) == ([], [0, 1])
+
+
+@pytest.mark.usefixtures("one_second_each")
+def test_a_study_that_goes_on_and_is_interrupted_has_nothing_of_its_earlier_end(
+    tmp_path: Path, page: Callable[[Path], Path]
+) -> None:
+    run(budget_s=6.5, folder=tmp_path)
+    page(tmp_path)
+    assert (tmp_path / "constraint_load.parquet").exists()
+    assert run(budget_s=99.0, folder=tmp_path, watcher=Diary(interrupt_at=1)).interrupted
+    assert not (tmp_path / "report.html").exists()
+    assert not load_results(tmp_path).stopping
+    assert verify(tmp_path).differences == ()
+
+
+@pytest.mark.parametrize("moment", ["grown", "_end_adding"])
+def test_a_study_that_is_interrupted_while_it_is_judged_can_be_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def stop(keep: Keeper) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lab, moment, stop)
+    assert run(seeds_max=3, folder=tmp_path).interrupted
+    monkeypatch.undo()
+    monkeypatch.setattr(Keeper, "write_report", lambda keep: (keep.folder.path / "report.html").write_text(""))
+    assert verify(tmp_path).differences == ()
 
 
 @pytest.mark.usefixtures("one_second_each")
@@ -197,7 +247,7 @@ def test_the_limit_is_part_of_the_study(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_second_each")
-@pytest.mark.parametrize("limits", [{"seeds_max": 3}, {"budget_s": 7.5}])
+@pytest.mark.parametrize("limits", [{"seeds_max": 3}, {"budget_s": 7.5}, {"budget_s": 6.5}])
 def test_verify_makes_a_study_that_added_seeds_again(tmp_path: Path, limits: dict[str, Any]) -> None:
     results = run(folder=tmp_path, **limits)
     found = verify(tmp_path)
