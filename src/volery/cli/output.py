@@ -138,7 +138,7 @@ def print_tables(results: Results) -> None:
         return
     study = results.study
     compared = results.differences, results.on_days_like_this
-    print_comparison(console, results.runs, *compared, study.baseline, study.confidence)
+    print_comparison(console, results.runs, *compared, study.baseline)
 
 
 def print_stage_times(profiles: Sequence[StageProfile]) -> None:

@@ -18,7 +18,7 @@ from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, Load
 from volery.report.plots import Curve, Series
 from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
 from volery.report.stopping import Stopping
-from volery.statistics import CONFIDENCE, ComparedJobs, ComparedMeans
+from volery.statistics import ComparedJobs, ComparedMeans
 
 MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
 WAITING, REFUSED = "waiting_tasks", "refused_tasks"
@@ -58,11 +58,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     planned: int = 0
     runs: list[RunLine] = []
     stopping: Stopping | None = None
-
-    @property
-    def confidence(self) -> float:
-        """The confidence of paired intervals: that of the last look where seeds were added."""
-        return self.stopping.looks[-1].confidence if self.stopping else CONFIDENCE
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -44,6 +44,10 @@ class Compared(Protocol):
         """Unit of the means: "s", or empty for a fraction."""
 
     @property
+    def confidence(self) -> float | msgspec.UnsetType:
+        """The confidence of the interval; unset: 95 %."""
+
+    @property
     def a_mean(self) -> float:
         """Of the first group, over the seeds."""
 

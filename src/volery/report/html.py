@@ -59,6 +59,7 @@ from volery.report.verdict import (
     PAIRS_TOLD_WHOLE,
     WORKLOAD,
     caution,
+    confidence_of,
     headline,
     is_of_one_seed,
 )
@@ -103,7 +104,7 @@ def render(results: Results, content: Content) -> str:
     sections = (
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
-        section("Who is lowest at what", _best_table(groups, results.manifest.confidence)),
+        section("Who is lowest at what", _best_table(groups, confidence_of(results.summary.differences))),
         section(
             "Delay",
             _delay_table(groups),
@@ -207,7 +208,7 @@ def paragraph_note(text: str) -> str:
 def _verdict(results: Results) -> str:
     differences = results.summary.differences
     on_days = results.summary.on_days_like_this
-    ranked = list(best.sentences(best.best(group_runs(results.summary.runs), results.manifest.confidence)))
+    ranked = list(best.sentences(best.best(group_runs(results.summary.runs), confidence_of(differences))))
     many = len({(d.a, d.b) for d in differences}) > PAIRS_TOLD_WHOLE
     by_job = headline(on_days or (), ("mean delay", "p99 delay"))
     sentences = ranked if many and ranked else [] if by_job and is_of_one_seed(differences) else headline(differences)

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from volery.report.elements import Row, figure, folded, paragraph, table
 from volery.report.groups import Compared
 from volery.report.intervals import interval_picture
-from volery.report.units import MINUS
-from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, effect, interval, reading, rule, signed
-
-CAPTION: Final = (
-    f"Ratios a / b on a logarithmic scale, the stroke is 1; differences a {MINUS} b, the stroke is 0. Each quantity "
-    "has a scale of its own, lines are 95 % intervals. Grey and hollow: the corrected verdict shows no difference."
+from volery.report.units import MINUS, confidence
+from volery.report.verdict import (
+    PAIRS_TOLD_WHOLE,
+    against,
+    amount,
+    confidence_of,
+    effect,
+    interval,
+    reading,
+    rule,
+    signed,
 )
+
+
+def _caption(differences: Sequence[Compared]) -> str:
+    return (
+        f"Ratios a / b on a logarithmic scale, the stroke is 1; differences a {MINUS} b, the stroke is 0. Each "
+        f"quantity has a scale of its own, lines are {confidence(confidence_of(differences))} intervals. Grey and "
+        "hollow: the corrected verdict shows no difference."
+    )
 
 
 def _against(differences: Sequence[Compared]) -> str:
@@ -47,8 +59,9 @@ def _table(differences: Sequence[Compared]) -> str:
             yield Row(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
             before, jobs_before = pair, d.jobs
 
-    heads = ["a against b", "jobs", "quantity", "verdict", "a", "b", f"a {MINUS} b"]
-    return table([*heads, f"a / b, a {MINUS} b", "95 % interval", "method"], rows(), text_columns=4, names={9})
+    heads = ["a against b", "jobs", "quantity", "verdict", "a", "b", f"a {MINUS} b", f"a / b, a {MINUS} b"]
+    bounded = f"{confidence(confidence_of(differences))} interval"
+    return table([*heads, bounded, "method"], rows(), text_columns=4, names={9})
 
 
 def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> str:
@@ -62,10 +75,12 @@ def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> s
     if not differences:
         return ""
     drawn = [d for d in differences if d.jobs == "all"]
-    picture = figure(interval_picture(drawn), name, CAPTION)
+    picture = figure(interval_picture(drawn), name, _caption(drawn))
     classes = [d for d in differences if d.jobs != "all"]
     if classes:
-        picture += folded("Short and long jobs, drawn", figure(interval_picture(classes), f"{name}-classes", CAPTION))
+        picture += folded(
+            "Short and long jobs, drawn", figure(interval_picture(classes), f"{name}-classes", _caption(classes))
+        )
     told = paragraph(f"{said} {rule(differences)}")
     pairs = len({(d.a, d.b) for d in differences})
     if pairs <= PAIRS_TOLD_WHOLE:

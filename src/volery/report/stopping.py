@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from volery.report.units import percent
+from volery.report.units import confidence
 from volery.statistics import CONFIDENCE
 
 Reason = Literal["decided", "limit", "budget"]
@@ -70,8 +70,8 @@ def explanation(stopping: Stopping) -> str:
     """The comparisons that decide the end of the study, and the confidence of the intervals."""
     last = stopping.looks[-1]
     return (
-        f"{JUDGED.capitalize()} decide. Each paired interval has {percent(last.confidence)} "
-        f"confidence at the last look, so that all looks together keep {100 * CONFIDENCE:g} %."
+        f"{JUDGED.capitalize()} decide. Each paired interval has {confidence(last.confidence)} "
+        f"confidence at the last look, so that all looks together keep {confidence(CONFIDENCE)}."
     )
 
 

@@ -34,7 +34,7 @@ from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preempti
 from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
 from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
-from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, duration, percent
+from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, confidence, digits, duration, percent
 from volery.report.verdict import (
     BY_SEEDS,
     ON_DAYS,
@@ -42,6 +42,7 @@ from volery.report.verdict import (
     against,
     amount,
     caution,
+    confidence_of,
     effect,
     interval,
     is_of_one_seed,
@@ -50,7 +51,6 @@ from volery.report.verdict import (
 )
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
 from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
-from volery.statistics import CONFIDENCE
 
 WIDE = 118
 """From this width on, delays and costs stand in one table."""
@@ -72,7 +72,6 @@ def comparison(
     *,
     width: int = 80,
     baseline: str = "",
-    confidence: float = CONFIDENCE,
 ) -> RenderableType:
     """The tables of `volery compare` and `volery show`.
 
@@ -82,7 +81,6 @@ def comparison(
         on_days: comparisons of single runs, job by job; None where that is not known.
         width: of the terminal in columns; a narrow one gets delays and costs in two tables.
         baseline: label of the architecture that ratios are taken to; empty: there is no such table.
-        confidence: of the ranking.
     """
     groups = group_runs(runs)
     parts: list[RenderableType] = [Text(line, style="bold yellow") for line in warnings(groups)]
@@ -124,7 +122,7 @@ def comparison(
         parts += ["", _plain_table("Workflows", WORKFLOW_HEADS, flowing, width)]
         told.append(WORKFLOW_NOTE)
     parts += ["", *(Text(note, style="dim") for note in told)]
-    for setting, ranking in itertools.groupby(best(groups, confidence), key=lambda one: one.setting):
+    for setting, ranking in itertools.groupby(best(groups, confidence_of(differences)), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]
     if not (on_days and is_of_one_seed(differences)):
         parts += _difference_tables(differences, BY_SEEDS, width)
@@ -140,10 +138,9 @@ def print_comparison(
     differences: Sequence[Compared] = (),
     on_days: Sequence[Compared] | None = None,
     baseline: str = "",
-    confidence: float = CONFIDENCE,
 ) -> None:
     """Print the tables, fitted to the console's width."""
-    found = comparison(runs, differences, on_days, width=console.width, baseline=baseline, confidence=confidence)
+    found = comparison(runs, differences, on_days, width=console.width, baseline=baseline)
     console.print(found, highlight=False)
 
 
@@ -398,7 +395,7 @@ def _difference_table(title: str, differences: Sequence[Compared], width: int) -
         table.add_column("a", justify="right", no_wrap=True)
         table.add_column("b", justify="right", no_wrap=True)
     table.add_column(f"a / b, a {MINUS} b", justify="right", no_wrap=True)
-    table.add_column("95 % interval", justify="right", no_wrap=True)
+    table.add_column(f"{confidence(confidence_of(differences))} interval", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     before = ""
     for compared in differences:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from volery.report.groups import Compared, shortened
-from volery.report.units import MINUS, NOTHING, TIMES, digits, duration, percent, ratio
-from volery.statistics import CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
+from volery.report.units import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio
+from volery.statistics import CONFIDENCE, CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
 
 PAIRS_TOLD_WHOLE = 3
 LEAST_FRACTION = 5e-6
@@ -23,6 +23,11 @@ WORKLOAD: Final = "Which jobs came is chance, too: other days like this one woul
 DRAWN_ANEW: Final = (
     "Every seed draws a workload of its own, so that seeds cover both kinds of chance: choices and workload."
 )
+
+
+def confidence_of(comparisons: Sequence[Compared]) -> float:
+    """The confidence of the intervals of comparisons of one kind."""
+    return next((one.confidence or CONFIDENCE for one in comparisons), CONFIDENCE)
 
 
 def amount(value: float, unit: str) -> str:
@@ -116,7 +121,8 @@ def sentence(compared: Compared) -> str:
     numbers = f"{amount(compared.a_mean, unit)} against {amount(compared.b_mean, unit)}"
     seeds = f"{difference.seeds} seed{'s' if difference.seeds != 1 else ''}"
     kind = "difference" if difference.ratio is None else "ratio"
-    told = f"{kind} {effect(compared)}, 95 % interval {interval(difference, unit)}, {difference.method} over {seeds}"
+    told = f"{kind} {effect(compared)}, {confidence(confidence_of([compared]))} interval {interval(difference, unit)}"
+    told += f", {difference.method} over {seeds}"
     if difference.is_shown:
         return f"The {quantity} is {difference.verdict} under {a} than under {b}: {numbers} ({told})."
     if difference.verdict == IDENTICAL:
@@ -168,9 +174,10 @@ def rule(differences: Sequence[Compared]) -> str:
     blocks = sorted({d.block for d in differences if isinstance(d, ComparedJobs) and d.block})
     if blocks:
         several = f"{blocks[0]:,}" + (f" to {blocks[-1]:,}" if len(blocks) > 1 else "")
-        how = f"job by job in single runs of one seed, with 95 % intervals: {methods}, blocks of {several} jobs"
+        paired, details = "job by job in single runs of one seed", f": {methods}, blocks of {several} jobs"
     else:
-        how = f"paired by seed, with 95 % intervals over seeds: {methods}"
+        paired, details = "paired by seed", f" over seeds: {methods}"
+    how = f"{paired}, with {confidence(confidence_of(differences))} intervals{details}"
     what = "Delays are compared as ratios" + ("" if blocks else ", fractions as differences")
     if not methods:
         return f"{what}."

@@ -30,13 +30,13 @@ class Difference(msgspec.Struct, frozen=True):
 
     Args:
         mean: of the differences a - b, in the unit of what was compared.
-        low, high: 95 % interval of that mean; None where seeds tell nothing: with one seed, or where nothing is random.
+        low, high: interval of that mean; None where seeds tell nothing: with one seed, or where nothing is random.
         seeds: number of pairs.
         verdict: "lower" or "higher" (a against b), "identical" (every pair is equal), "not random: " or
             "no difference shown: " and why. Where there is a ratio, its interval decides.
         method: of the interval: "paired t", "BCa bootstrap", "exact"; empty where there is none.
         ratio: geometric mean of a / b, where a and b were compared as ratios.
-        ratio_low, ratio_high: its 95 % interval.
+        ratio_low, ratio_high: its interval.
     """
 
     mean: float
@@ -66,6 +66,7 @@ class ComparedMeans(msgspec.Struct, frozen=True):
         a_mean, b_mean: mean over the seeds.
         difference: of a - b. Its interval is that of this comparison alone; its verdict is corrected.
         comparisons: how many the verdict is corrected for (Holm): those of this quantity in this setting.
+        confidence: of the interval, and of the family of verdicts; unset: 95 %.
     """
 
     a: str
@@ -77,6 +78,7 @@ class ComparedMeans(msgspec.Struct, frozen=True):
     b_mean: float
     difference: Difference
     comparisons: int = 1
+    confidence: float | msgspec.UnsetType = msgspec.UNSET
 
 
 class ComparedJobs(ComparedMeans, frozen=True, kw_only=True):

@@ -140,7 +140,8 @@ def _of_quantity(
 
     for b, difference in _corrected(single, is_shown, confidence).items():
         a_mean, b_mean = (sum(one) / len(one) for one in values[b])
-        yield ComparedMeans(a, b, jobs, name, unit, a_mean, b_mean, difference, len(_told(single)) or 1)
+        told = msgspec.UNSET if confidence == CONFIDENCE else confidence
+        yield ComparedMeans(a, b, jobs, name, unit, a_mean, b_mean, difference, len(_told(single)) or 1, told)
 
 
 def _is_random(runs: Sequence[RunSummary]) -> bool:

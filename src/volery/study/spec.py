@@ -18,9 +18,9 @@ from volery.core.errors import InputError, suggestion
 from volery.metrics import check_moment, check_window
 from volery.report.groups import file_names
 from volery.statistics import CONFIDENCE
+from volery.study.checking import checked_value
 from volery.study.parameters import check_parameters
 from volery.study.seeds import AutoSeeds, read_seeds, with_limits
-from volery.study.checking import checked_value
 from volery.workload import check_load_of_spec, parse_estimates
 
 Value = str | int | float | bool

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.unit.study.test_lab import Diary, digests
 
+from volery.cli.output import print_tables
 from volery.core.errors import InputError
 from volery.report.html import write_report
 from volery.report.stopping import BUDGET, DECIDED, LIMIT
@@ -286,7 +287,20 @@ def test_the_page_says_how_many_seeds_were_drawn_and_why_it_ended(tmp_path: Path
     run(seeds_max=3, folder=tmp_path)
     text = page(tmp_path).read_text()
     assert "3 seeds drawn (one look at 3): 3 seeds are the limit, and 3 of 3 comparisons with megha are not" in text
-    assert "95.0 % confidence at the last look" in text
+    assert "95 % confidence at the last look" in text
+
+
+def test_page_and_terminal_name_the_confidence_of_their_intervals(
+    tmp_path: Path, page: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = run(folder=tmp_path)
+    page(tmp_path)
+    paired = (tmp_path / "report.html").read_text().partition("Paired differences over seeds")[2]
+    assert "98 % interval" in paired.partition("On days like this")[0]
+    print_tables(results)
+    seeds, days = capsys.readouterr().out.split("on days like this")[:2]
+    assert "98 % interval" in seeds
+    assert "95 % interval" in days
 
 
 def test_a_study_without_auto_keeps_its_manifest_as_it_was(tmp_path: Path) -> None:
