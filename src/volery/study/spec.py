@@ -20,7 +20,7 @@ from volery.report.groups import file_names
 from volery.statistics import CONFIDENCE
 from volery.study.checking import checked_value
 from volery.study.parameters import check_parameters
-from volery.study.seeds import AutoSeeds, read_seeds, with_limits
+from volery.study.seeds import AUTO, AutoSeeds, read_seeds, with_limits
 from volery.workload import check_load_of_spec, parse_estimates
 
 Value = str | int | float | bool
@@ -358,7 +358,7 @@ def with_seeds(study: StudySpec, seeds: Any, seeds_max: Any, budget_s: Any, plac
     Raises:
         InputError: naming the first value that is wrong.
     """
-    if seeds is None and study.auto:
+    if study.auto and seeds in (None, AUTO):
         return adding(study, with_limits(study.auto, seeds_max, budget_s, place), place("seeds"))
     given, auto = read_seeds(study.seeds if seeds is None else seeds, seeds_max, budget_s, place)
     study = msgspec.structs.replace(study, seeds=tuple(given), auto=msgspec.UNSET)

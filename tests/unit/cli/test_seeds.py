@@ -51,6 +51,7 @@ def test_a_study_file_adds_seeds_and_options_change_its_limits(command: Command,
     path.write_text(STUDY)
     assert "5 seeds drawn (looks at 3 and 5): 5 seeds are the limit" in command("run", path).out
     assert "3 seeds are the limit" in command("run", path, "--seeds-max", "3").out
+    assert "5 seeds are the limit" in command("run", path, "--seeds", "auto").out
     assert "seeds drawn" not in command("run", path, "--seeds", "1").out
     path.write_text(STUDY.replace('"auto"', "1").replace("seeds_max = 5\n", ""))
     assert "2 seeds are the limit" in command("run", path, "--seeds", "auto", "--seeds-max", "2").out
