@@ -12,6 +12,7 @@ from volery.cli.options import (
     Arrivals,
     AsJson,
     Baseline,
+    BudgetS,
     Capacity,
     Constraints,
     CostFile,
@@ -39,6 +40,7 @@ from volery.cli.options import (
     ReferenceMhz,
     Requests,
     Seeds,
+    SeedsMax,
     SlotRequest,
     Slots,
     Strict,
@@ -49,6 +51,7 @@ from volery.cli.options import (
     Workload,
     measured_window,
     moment,
+    seeds_given,
     whole_numbers,
 )
 from volery.cli.output import print_results
@@ -60,7 +63,8 @@ if TYPE_CHECKING:
 _OPTIONS = {
     "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
     "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
-    "seeds": "--seeds", "only": "--only", "durations": "--durations", "arrivals": "--arrivals",
+    "seeds": "--seeds", "seeds_max": "--seeds-max", "budget_s": "--budget-s",
+    "only": "--only", "durations": "--durations", "arrivals": "--arrivals",
     "estimates": "--estimates", "users": "--users",
     "load": "--load", "load_by": "--load-by", "warmup": "--warmup", "window": "--window",
     "baseline": "--baseline",
@@ -84,7 +88,9 @@ def compare(
     machines: Machines = None,
     population: PopulationSeed = None,
     cutoff: Cutoff = None,
-    seeds: Seeds = 1,
+    seeds: Seeds = "1",
+    seeds_max: SeedsMax = None,
+    budget_s: BudgetS = None,
     jobs: Jobs = None,
     only: Only = "ran",
     durations: Durations = "exact",
@@ -130,9 +136,11 @@ def compare(
             "load": load, "load_by": load_by, "warmup": moment(warmup or "0"), "window": measured_window(window),
             **network,
         },
-        seeds,
+        seeds_given(seeds),
         place=lambda field: _OPTIONS.get(field, field),
         baseline=baseline,
+        seeds_max=seeds_max,
+        budget_s=budget_s,
     )  # fmt: skip
     run_and_print(study, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
 

@@ -39,8 +39,8 @@ def export(
     formats = [name for name, wanted in chosen.items() if wanted]
     if not formats:
         raise InputError("export", "no format is given; add --csv, --latex, --pdf, --png or --svg")
-    differences = load_results(folder, baseline).differences if baseline else None
-    written = write_export(folder, into or folder / "export", formats, width, differences)
+    compared = load_results(folder, baseline) if baseline else None
+    written = write_export(folder, into or folder / "export", formats, width, compared)
     if as_json:
         print_json({"files": [str(path) for path in written]})
     else:

@@ -132,7 +132,27 @@ Cutoff = Annotated[
         show_default=False,
     ),
 ]
-Seeds = Annotated[int, typer.Option(metavar="K", help="Repeat everything under seeds 0 to K-1.")]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        metavar="K|auto", help="Repeat everything under seeds 0 to K-1; auto: add seeds until comparisons are decided.",
+    ),
+]  # fmt: skip
+SeedsOfFile = Annotated[
+    str | None,
+    typer.Option("--seeds", metavar="K|auto", help="In place of the file's seeds, as in compare.", show_default=False),
+]
+SeedsMax = Annotated[
+    int | None,
+    typer.Option(metavar="K", help="With --seeds auto: the largest number of seeds. (30)", show_default=False),
+]
+BudgetS = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S", help="With --seeds auto: CPU seconds of all runs together, after which no run begins.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Jobs = Annotated[int | None, typer.Option(metavar="N", help="Only the first N jobs of the trace.", show_default=False)]
 Only = Annotated[
     str,
@@ -248,6 +268,14 @@ def whole_numbers(entries: Iterable[str], option: str, form: str) -> dict[str, i
             raise InputError(option, f"{name!r} is given twice")
         found[name] = int(number)
     return found
+
+
+def seeds_given(text: str) -> int | str:
+    """The value of --seeds: a number, or text that is checked with the rest of the study."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def moment(text: str) -> str | float:

@@ -87,16 +87,21 @@ def print_results(
     Raises:
         typer.Exit: with status 130 if Ctrl-C cut the study short, or with status 3.
     """
-    from volery.report import best, groups, omissions, work
+    from volery.report import best, groups, omissions, stopping, work
 
     found = groups.group_runs(results.runs)
     warnings = omissions.warnings(found)
     if as_json:
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
-        content |= {"best": best.best(found), "work": work.work(found)}
+        content["on_days_like_this"] = results.on_days_like_this
+        content |= {"best": best.best(found, results.study.confidence), "work": work.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
         content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
         content |= {"stage_times": stage_times} if stage_times else {}
+        if results.stopping:
+            content["stopping"] = msgspec.to_builtins(results.stopping) | {
+                "sentence": stopping.sentence(results.stopping)
+            }
         print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
     else:
         print_tables(results)
@@ -131,7 +136,9 @@ def print_tables(results: Results) -> None:
     if not results.runs:
         console.print("No run has finished.")
         return
-    print_comparison(console, results.runs, results.differences, results.study.baseline)
+    study = results.study
+    compared = results.differences, results.on_days_like_this
+    print_comparison(console, results.runs, *compared, study.baseline)
 
 
 def print_stage_times(profiles: Sequence[StageProfile]) -> None:
@@ -164,8 +171,15 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
 
 
 def _closing_lines(results: Results) -> list[str]:
-    folder = results.folder
+    from volery.report import stopping
+
+    folder, auto = results.folder, results.study.auto
     lines = []
+    if results.stopping:
+        lines += [stopping.sentence(results.stopping), stopping.explanation(results.stopping)]
+    if auto and auto.budget_s and len(results.study.seeds) == 1 and len(results.runs) < results.planned:
+        budget = f"The budget of {auto.budget_s:g} CPU seconds"
+        lines.append(f"{budget} is used up before all designs have run one seed; give more with --budget-s.")
     if results.interrupted or len(results.runs) < results.planned:
         lines.append(
             f"{len(results.runs)} of {results.planned} runs are finished"

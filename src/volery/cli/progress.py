@@ -79,8 +79,14 @@ class LiveProgress(_Drawn):
 
     def expected(self, run_count: int) -> None:
         """So many runs will be run."""
-        self._expected = run_count
-        self._display.update(self._all, total=run_count, state=f"0/{run_count} runs")
+        self._expected += run_count
+        self._display.update(self._all, total=self._expected)
+        self._draw_all()
+
+    def looked(self, seeds: int, seeds_max: int, undecided: int) -> None:
+        """The comparisons were judged, and seeds are added."""
+        left = f"{undecided} comparison{'s' if undecided > 1 else ''} undecided"
+        self._display.update(self._all, description=f"all runs ({left} at {seeds} of at most {seeds_max} seeds)")
 
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""

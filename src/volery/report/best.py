@@ -1,4 +1,8 @@
-"""Who is best at what: the lowest mean of each quantity, and whom the paired differences cannot tell from it."""
+"""The lowest of each quantity, and the designs that corrected comparisons do not tell apart from it.
+
+The data choose the lowest, so that any pair of the k designs may be the one that is compared: verdicts are corrected
+for all k (k - 1) / 2 pairs of a quantity in a setting (`volery.statistics.holm`).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,10 @@ import msgspec
 from volery.metrics import Distribution, RunSummary
 from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting, shortened
 from volery.report.units import digits, duration
-from volery.statistics import paired_difference
+from volery.statistics import CONFIDENCE, SEEDS_MIN, holm, paired_difference, paired_ratio
 
 RIVALS_MIN = 3
 """Two architectures need no ranking: their paired differences say it all."""
-SEEDS_MIN = 2
 MESSAGES: Final = "messages"
 
 Quantity = Callable[[RunSummary], float | None]
@@ -30,7 +33,7 @@ class Best(msgspec.Struct, frozen=True):
         unit: "s" or "messages".
         label: whose mean over the seeds is the lowest.
         mean: that mean.
-        level: the others that no paired difference shows to be higher, by their means.
+        level: the others that no corrected comparison shows to be higher, by their means.
         next: those with the lowest mean that is shown to be higher; empty where there is none.
         next_mean: that mean; 0 where there is none.
     """
@@ -65,8 +68,13 @@ _QUANTITIES: Final[tuple[tuple[JobClass, str, str, Quantity], ...]] = (
 )
 
 
-def best(groups: Sequence[RunGroup]) -> list[Best]:
-    """Rank within each setting that has three architectures or more, and two seeds that all of them share."""
+def best(groups: Sequence[RunGroup], confidence: float = CONFIDENCE) -> list[Best]:
+    """Rank within each setting that has three architectures or more, and two seeds that all of them share.
+
+    Args:
+        groups: of the study.
+        confidence: that all differences of one quantity in one setting have together.
+    """
     found: list[Best] = []
     for setting, members in by_setting(groups):
         seeds = set.intersection(*({run.seed for run in group.runs} for group in members))
@@ -76,7 +84,7 @@ def best(groups: Sequence[RunGroup]) -> list[Best]:
             values = {group.label: _values(group, seeds, quantity) for group in members}
             ranked = _ranked({label: known for label, known in values.items() if len(known) == len(seeds)})
             if len(ranked) >= RIVALS_MIN:
-                found.append(_lowest(setting, jobs, name, unit, ranked))
+                found.append(_lowest(setting, jobs, name, unit, ranked, confidence))
     return found
 
 
@@ -91,13 +99,25 @@ def _ranked(values: dict[str, list[float]]) -> list[tuple[str, float, list[float
 
 
 def _lowest(
-    setting: str, jobs: str, quantity: str, unit: str, ranked: Sequence[tuple[str, float, list[float]]]
+    setting: str,
+    jobs: str,
+    quantity: str,
+    unit: str,
+    ranked: Sequence[tuple[str, float, list[float]]],
+    confidence: float = CONFIDENCE,
 ) -> Best:
     def bare(labels: Sequence[str]) -> tuple[str, ...]:
         return tuple(label.removesuffix(f" [{setting}]") for label in labels)
 
     label, mean, values = ranked[0]
-    higher = [(other, its) for other, its, known in ranked[1:] if paired_difference(known, values).is_shown]
+    compare = paired_ratio if unit == "s" else paired_difference
+
+    def excludes(known: Sequence[float]) -> Callable[[float], bool]:
+        single = compare(known, values).is_shown
+        return lambda level: single and compare(known, values, confidence=level).is_shown
+
+    shown = holm([excludes(known) for _, _, known in ranked[1:]], confidence, len(ranked) * (len(ranked) - 1) // 2)
+    higher = [(other, its) for (other, its, _), one in zip(ranked[1:], shown, strict=True) if one]
     names = {other for other, _ in higher}
     level = [other for other, _, _ in ranked[1:] if other not in names]
     next_mean = higher[0][1] if higher else 0.0
@@ -110,7 +130,10 @@ def told(groups: Sequence[RunGroup]) -> str:
     alike = sum(group.is_alike for group in groups)
     if alike == len(groups):
         return "Nothing is random here: the values are exact for this trace, and those not told apart are equal."
-    rule = "Not told apart: the interval of the paired difference to the lowest spans zero."
+    rule = (
+        "Not told apart: the paired comparison with the lowest (ratios of delays) shows no difference after the "
+        "correction for all pairs of designs (Holm)."
+    )
     exact = " Where neither of the two is random, they are equal." if alike > 1 else ""
     return f"By the mean over seeds. {rule}{exact}"
 

@@ -11,19 +11,21 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.report.axes import Panel, Point, bare_label, numeric_axes, panels, slug, varying
 from volery.report.axisplot import axis_figure
 from volery.report.folder import Results, read_results
-from volery.report.groups import CLASSES, Compared, RunGroup, group_runs
+from volery.report.groups import CLASSES, Compared, RunGroup, group_runs, methods, shortened
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
 from volery.report.tables import STATISTICS
-from volery.report.units import digits
+from volery.report.units import MINUS, NOTHING, TIMES, digits
+from volery.report.verdict import effect, interval, reading, rule
 
+ON_DAYS_LIKE_THIS: Final = "on_days_like_this"
 FORMATS: Final = ("csv", "latex", "pdf", "png", "svg")
 WIDTHS: Final = {"single": Size(3.33, 2.0, 8.0), "double": Size(7.0, 2.6, 8.0)}
 _LATEX: Final = {
@@ -33,8 +35,20 @@ _LATEX: Final = {
 _UNITS: Final = (("s", 1.0), ("ms", 1e-3), ("$\\mu$s", 1e-6))
 
 
+class Comparisons(Protocol):
+    """The comparisons of a study (read-only)."""
+
+    @property
+    def differences(self) -> Sequence[Compared]:
+        """Over the seeds."""
+
+    @property
+    def on_days_like_this(self) -> Sequence[Compared] | None:
+        """Of single runs, job by job; None in a folder of an earlier version."""
+
+
 def write_export(
-    folder: Path, into: Path, formats: Sequence[str], width: str, differences: Sequence[Compared] | None = None
+    folder: Path, into: Path, formats: Sequence[str], width: str, compared: Comparisons | None = None
 ) -> list[Path]:
     """Write tables and figures of a results folder; the folder for them is made.
 
@@ -43,7 +57,7 @@ def write_export(
         into: where the files are written.
         formats: of `FORMATS`.
         width: a key of `WIDTHS`.
-        differences: in place of those that the folder has, where another baseline was chosen.
+        compared: in place of those that the folder has, where another baseline was chosen.
 
     Raises:
         InputError: a file of the folder is missing or damaged, or one cannot be written.
@@ -52,7 +66,7 @@ def write_export(
     written = []
     try:
         into.mkdir(parents=True, exist_ok=True)
-        for name, content in _files(results, formats, WIDTHS[width], differences):
+        for name, content in _files(results, formats, WIDTHS[width], compared or results.summary):
             (into / name).write_bytes(content)
             written.append(into / name)
     except OSError as error:
@@ -60,20 +74,22 @@ def write_export(
     return written
 
 
-def _files(
-    results: Results, formats: Sequence[str], size: Size, differences: Sequence[Compared] | None
-) -> Iterator[tuple[str, bytes]]:
+def _files(results: Results, formats: Sequence[str], size: Size, both: Comparisons) -> Iterator[tuple[str, bytes]]:
     runs = results.summary.runs
+    lists = {"differences": both.differences, ON_DAYS_LIKE_THIS: both.on_days_like_this or ()}
+    compared = {name: found for name, found in lists.items() if found}
     over = [panel for axis in numeric_axes(runs) for panel in panels(runs, axis)]
     if "csv" in formats:
         yield "runs.csv", _csv(run_rows(runs))
         yield "delay.csv", _csv(delay_rows(group_runs(runs)))
-        found = results.summary.differences if differences is None else differences
-        yield "differences.csv", _csv(difference_rows(found, runs))
+        for name, found in compared.items():
+            yield f"{name}.csv", _csv(difference_rows(found, runs))
         if over:
             yield "axes.csv", _csv(axis_rows(over))
     if "latex" in formats:
         yield "delay.tex", delay_latex(group_runs(runs)).encode()
+        for name, found in compared.items():
+            yield f"{name}.tex", differences_latex(found).encode()
         for panel in over:
             yield f"{panel.name}.tex", axis_latex(panel).encode()
     for suffix in (f".{one}" for one in formats if one in ("pdf", "png", "svg")):
@@ -136,13 +152,15 @@ def difference_rows(differences: Sequence[Compared], runs: Sequence[RunSummary])
     """A head, and a line per paired difference a - b: the axes of a, and mean and interval over the seeds."""
     axes = list(varying(runs))
     first = {run.label: run for run in reversed(runs)}
-    means = ["a_mean", "b_mean", "difference", "low", "high", "seeds", "verdict"]
+    means = ["a_mean", "b_mean", "difference", "low", "high", "ratio", "ratio_low", "ratio_high", "method", "seeds"]
+    means += ["comparisons", "verdict"]
     yield ["a", "b", *axes, "jobs", "quantity", "unit", *means]
     for one in differences:
         found, of = one.difference, first[one.a]
         yield [
             bare_label(of), bare_label(first[one.b]), *(of.axes.get(name) for name in axes), one.jobs, one.quantity,
-            one.unit, one.a_mean, one.b_mean, found.mean, found.low, found.high, found.seeds, found.verdict,
+            one.unit, one.a_mean, one.b_mean, found.mean, found.low, found.high, found.ratio, found.ratio_low,
+            found.ratio_high, found.method, found.seeds, one.comparisons, found.verdict,
         ]  # fmt: skip
 
 
@@ -165,7 +183,9 @@ def axis_latex(panel: Panel) -> str:
     unit, scale = _unit(panel)
     jobs = "" if panel.measure.jobs == "all" else f" of {panel.measure.jobs} jobs"
     where = f", {escaped(panel.setting)}" if panel.setting else ""
-    told = f"{escaped(panel.measure.title + jobs)}{where} ({unit}), mean over seeds with half of its 95\\,\\% interval"
+    how = methods(point.interval for line in panel.lines for point in line.points)
+    half = f" with half of its 95\\,\\% interval ({how})" if how else ""
+    told = f"{escaped(panel.measure.title + jobs)}{where} ({unit}), mean over seeds{half}"
     rows = []
     for line in panel.lines:
         at = {point.x: point for point in line.points}
@@ -184,14 +204,41 @@ def delay_latex(groups: Sequence[RunGroup]) -> str:
             others = [f"${_number(getattr(delay, name))}$" for name in ("p50", "p90", "p99", "max")]
             numbers = [others[0], _with_half(delay.mean, half), *others[1:]]
             rows.append([escaped(group.label) if jobs == "all" else "", jobs, *numbers])
-    return _tabular(
-        "Delay (s), means over seeds", ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows
-    )
+    how = methods(group.interval_s("all") for group in groups)
+    told = "Delay (s), means over seeds" + (f", with half of the 95\\,\\% interval of the mean ({how})" if how else "")
+    return _tabular(told, ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows)
+
+
+def differences_latex(differences: Sequence[Compared]) -> str:
+    """A booktabs table of comparisons: ratios of durations, else differences, with intervals and methods."""
+    rows = [
+        [
+            *map(escaped, (shortened(one.a), shortened(one.b), one.jobs, one.quantity)),
+            *map(_latex_words, (effect(one), interval(one.difference, one.unit))),
+            *map(escaped, (one.difference.method, reading(one))),
+        ]
+        for one in differences
+    ]
+    heads = ["a", "b", "jobs", "quantity", "a / b, $a - b$", r"95\,\% interval", "method", "verdict"]
+    return _tabular(escaped(rule(differences)), heads, [[*row[:-1], _latex_words(row[-1])] for row in rows])
 
 
 def escaped(text: str) -> str:
     """Text as LaTeX shows it unchanged."""
     return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def _latex_words(text: str) -> str:
+    """Signs of ours as LaTeX has them."""
+    for sign, latex in (
+        (TIMES, r"$\times$"),
+        (MINUS, "$-$"),
+        ("\u2026", r"\ldots{}"),
+        (NOTHING, "--"),
+        ("\u00b5", r"$\mu$"),
+    ):
+        text = text.replace(sign, latex)
+    return text
 
 
 def _unit(panel: Panel) -> tuple[str, float]:

@@ -17,7 +17,8 @@ from volery.report.columns import columns_of, names_of
 from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, LoadTable, read_conflicts, read_loads
 from volery.report.plots import Curve, Series
 from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
-from volery.statistics import ComparedMeans
+from volery.report.stopping import Stopping
+from volery.statistics import ComparedJobs, ComparedMeans
 
 MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
 WAITING, REFUSED = "waiting_tasks", "refused_tasks"
@@ -56,13 +57,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     seeds: list[int] = []
     planned: int = 0
     runs: list[RunLine] = []
+    stopping: Stopping | None = None
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The measures of all finished runs."""
+    """The measures of all finished runs, and their comparisons; a folder of an earlier version has none by job."""
 
     runs: list[RunSummary]
     differences: list[ComparedMeans] = []
+    on_days_like_this: list[ComparedJobs] | None = None
 
 
 class KeptTimeline(msgspec.Struct, frozen=True):

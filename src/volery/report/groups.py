@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from volery.metrics import ClassSummary, Distribution, RunSummary
-from volery.statistics import Difference, interval_of_mean
+from volery.statistics import PAIRED_T, Difference, Interval, interval_of_mean
 
 JobClass = Literal["all", "short", "long"]
 LABEL_MAX, LINE_MAX = 200, 70
@@ -44,6 +44,10 @@ class Compared(Protocol):
         """Unit of the means: "s", or empty for a fraction."""
 
     @property
+    def confidence(self) -> float | msgspec.UnsetType:
+        """The confidence of the interval; unset: 95 %."""
+
+    @property
     def a_mean(self) -> float:
         """Of the first group, over the seeds."""
 
@@ -54,6 +58,10 @@ class Compared(Protocol):
     @property
     def difference(self) -> Difference:
         """Of a - b, over the seeds."""
+
+    @property
+    def comparisons(self) -> int:
+        """How many comparisons its verdict is corrected for."""
 
 
 class RunGroup(msgspec.Struct, frozen=True):
@@ -80,10 +88,14 @@ class RunGroup(msgspec.Struct, frozen=True):
         """The delay of a class of jobs, each statistic averaged over the seeds; None where there is none."""
         return mean_distribution([summary.delay_s for summary in self.members(jobs)])
 
-    def half_width_s(self, jobs: JobClass) -> float | None:
-        """Half the width of the 95 % interval of the mean delay over seeds; None where seeds tell nothing."""
+    def interval_s(self, jobs: JobClass) -> Interval | None:
+        """The 95 % interval of the mean delay over seeds; None where seeds tell nothing."""
         found = [] if self.is_alike else self.members(jobs)
-        interval = interval_of_mean([summary.delay_s.mean for summary in found]) if found else None
+        return interval_of_mean([summary.delay_s.mean for summary in found]) if found else None
+
+    def half_width_s(self, jobs: JobClass) -> float | None:
+        """Half the width of that interval."""
+        interval = self.interval_s(jobs)
         return (interval.high - interval.low) / 2 if interval is not None else None
 
     def classes(self) -> Iterator[JobClass]:
@@ -92,6 +104,12 @@ class RunGroup(msgspec.Struct, frozen=True):
         if self.members("short") and self.members("long"):
             yield "short"
             yield "long"
+
+
+def methods(intervals: Iterable[Interval | None]) -> str:
+    """The methods of intervals of means, for captions; without pairs, "paired t" is Student's t."""
+    found = {interval.method for interval in intervals if interval is not None}
+    return " or ".join(sorted("Student's t" if method == PAIRED_T else method for method in found))
 
 
 def mean_distribution(distributions: Sequence[Distribution]) -> Distribution | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from volery.core.flow import Flow
 from volery.metrics import RunSummary
-from volery.report import best, flowplot, gantt, stageplot
+from volery.report import best, flowplot, gantt, stageplot, stopping
 from volery.report.axes import bare_label
 from volery.report.demand import conflict_table
 from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
@@ -22,7 +22,7 @@ from volery.report.groups import RunGroup, group_runs, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
 from volery.report.omissions import warnings
 from volery.report.page import page, write_page
-from volery.report.paired import differences_part
+from volery.report.paired import comparisons_part
 from volery.report.pictures import (
     FIGURES_MAX,
     PARTS,
@@ -53,7 +53,16 @@ from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
 from volery.report.tables import MEAN_PLACE, STATISTICS, notes, plus_minus
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
 from volery.report.units import NOTHING, digits, duration, percent
-from volery.report.verdict import PAIRS_TOLD_WHOLE, caution, headline
+from volery.report.verdict import (
+    CHOICES,
+    DRAWN_ANEW,
+    PAIRS_TOLD_WHOLE,
+    WORKLOAD,
+    caution,
+    confidence_of,
+    headline,
+    is_of_one_seed,
+)
 from volery.report.work import HEADS, NOTE, is_counted, work
 from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
@@ -95,7 +104,7 @@ def render(results: Results, content: Content) -> str:
     sections = (
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
-        section("Who is lowest at what", _best_table(groups)),
+        section("Who is lowest at what", _best_table(groups, confidence_of(results.summary.differences))),
         section(
             "Delay",
             _delay_table(groups),
@@ -107,7 +116,7 @@ def render(results: Results, content: Content) -> str:
         ),
         section("Over the axes", *_figures(axis_pictures(results))),
         _ratio_section(results, groups),
-        section("Paired differences", differences_part(results.summary.differences)),
+        *_comparisons(results),
         section("Job by job", _pair_view(content)),
         section("Slowdown", _slowdown_table(groups)),
         section(
@@ -143,6 +152,18 @@ def render(results: Results, content: Content) -> str:
         head=embed.head(script, serves=content.serves),
         tail=embed.scripted(content, script),
     )
+
+
+def _comparisons(results: Results) -> Iterator[str]:
+    """Both kinds of chance, apart; one seed tells nothing of choices where jobs are compared."""
+    differences, on_days = results.summary.differences, results.summary.on_days_like_this
+    if not (on_days and is_of_one_seed(differences)):
+        title = "Paired differences over seeds" if on_days else "Paired differences"
+        said = "Runs of one seed share their jobs, constraints and machines. " + (
+            DRAWN_ANEW if on_days == [] else CHOICES
+        )
+        yield section(title, comparisons_part(differences, "differences", said))
+    yield section("On days like this", comparisons_part(on_days or (), "on-days-like-this", WORKLOAD))
 
 
 def _ratio_section(results: Results, groups: Sequence[RunGroup]) -> str:
@@ -186,16 +207,21 @@ def paragraph_note(text: str) -> str:
 
 def _verdict(results: Results) -> str:
     differences = results.summary.differences
-    ranked = list(best.sentences(best.best(group_runs(results.summary.runs))))
+    on_days = results.summary.on_days_like_this
+    ranked = list(best.sentences(best.best(group_runs(results.summary.runs), confidence_of(differences))))
     many = len({(d.a, d.b) for d in differences}) > PAIRS_TOLD_WHOLE
-    sentences = ranked[:SENTENCES_MAX] if many and ranked else headline(differences)
-    beyond = len(ranked) - SENTENCES_MAX if many else 0
+    by_job = headline(on_days or (), ("mean delay", "p99 delay"))
+    sentences = ranked if many and ranked else [] if by_job and is_of_one_seed(differences) else headline(differences)
+    beyond = max(len(sentences), len(by_job)) - SENTENCES_MAX
+    sentences = [*sentences[:SENTENCES_MAX], *by_job[:SENTENCES_MAX]]
     if not sentences:
         sentences = ["Nothing was compared: the results hold one architecture per setting."]
-    warning = caution(results.summary.differences)
+    warning = caution(differences, on_days)
     sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
-    more = f"{beyond} more such sentences: see the table of who is lowest at what." if beyond > 0 else ""
-    body = "".join(map(paragraph, sentences)) + "".join(paragraph(note, "note") for note in (more, warning) if note)
+    more = "More such sentences: see the tables below." if beyond > 0 else ""
+    drawn = stopping.sentence(results.manifest.stopping) if results.manifest.stopping else ""
+    remarks = "".join(paragraph(note, "note") for note in (more, drawn, warning) if note)
+    body = "".join(map(paragraph, sentences)) + remarks
     return f'<div class="verdict">{body}</div>'
 
 
@@ -219,6 +245,7 @@ def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
             ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
             ("Settings", _settings(manifest.config)),
             ("Seeds", ", ".join(map(str, manifest.seeds))),
+            ("When to stop", stopping.explanation(manifest.stopping) if manifest.stopping else ""),
             (
                 "Runs",
                 f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else ""),
@@ -268,8 +295,8 @@ def _beyond(groups: Sequence[RunGroup]) -> str:
     return paragraph(f"No picture for {hidden} more rows of the table.", "note") if hidden else ""
 
 
-def _best_table(groups: Sequence[RunGroup]) -> str:
-    ranking = best.best(groups)
+def _best_table(groups: Sequence[RunGroup], confidence: float) -> str:
+    ranking = best.best(groups, confidence)
     if not ranking:
         return ""
     several = len({one.setting for one in ranking}) > 1

@@ -1,12 +1,14 @@
-"""Paired differences as SVG text: a dot for the mean, a line for its interval, a stroke at zero.
+"""Comparisons as SVG text: a dot for the mean, a line for its interval, a stroke where both are equal.
 
-The same differences give the same bytes. A difference that is shown (its interval excludes zero) is filled and in
-colour, another is hollow and grey, so that the picture claims no more than the table beside it. One seed, and runs in
-which nothing is random, have no interval: a dot alone.
+Ratios stand on a logarithmic scale with the stroke at 1, differences on a linear one with the stroke at zero. The same
+comparisons give the same bytes. A difference that is shown is filled and in colour, another is hollow and grey, so that
+the picture claims no more than the table beside it. One seed, and runs in which nothing is random, have no interval: a
+dot alone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -14,8 +16,7 @@ from volery.report.elements import escaped
 from volery.report.groups import Compared, setting_of, shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import MINUS
-from volery.report.verdict import interval, signed
-from volery.statistics import Difference
+from volery.report.verdict import effect, interval
 
 WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
 """In the picture's own units; a page scales it, and its letters stay readable on a telephone."""
@@ -49,8 +50,8 @@ def interval_picture(differences: Sequence[Compared]) -> str:
 
 
 def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
-    low = min(0.0, *(_bounds(one.difference)[0] for one in panel))
-    high = max(0.0, *(_bounds(one.difference)[1] for one in panel))
+    places = [_places(one, ratios=all(one.difference.ratio is not None for one in panel)) for one in panel]
+    low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
 
     def x(value: float) -> float:
@@ -60,41 +61,46 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
     setting = setting_of(panel[0].a)
     where = f", {shortened(setting, LABEL)}" if setting else ""
     yield _text(0, top + LETTER, f"{panel[0].quantity}{jobs}{where}", more=' font-weight="bold"')
-    for place, one in enumerate(panel):
-        y = top + TITLE + ROW * place
+    for row, (one, (begin, middle, end)) in enumerate(zip(panel, places, strict=True)):
+        y = top + TITLE + ROW * row
         found = one.difference
         shade = PALETTE[0] if found.is_shown else GREY
-        text = _names(*(shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b)))
+        sign = MINUS if found.ratio is None else "/"
+        a, b = (shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b))
         yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
         yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
-        yield _text(0, y + LETTER, text)
-        yield _text(WIDTH, y + LETTER, signed(found.mean, one.unit), anchor="end")
-        if found.low is not None:
-            begin, end = _bounds(found)
+        yield _text(0, y + LETTER, _names(a, b, sign))
+        yield _text(WIDTH, y + LETTER, effect(one), anchor="end")
+        if begin < end:
             yield (
                 f'<path d="M{x(begin):.1f} {y + 19:.1f}H{x(end):.1f}" stroke="{shade}" stroke-width="2.4" '
                 f'stroke-linecap="round" fill="none"><title>{escaped(interval(found, one.unit))}</title></path>'
             )
         fill = shade if found.is_shown else PAGE
         yield (
-            f'<circle cx="{x(found.mean):.1f}" cy="{y + 19:.1f}" r="4" fill="{fill}" stroke="{shade}" '
-            'stroke-width="1.6"/>'
+            f'<circle cx="{x(middle):.1f}" cy="{y + 19:.1f}" r="4" fill="{fill}" stroke="{shade}" stroke-width="1.6"/>'
         )
 
 
-def _bounds(found: Difference) -> tuple[float, float]:
-    """The interval of a difference, or its mean twice where it has none."""
-    return found.mean if found.low is None else found.low, found.mean if found.high is None else found.high
+def _places(one: Compared, *, ratios: bool) -> tuple[float, float, float]:
+    """Beginning of the interval, dot and end: of differences, or of logarithms of ratios; three equal ones without."""
+    found = one.difference
+    low, middle, high = (
+        (found.ratio_low, found.ratio, found.ratio_high) if ratios else (found.low, found.mean, found.high)
+    )
+    assert middle is not None, "a panel of ratios has one in every line"
+    begin, end = middle if low is None else low, middle if high is None else high
+    return (math.log(begin), math.log(middle), math.log(end)) if ratios else (begin, middle, end)
 
 
-def _names(a: str, b: str) -> str:
+def _names(a: str, b: str, sign: str) -> str:
     """Both, as far as there is room; all others are compared with the first, so that b matters more."""
-    whole = f"{a} {MINUS} {b}"
+    whole = f"{a} {sign} {b}"
     if len(whole) <= LABEL:
         return whole
     room = LABEL - len(a) - 3 if len(a) < LABEL // 2 else LABEL - 4
     kept = b if len(b) <= room else f"{b[: room - 1]}\u2026"
-    return f"{a} {MINUS} {kept}" if len(a) < LABEL // 2 else f"\u2026 {MINUS} {kept}"
+    return f"{a} {sign} {kept}" if len(a) < LABEL // 2 else f"\u2026 {sign} {kept}"
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", more: str = "") -> str:

@@ -1,20 +1,32 @@
-"""The paired differences of a study on a page: drawn, in a table, and for many pairs in a line each."""
+"""The comparisons of a study on a page: drawn, in a table, and for many pairs in a line each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from volery.report.elements import Row, figure, folded, paragraph, table
 from volery.report.groups import Compared
 from volery.report.intervals import interval_picture
-from volery.report.units import MINUS
-from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, interval, reading, signed
-
-CAPTION: Final = (
-    "Differences with their 95 % intervals, each quantity on a scale of its own; the stroke is zero. Grey and "
-    "hollow: the interval spans it, so that nothing is shown."
+from volery.report.units import MINUS, confidence
+from volery.report.verdict import (
+    PAIRS_TOLD_WHOLE,
+    against,
+    amount,
+    confidence_of,
+    effect,
+    interval,
+    reading,
+    rule,
+    signed,
 )
+
+
+def _caption(differences: Sequence[Compared]) -> str:
+    return (
+        f"Ratios a / b on a logarithmic scale, the stroke is 1; differences a {MINUS} b, the stroke is 0. Each "
+        f"quantity has a scale of its own, lines are {confidence(confidence_of(differences))} intervals. Grey and "
+        "hollow: the corrected verdict shows no difference."
+    )
 
 
 def _against(differences: Sequence[Compared]) -> str:
@@ -34,41 +46,44 @@ def _against(differences: Sequence[Compared]) -> str:
     return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
 
 
-def differences_part(differences: Sequence[Compared]) -> str:
-    """Table, picture and what they mean; empty where nothing was compared."""
-
+def _table(differences: Sequence[Compared]) -> str:
     def rows() -> Iterator[Row]:
         before, jobs_before = None, ""
         for d in differences:
             pair = (d.a, d.b)
             jobs = d.jobs if (pair, d.jobs) != (before, jobs_before) else ""
-            name = f"{d.a} {MINUS} {d.b}" if pair != before else ""
+            name = f"{d.a} against {d.b}" if pair != before else ""
             numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), signed(d.difference.mean, d.unit)]
-            cells = [name, jobs, d.quantity, reading(d), *numbers, interval(d.difference, d.unit)]
+            bounds = [effect(d), interval(d.difference, d.unit), d.difference.method]
+            cells = [name, jobs, d.quantity, reading(d), *numbers, *bounds]
             yield Row(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
             before, jobs_before = pair, d.jobs
 
+    heads = ["a against b", "jobs", "quantity", "verdict", "a", "b", f"a {MINUS} b", f"a / b, a {MINUS} b"]
+    bounded = f"{confidence(confidence_of(differences))} interval"
+    return table([*heads, bounded, "method"], rows(), text_columns=4, names={9})
+
+
+def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> str:
+    """What the comparisons mean, their picture and table; empty where nothing was compared.
+
+    Args:
+        differences: over seeds, or of single runs job by job.
+        name: of the pictures, unlike that of any other of the page.
+        said: which chance they are about.
+    """
     if not differences:
         return ""
-    heads = ["a \u2212 b", "jobs", "quantity", "verdict", "a", "b", "difference", "95 % interval"]
     drawn = [d for d in differences if d.jobs == "all"]
-    picture = figure(interval_picture(drawn), "differences", CAPTION)
+    picture = figure(interval_picture(drawn), name, _caption(drawn))
     classes = [d for d in differences if d.jobs != "all"]
     if classes:
         picture += folded(
-            "Short and long jobs, drawn", figure(interval_picture(classes), "differences-classes", CAPTION)
+            "Short and long jobs, drawn", figure(interval_picture(classes), f"{name}-classes", _caption(classes))
         )
-    said = paragraph(
-        "Runs of one seed share their jobs, constraints and machines. The interval is a bootstrap over seeds; nothing "
-        "is called lower or higher where it spans zero. One seed, and runs in which nothing is random, have none."
-    )
-    everything = table(heads, rows(), text_columns=4)
+    told = paragraph(f"{said} {rule(differences)}")
     pairs = len({(d.a, d.b) for d in differences})
     if pairs <= PAIRS_TOLD_WHOLE:
-        return said + picture + everything
-    return (
-        said
-        + _against(differences)
-        + picture
-        + folded(f"The {len(differences)} differences of {pairs} pairs", everything)
-    )
+        return told + picture + _table(differences)
+    everything = folded(f"The {len(differences)} comparisons of {pairs} pairs", _table(differences))
+    return told + _against(differences) + picture + everything

@@ -13,7 +13,7 @@ from volery.report import plots
 from volery.report.axes import HEADLINE, MEASURES, numeric_axes, panels, slug
 from volery.report.axisplot import axis_svg
 from volery.report.folder import Results, read_results
-from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, shortened
+from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods, shortened
 
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
     ("communication", lambda a: a.communication.mean),
@@ -65,8 +65,12 @@ def axis_pictures(results: Results) -> Iterator[Picture]:
         for panel in itertools.islice(panels(runs, axis, measures), FIGURES_MAX):
             jobs = CLASS_TITLES[panel.measure.jobs]
             where = f", {shortened(panel.setting)}" if panel.setting else ""
-            banded = any(point.interval for line in panel.lines for point in line.points)
-            note = "; the band is the 95 % interval of the mean over seeds." if banded else "; one seed, no interval."
+            how = methods(point.interval for line in panel.lines for point in line.points)
+            note = (
+                f"; the band is the 95 % interval of the mean over seeds ({how})."
+                if how
+                else "; one seed, no interval."
+            )
             yield Picture(panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{where}{note}")
 
 

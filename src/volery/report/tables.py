@@ -15,7 +15,7 @@ from volery.core.events import GANG_TASKS_REFUSED
 from volery.metrics import RunSummary
 from volery.report.axes import bare_label
 from volery.report.best import Best, best, written
-from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
+from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, methods, shortened
 from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
 from volery.report.measured import measured_notes
 from volery.report.omissions import omission_notes, warnings
@@ -34,8 +34,21 @@ from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preempti
 from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
 from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
-from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, digits, duration, percent
-from volery.report.verdict import PAIRS_TOLD_WHOLE, against, amount, caution, interval, reading, signed
+from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, confidence, digits, duration, percent
+from volery.report.verdict import (
+    BY_SEEDS,
+    ON_DAYS,
+    PAIRS_TOLD_WHOLE,
+    against,
+    amount,
+    caution,
+    confidence_of,
+    effect,
+    interval,
+    is_of_one_seed,
+    reading,
+    rule,
+)
 from volery.report.work import HEADS, NOTE, Work, is_counted, work
 from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
@@ -46,25 +59,26 @@ LABEL_WIDTH = 20
 BEST_COLUMNS = 46
 """What the ranking takes beside its two columns of labels."""
 STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
-DIFFERENCE = f"Difference: a {MINUS} b."
 MEAN_PLACE = 1
 """Of the mean among these."""
-BOOTSTRAP = (
-    f"Difference: a {MINUS} b, paired by seed, with a 95 % bootstrap interval over seeds; nothing is called lower or "
-    "higher where it spans zero."
-)
 PLUS_MINUS = "\u00b1"
 COSTS = ("util.", "msg/task", "wall", "tasks/s")
 
 
 def comparison(
-    runs: Sequence[RunSummary], differences: Sequence[Compared] = (), *, width: int = 80, baseline: str = ""
+    runs: Sequence[RunSummary],
+    differences: Sequence[Compared] = (),
+    on_days: Sequence[Compared] | None = None,
+    *,
+    width: int = 80,
+    baseline: str = "",
 ) -> RenderableType:
     """The tables of `volery compare` and `volery show`.
 
     Args:
         runs: summaries, grouped by label; every number is a mean over the seeds of its group.
-        differences: paired differences between groups.
+        differences: paired differences between groups, over seeds.
+        on_days: comparisons of single runs, job by job; None where that is not known.
         width: of the terminal in columns; a narrow one gets delays and costs in two tables.
         baseline: label of the architecture that ratios are taken to; empty: there is no such table.
     """
@@ -108,29 +122,39 @@ def comparison(
         parts += ["", _plain_table("Workflows", WORKFLOW_HEADS, flowing, width)]
         told.append(WORKFLOW_NOTE)
     parts += ["", *(Text(note, style="dim") for note in told)]
-    for setting, ranking in itertools.groupby(best(groups), key=lambda one: one.setting):
+    for setting, ranking in itertools.groupby(best(groups, confidence_of(differences)), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]
-    parts += _difference_tables(differences, width)
-    if differences:
-        caption = BOOTSTRAP if any(one.difference.low is not None for one in differences) else DIFFERENCE
-        parts += ["", Text(caption, style="dim")]
-        if warning := caution(differences):
-            parts.append(Text(warning, style="yellow"))
+    if not (on_days and is_of_one_seed(differences)):
+        parts += _difference_tables(differences, BY_SEEDS, width)
+    parts += _difference_tables(on_days or (), ON_DAYS, width)
+    if warning := caution(differences, on_days):
+        parts += ["", Text(warning, style="yellow")]
     return Group(*parts)
 
 
 def print_comparison(
-    console: Console, runs: Sequence[RunSummary], differences: Sequence[Compared] = (), baseline: str = ""
+    console: Console,
+    runs: Sequence[RunSummary],
+    differences: Sequence[Compared] = (),
+    on_days: Sequence[Compared] | None = None,
+    baseline: str = "",
 ) -> None:
     """Print the tables, fitted to the console's width."""
-    console.print(comparison(runs, differences, width=console.width, baseline=baseline), highlight=False)
+    found = comparison(runs, differences, on_days, width=console.width, baseline=baseline)
+    console.print(found, highlight=False)
 
 
-def plain(runs: Sequence[RunSummary], differences: Sequence[Compared] = (), *, width: int = 80) -> str:
+def plain(
+    runs: Sequence[RunSummary],
+    differences: Sequence[Compared] = (),
+    on_days: Sequence[Compared] | None = None,
+    *,
+    width: int = 80,
+) -> str:
     """The tables as text without colours, lines without trailing blanks."""
     console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False, markup=False)
     with console.capture() as capture:
-        print_comparison(console, runs, differences)
+        print_comparison(console, runs, differences, on_days)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
@@ -147,8 +171,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
     runs = [run for group in groups for run in group.runs]
     ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
     found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
-    if any(group.half_width_s("all") is not None for group in groups):
-        found.append(f"{PLUS_MINUS}: half of the 95 % bootstrap interval of the mean delay over seeds.")
+    if how := methods(group.interval_s("all") for group in groups):
+        found.append(f"{PLUS_MINUS}: half of the 95 % interval of the mean delay over seeds ({how}).")
     if abandoned := max(map(abandoned_tasks, runs)):
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
     if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
@@ -178,19 +202,28 @@ def _fit_nowhere(run: RunSummary) -> int:
     return run.unsatisfiable_tasks - abandoned_tasks(run) - int(run.counters.get(GANG_TASKS_REFUSED, 0))
 
 
-def _difference_tables(differences: Sequence[Compared], width: int) -> list[RenderableType]:
-    """A table per pair while they are few; else one per first architecture, a line per other and class of jobs."""
+def _difference_tables(differences: Sequence[Compared], chance: str, width: int) -> list[RenderableType]:
+    """A table per pair while they are few; else one per first architecture, a line per other and class of jobs.
+
+    Args:
+        differences: that are of one kind.
+        chance: in a few words, which chance they are about.
+        width: of the terminal in columns.
+    """
+    if not differences:
+        return []
     pairs: dict[tuple[str, str], list[Compared]] = {}
     for compared in differences:
         pairs.setdefault((compared.a, compared.b), []).append(compared)
     parts: list[RenderableType] = []
     if len(pairs) <= PAIRS_TOLD_WHOLE:
         for (a, b), pair in pairs.items():
-            parts += ["", _difference_table(a, b, pair, width)]
-        return parts
-    for a in dict.fromkeys(a for a, _ in pairs):
-        parts += ["", _against_table(a, {b: pair for (first, b), pair in pairs.items() if first == a}, width)]
-    return [*parts, "", Text("The differences themselves and their intervals: report.html, or --json.", style="dim")]
+            parts += ["", _difference_table(f"a = {shortened(a)}, b = {shortened(b)}, {chance}", pair, width)]
+    else:
+        for a in dict.fromkeys(a for a, _ in pairs):
+            others = {b: pair for (first, b), pair in pairs.items() if first == a}
+            parts += ["", _against_table(f"Against {shortened(a)}, {chance}", others, width)]
+    return [*parts, "", Text(rule(differences), style="dim")]
 
 
 def _new_table(title: str) -> Table:
@@ -297,7 +330,9 @@ def _plain_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]
 
 def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     table = _new_table(
-        "Who is lowest at what" + f", {shortened(setting)}" * bool(setting) + " (=: not told apart from the lowest)"
+        "Who is lowest at what"
+        + f", {shortened(setting)}" * bool(setting)
+        + " (=: not told apart from the lowest, corrected for all pairs)"
     )
     table.add_column("jobs", no_wrap=True)
     table.add_column("quantity", min_width=12)
@@ -324,9 +359,9 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     return table
 
 
-def _against_table(a: str, pairs: Mapping[str, Sequence[Compared]], width: int) -> Table:
+def _against_table(title: str, pairs: Mapping[str, Sequence[Compared]], width: int) -> Table:
     """How the others stand to one architecture."""
-    table = _new_table(f"Against {shortened(a)}")
+    table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
     quantities = list(dict.fromkeys(compared.quantity for pair in pairs.values() for compared in pair))
     classes = len({compared.jobs for pair in pairs.values() for compared in pair}) > 1
@@ -334,7 +369,9 @@ def _against_table(a: str, pairs: Mapping[str, Sequence[Compared]], width: int) 
         table.add_column("jobs", no_wrap=True)
     for quantity in quantities:
         table.add_column(
-            quantity.removesuffix(" delay").removeprefix("mean util").replace("isation", "util."), justify="right"
+            quantity.removesuffix(" delay").removeprefix("mean util").replace("isation", "util."),
+            justify="right",
+            overflow="fold",
         )
     for b, pair in pairs.items():
         jobs = list(dict.fromkeys(compared.jobs for compared in pair))
@@ -348,8 +385,8 @@ def _against_table(a: str, pairs: Mapping[str, Sequence[Compared]], width: int) 
     return table
 
 
-def _difference_table(a: str, b: str, differences: Sequence[Compared], width: int) -> Table:
-    table = _new_table(f"a = {shortened(a)}, b = {shortened(b)}")
+def _difference_table(title: str, differences: Sequence[Compared], width: int) -> Table:
+    table = _new_table(title)
     classes = len({compared.jobs for compared in differences}) > 1
     if classes:
         table.add_column("jobs", no_wrap=True)
@@ -357,8 +394,8 @@ def _difference_table(a: str, b: str, differences: Sequence[Compared], width: in
     if width >= WIDE:
         table.add_column("a", justify="right", no_wrap=True)
         table.add_column("b", justify="right", no_wrap=True)
-    table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column("95 % interval", justify="right", no_wrap=True)
+    table.add_column(f"a / b, a {MINUS} b", justify="right", no_wrap=True)
+    table.add_column(f"{confidence(confidence_of(differences))} interval", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     before = ""
     for compared in differences:
@@ -366,7 +403,7 @@ def _difference_table(a: str, b: str, differences: Sequence[Compared], width: in
         cells = [compared.jobs if compared.jobs != before else ""] * classes + [compared.quantity]
         if width >= WIDE:
             cells += [amount(compared.a_mean, unit), amount(compared.b_mean, unit)]
-        cells += [signed(difference.mean, unit), interval(difference, unit)]
+        cells += [effect(compared), interval(difference, unit)]
         table.add_row(*cells, Text(reading(compared), style="bold" if difference.is_shown else "dim"))
         before = compared.jobs
     return table

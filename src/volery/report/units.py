@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 _SCALE: Final[tuple[tuple[float, float, str], ...]] = (
@@ -58,6 +59,12 @@ def aligned_duration(seconds: float) -> str:
 def percent(fraction: float) -> str:
     """A fraction of 0 to 1 in percent: 54.3 %."""
     return f"{100 * fraction:.1f} %"
+
+
+def confidence(level: float) -> str:
+    """A confidence in percent, with as many decimals as tell it from certainty: 95 %, 98.5 %, 99.98 %."""
+    places = max(1, math.ceil(-math.log10(100 * (1 - level)) - 1e-9))
+    return f"{100 * level:.{places}f}".removesuffix(".0") + " %"
 
 
 def ratio(a: float, b: float) -> str:

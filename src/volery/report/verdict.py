@@ -1,33 +1,38 @@
-"""What the differences say, in sentences that claim no more than the interval shows."""
+"""Comparisons in words: cells, sentences and captions that claim no more than the corrected verdict shows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from volery.report.groups import Compared, shortened
-from volery.report.units import MINUS, NOTHING, digits, duration, percent, ratio
-from volery.statistics import NOT_RANDOM, SEEDS_MIN, Difference
-
-PAIRS_FOR_A_SIGN_TEST = 6
-"""With fewer pairs that all agree, a two-sided sign test cannot reach 5 % (2 / 2**6 = 3 %, 2 / 2**5 = 6 %)."""
+from volery.report.units import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio
+from volery.statistics import CONFIDENCE, CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
 
 PAIRS_TOLD_WHOLE = 3
 LEAST_FRACTION = 5e-6
 """A smaller difference of fractions is written as 0.000 pp: no reader gains from its exponent."""
+MARK: Final = "*"
+"""Beside a comparison whose own interval shows a difference that the correction takes away."""
+BY_SEEDS: Final = "over seeds (chance: choices)"
+ON_DAYS: Final = "on days like this (chance: workload)"
+CHOICES: Final = (
+    "Seeds tell the chance of choices (random choices of the schedulers, drawn constraints) for exactly these jobs."
+)
+WORKLOAD: Final = "Which jobs came is chance, too: other days like this one would have brought others of the same kind."
+DRAWN_ANEW: Final = (
+    "Every seed draws a workload of its own, so that seeds cover both kinds of chance: choices and workload."
+)
+
+
+def confidence_of(comparisons: Sequence[Compared]) -> float:
+    """The confidence of the intervals of comparisons of one kind."""
+    return next((one.confidence or CONFIDENCE for one in comparisons), CONFIDENCE)
 
 
 def amount(value: float, unit: str) -> str:
     """A compared quantity with its unit."""
     return duration(value) if unit == "s" else percent(value)
-
-
-def interval(difference: Difference, unit: str) -> str:
-    """The interval of a difference: low … high, a fraction in percentage points; a dash where there is none."""
-    if difference.low is None or difference.high is None or difference.seeds < SEEDS_MIN:
-        return NOTHING
-    if unit == "s":
-        return f"{signed(difference.low, unit)} … {signed(difference.high, unit)}"
-    return f"{signed(difference.low, unit).removesuffix(' pp')} … {signed(difference.high, unit)}"
 
 
 def signed(value: float, unit: str) -> str:
@@ -40,28 +45,30 @@ def signed(value: float, unit: str) -> str:
     return size if value == 0 else f"{'+' if value > 0 else MINUS}{size}"
 
 
-def reading(compared: Compared) -> str:
-    """The verdict on one difference in a few words: "a lower" and how many times, or that nothing is shown."""
-    difference = compared.difference
-    if difference.seeds < SEEDS_MIN:
-        return NOTHING
-    if not difference.is_shown:
-        return difference.verdict.partition(":")[0]
-    return f"a {difference.verdict}, {ratio(compared.a_mean, compared.b_mean)}"
+def times(factor: float) -> str:
+    """A ratio with its sign."""
+    return f"{digits(factor)}{TIMES}"
 
 
-def against(compared: Compared) -> str:
-    """How b stands to a: so many times higher or lower (a fraction: by how much), or that nothing is shown."""
-    difference = compared.difference
-    if difference.seeds < SEEDS_MIN:
+def effect(compared: Compared) -> str:
+    """The ratio a / b of durations, the difference a - b of all else and where a duration is not positive."""
+    found = compared.difference
+    if found.ratio is not None:
+        return times(found.ratio)
+    if compared.unit == "s" and found.seeds < SEEDS_MIN and min(compared.a_mean, compared.b_mean) > 0:
+        return times(compared.a_mean / compared.b_mean)
+    return signed(found.mean, compared.unit)
+
+
+def interval(difference: Difference, unit: str) -> str:
+    """The interval of the ratio, or of the difference (of a fraction in percentage points); a dash where none is."""
+    if difference.ratio_low is not None and difference.ratio_high is not None:
+        return f"{digits(difference.ratio_low)} \u2026 {times(difference.ratio_high)}"
+    if difference.low is None or difference.high is None or not difference.method:
         return NOTHING
-    if not difference.is_shown and not is_exact(difference):
-        return "no diff. shown" if difference.verdict != "identical" else "identical"
-    if compared.unit != "s":
-        return signed(-difference.mean, compared.unit)
-    times = ratio(compared.a_mean, compared.b_mean)
-    way = "lower" if difference.mean > 0 else "higher"
-    return way if times == NOTHING else f"{times} {way}"
+    if unit == "s":
+        return f"{signed(difference.low, unit)} \u2026 {signed(difference.high, unit)}"
+    return f"{signed(difference.low, unit).removesuffix(' pp')} \u2026 {signed(difference.high, unit)}"
 
 
 def is_exact(difference: Difference) -> bool:
@@ -69,52 +76,145 @@ def is_exact(difference: Difference) -> bool:
     return difference.verdict == NOT_RANDOM
 
 
+def reading(compared: Compared) -> str:
+    """The verdict in a few words: "a lower" and how many times, or that nothing is shown; a dash for a single value."""
+    difference = compared.difference
+    if interval(difference, compared.unit) == NOTHING and difference.seeds < SEEDS_MIN:
+        return NOTHING
+    if not difference.is_shown:
+        return difference.verdict.partition(":")[0] + MARK * (difference.verdict == CORRECTED)
+    factor = difference.ratio
+    size = ratio(compared.a_mean, compared.b_mean) if factor is None else times(max(factor, 1 / factor))
+    return f"a {difference.verdict}, {size}"
+
+
+def against(compared: Compared) -> str:
+    """How b stands to a: the ratio b / a of durations with its interval, the difference b - a of all else."""
+    found = compared.difference
+    if found.verdict == IDENTICAL:
+        return IDENTICAL
+    bounds = _of_b(found, compared.unit)
+    if not bounds and not is_exact(found):
+        return NOTHING
+    if not found.is_shown and not is_exact(found):
+        return f"no diff.{MARK * (found.verdict == CORRECTED)} ({bounds})"
+    size = signed(-found.mean, compared.unit) if found.ratio is None else times(1 / found.ratio)
+    return f"{size} ({bounds})" if bounds else size
+
+
+def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
+    """The interval of b / a, or of b - a; empty where there is none."""
+    if found.ratio_low is not None and found.ratio_high is not None:
+        return f"{digits(1 / found.ratio_high)}{between}{digits(1 / found.ratio_low)}"
+    if found.low is None or found.high is None or not found.method:
+        return ""
+    return f"{signed(-found.high, unit)} to {signed(-found.low, unit)}"
+
+
 def sentence(compared: Compared) -> str:
     """The verdict on one difference as a sentence with its numbers."""
+    if isinstance(compared, ComparedJobs):
+        return _on_days(compared)
     difference, unit = compared.difference, compared.unit
-    jobs = "" if compared.jobs == "all" else f" of {compared.jobs} jobs"
-    quantity = f"{compared.quantity}{jobs}"
+    quantity = _quantity(compared)
     a, b = shortened(compared.a), shortened(compared.b)
     numbers = f"{amount(compared.a_mean, unit)} against {amount(compared.b_mean, unit)}"
     seeds = f"{difference.seeds} seed{'s' if difference.seeds != 1 else ''}"
+    kind = "difference" if difference.ratio is None else "ratio"
+    told = f"{kind} {effect(compared)}, {confidence(confidence_of([compared]))} interval {interval(difference, unit)}"
+    told += f", {difference.method} over {seeds}"
     if difference.is_shown:
-        return (
-            f"The {quantity} is {difference.verdict} under {a} than under {b}: {numbers} "
-            f"(difference {signed(difference.mean, unit)}, 95 % interval {interval(difference, unit)}, {seeds})."
-        )
-    if difference.verdict == "identical":
+        return f"The {quantity} is {difference.verdict} under {a} than under {b}: {numbers} ({told})."
+    if difference.verdict == IDENTICAL:
         return f"The {quantity} is identical under {a} and {b}: {numbers} ({seeds})."
     if is_exact(difference) or difference.seeds < SEEDS_MIN:
-        why = "one seed, which cannot tell it from chance"
-        if is_exact(difference):
-            why = f"nothing is random here: {seeds} gave the same run"
-        return f"The {quantity} is {numbers} under {a} and {b} (difference {signed(difference.mean, unit)}; {why})."
+        why = f"nothing is random here: {seeds} gave the same run" if is_exact(difference) else "one seed, no interval"
+        return f"The {quantity} is {numbers} under {a} and {b} ({kind} {effect(compared)}; {why})."
     why = difference.verdict.partition(": ")[2]
-    return f"No difference shown in the {quantity} between {a} and {b}: {numbers} ({seeds}; {why})."
+    return f"No difference shown in the {quantity} between {a} and {b}: {numbers} ({told}; {why})."
 
 
-def headline(differences: Sequence[Compared]) -> list[str]:
-    """Sentences about the median delay of all jobs, pair by pair, and about the tail while there are few pairs."""
+def _on_days(one: ComparedJobs) -> str:
+    """The verdict on single runs, job by job: how b stands to a on other days like this one."""
+    found, quantity = one.difference, _quantity(one)
+    a, b = shortened(one.a), shortened(one.b)
+    how = f"{found.method}, blocks of {one.block:,} jobs"
+    bounds = _of_b(found, one.unit, " to ")
+    if found.verdict == IDENTICAL:
+        return f"The {quantity} is identical under {a} and {b}: {amount(one.a_mean, one.unit)} (seed {one.seed})."
+    if not bounds:
+        return f"The {quantity} of {a} and {b}: {found.verdict}."
+    if not found.is_shown:
+        why = found.verdict.partition(": ")[2]
+        told = f"no difference shown in the {quantity} between {a} and {b}: {why}"
+        return f"On days like this one, {told} ({bounds}; {how})."
+    if found.ratio is None:
+        size = f"{signed(-found.mean, one.unit)} ({bounds}) against that of {a}"
+    else:
+        size = f"{digits(1 / found.ratio)} times ({bounds}) that of {a}"
+    return f"On days like this one, the {quantity} of {b} is {size}; {how}."
+
+
+def _quantity(compared: Compared) -> str:
+    return compared.quantity + ("" if compared.jobs == "all" else f" of {compared.jobs} jobs")
+
+
+def headline(differences: Sequence[Compared], quantities: Sequence[str] = ("median delay", "p99 delay")) -> list[str]:
+    """Sentences about all jobs, pair by pair: of these quantities, of the first alone where there are many pairs."""
     pairs = {(d.a, d.b) for d in differences}
-    told = ("median delay", "p99 delay") if len(pairs) <= PAIRS_TOLD_WHOLE else ("median delay",)
+    told = quantities if len(pairs) <= PAIRS_TOLD_WHOLE else quantities[:1]
     return [sentence(d) for d in differences if d.jobs == "all" and d.quantity in told]
 
 
-def caution(differences: Sequence[Compared]) -> str:
-    """What the number of seeds does not allow to say; empty when there is nothing to warn of."""
+def rule(differences: Sequence[Compared]) -> str:
+    """The caption of a table of comparisons: what is compared, by which method, and the correction; empty for none."""
+    if not differences:
+        return ""
+    methods = _listed(d.difference.method for d in differences)
+    blocks = sorted({d.block for d in differences if isinstance(d, ComparedJobs) and d.block})
+    if blocks:
+        several = f"{blocks[0]:,}" + (f" to {blocks[-1]:,}" if len(blocks) > 1 else "")
+        paired, details = "job by job in single runs of one seed", f": {methods}, blocks of {several} jobs"
+    else:
+        paired, details = "paired by seed", f" over seeds: {methods}"
+    how = f"{paired}, with {confidence(confidence_of(differences))} intervals{details}"
+    what = "Delays are compared as ratios" + ("" if blocks else ", fractions as differences")
+    if not methods:
+        return f"{what}."
+    most = max(d.comparisons for d in differences)
+    corrected = (
+        f" Verdicts are corrected for the {most} comparisons of each quantity (Holm); {MARK}: the interval alone "
+        "would show a difference."
+    )
+    spans = "Nothing is called lower or higher where the interval spans 1 (of a difference: 0)."
+    return f"{what}, {how}. {spans}{corrected if most > 1 else ''}"
+
+
+def _listed(methods: Iterable[str]) -> str:
+    return " and ".join(sorted(set(filter(None, methods))))
+
+
+def is_of_one_seed(differences: Sequence[Compared]) -> bool:
+    """True if no comparison has a second seed."""
+    return all(d.difference.seeds < SEEDS_MIN for d in differences)
+
+
+def caution(differences: Sequence[Compared], on_days: Sequence[Compared] | None = None) -> str:
+    """What the seeds do not tell; empty when there is nothing to warn of.
+
+    Args:
+        differences: over the seeds.
+        on_days: of single runs, job by job; None where that is not known.
+    """
     if not differences:
         return ""
     seeds = min(d.difference.seeds for d in differences)
     if seeds < SEEDS_MIN:
-        return "One seed cannot tell a difference from chance: use --seeds 3 or more."
+        told = " The intervals tell of the workload alone." if on_days else ""
+        return f"One seed does not tell how much random choices of the schedulers matter; --seeds 3 or more does.{told}"
     if all(d.difference.low is None for d in differences):
+        other = "; what other days may bring is told job by job" if on_days else ", and say nothing of other workloads"
         return (
-            f"Nothing is random here: {seeds} seeds gave the same run. The differences are exact for this trace, "
-            "and say nothing of other workloads."
+            f"Nothing is random here: {seeds} seeds gave the same run. The differences are exact for this trace{other}."
         )
-    if seeds < PAIRS_FOR_A_SIGN_TEST:
-        return (
-            f"{seeds} seeds: the interval is hardly more than the range of what was seen; "
-            f"{PAIRS_FOR_A_SIGN_TEST} seeds that agree would make it firm."
-        )
-    return ""
+    return DRAWN_ANEW if on_days is not None and not on_days else ""

@@ -7,6 +7,7 @@ workload    the jobs that happened to come: a trace is one realisation of the da
 """
 
 from volery.statistics.differences import (
+    CORRECTED,
     HIGHER,
     IDENTICAL,
     LOWER,
@@ -14,6 +15,7 @@ from volery.statistics.differences import (
     ONE_SEED,
     SEEDS_MIN,
     SPANS_ZERO,
+    ComparedJobs,
     ComparedMeans,
     Difference,
     paired_difference,
@@ -37,6 +39,7 @@ __all__ = [
     "BCA",
     "BLOCKS",
     "CONFIDENCE",
+    "CORRECTED",
     "EXACT",
     "HIGHER",
     "IDENTICAL",
@@ -47,6 +50,7 @@ __all__ = [
     "SEEDS_FOR_BOOTSTRAP",
     "SEEDS_MIN",
     "SPANS_ZERO",
+    "ComparedJobs",
     "ComparedMeans",
     "Difference",
     "Interval",

@@ -20,6 +20,7 @@ SEEDS_MIN: Final = 2
 ONE_SEED: Final = "no difference shown: one seed cannot tell it from chance"
 SPANS_ZERO: Final = "no difference shown: the interval spans zero"
 SPANS_ONE: Final = "no difference shown: the interval of the ratio spans one"
+CORRECTED: Final = "no difference shown: not after the correction for several comparisons"
 NOT_RANDOM: Final = "not random: every seed gave the same run"
 LOWER, HIGHER, IDENTICAL = "lower", "higher", "identical"
 
@@ -63,7 +64,9 @@ class ComparedMeans(msgspec.Struct, frozen=True):
         quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
         unit: "s", or empty for a fraction.
         a_mean, b_mean: mean over the seeds.
-        difference: of a - b.
+        difference: of a - b. Its interval is that of this comparison alone; its verdict is corrected.
+        comparisons: how many the verdict is corrected for (Holm): those of this quantity in this setting.
+        confidence: of the interval, and of the family of verdicts; unset: 95 %.
     """
 
     a: str
@@ -74,6 +77,22 @@ class ComparedMeans(msgspec.Struct, frozen=True):
     a_mean: float
     b_mean: float
     difference: Difference
+    comparisons: int = 1
+    confidence: float | msgspec.UnsetType = msgspec.UNSET
+
+
+class ComparedJobs(ComparedMeans, frozen=True, kw_only=True):
+    """One quantity of two architectures in one run of each, compared job by job; the chance is that of the workload.
+
+    Args:
+        seed: of both runs.
+        job_count: jobs that both runs have measured.
+        block: jobs per block of the bootstrap.
+    """
+
+    seed: int
+    job_count: int
+    block: int
 
 
 def paired_difference(
@@ -127,18 +146,21 @@ def paired_ratio(a: Values, b: Values, resamples: int = RESAMPLES, *, confidence
     )
 
 
-def seeded_difference(a: Values, b: Values, *, random: bool, skewed: bool = False) -> Difference:
+def seeded_difference(
+    a: Values, b: Values, *, random: bool, skewed: bool = False, confidence: float = CONFIDENCE
+) -> Difference:
     """Compare two quantities, without an interval where seeds tell nothing.
 
     Args:
         a, b: per seed, in the same order of seeds.
         random: true if the runs of a or of b differ between seeds.
         skewed: true if the quantity is compared by ratios, as durations are.
+        confidence: of the interval.
 
     Raises:
         ValueError: the lengths differ, or there is nothing to compare.
     """
-    found = paired_ratio(a, b) if skewed else paired_difference(a, b)
+    found = (paired_ratio if skewed else paired_difference)(a, b, confidence=confidence)
     if found.seeds >= SEEDS_MIN and random:
         return found
     verdict = found.verdict if random or found.verdict in (IDENTICAL, ONE_SEED) else NOT_RANDOM

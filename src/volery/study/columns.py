@@ -6,7 +6,8 @@ from typing import Final
 
 FILES: Final = {
     "manifest.json": "what was run: code, study, trace, cluster, one line per finished run with its digest",
-    "summary.json": "`runs`: the measures of every finished run; `differences`: paired ones to the first architecture",
+    "summary.json": "`runs`: the measures of every finished run; `differences`: the baseline with the others, over "
+    "seeds; `on_days_like_this`: the same job by job, in runs of the first seed",
     "jobs.parquet": "a row per job and run",
     "utilisation.parquet": "a row per interval and run: utilisation, tasks that wait, and refused placements",
     "task_runs.parquet": "a row per attempt of runs that are small enough: at most 2,000 attempts on 200 lanes",

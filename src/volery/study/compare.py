@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from volery.study.keeper import Results
 from volery.study.lab import run_study
 from volery.study.pool import Watcher
+from volery.study.seeds import read_seeds
 from volery.study.spec import (
     Arrivals,
     ConstraintModel,
     Durations,
     LoadBy,
     Only,
-    Seeds,
     StudySpec,
-    checked_value,
     is_file,
     is_synthetic,
     make_study,
@@ -38,7 +37,9 @@ def compare(
     machines: str | Path | None = None,
     population: int | None = None,
     cutoff_s: float | None = None,
-    seeds: int | Sequence[int] = 1,
+    seeds: int | Sequence[int] | Literal["auto"] = 1,
+    seeds_max: int | None = None,
+    budget_s: float | None = None,
     jobs: int | None = None,
     only: Only = "ran",
     durations: Durations = "exact",
@@ -70,9 +71,9 @@ def compare(
     Args:
         architectures: `NAME` or `NAME:parameter=value,...`.
         baseline: the one that the others are compared with; empty: the first.
-        seeds: how many (0, 1, ...), or which.
-        trace, workers ... window: all others as in `volery.study.spec.Setting`.
-        processes, folder, force, watcher: as in `volery.study.run_study`.
+        seeds: how many (0, 1, ...), or which; "auto" adds seeds until every comparison is decided.
+        seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
+        trace ... window: all others as in `volery.study.spec.Setting`; processes ... watcher: as in `run_study`.
 
     Raises:
         InputError: when anything that is named here is wrong.
@@ -87,11 +88,10 @@ def compare(
             "window": None if window is None else list(window), "users": users, "delay_us": delay_us,
             "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
             "hosts": msgspec.to_builtins(dict(hosts or {})), "frames": msgspec.to_builtins(frames),
-            "requests": requests, "capacity": capacity, "slot_request": slot_request,
-            "reference_mhz": reference_mhz, "racks": racks, "history": history,
+            "requests": requests, "capacity": capacity, "slot_request": slot_request, "reference_mhz": reference_mhz,
+            "racks": racks, "history": history,
         },
-        seeds,
-        baseline=baseline,
+        seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s,
     )  # fmt: skip
     return run_study(
         study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
@@ -101,10 +101,12 @@ def compare(
 def compare_spec(
     architectures: Sequence[str],
     setting: Mapping[str, Any],
-    seeds: int | Sequence[int],
+    seeds: int | Sequence[int] | str,
     place: Callable[[str], str] = str,
     *,
     baseline: str = "",
+    seeds_max: int | None = None,
+    budget_s: float | None = None,
 ) -> StudySpec:
     """The study that a comparison is: one setting.
 
@@ -114,16 +116,15 @@ def compare_spec(
             anywhere.
         seeds: as for `compare`.
         place: from a field's name to what the caller calls it, for error messages.
-        baseline: as for `compare`.
+        baseline, seeds_max, budget_s: as for `compare`.
 
     Raises:
         InputError: naming the first value that is wrong.
     """
     chosen = [parse_architecture(text, place("architectures")) for text in architectures]
     axes = {name: [absolute(value) if is_file(name, value) else value] for name, value in setting.items()}
-    if isinstance(seeds, int):
-        seeds = range(checked_value(seeds, Seeds, place("seeds")))
-    return make_study("comparison", chosen, axes, seeds, lambda axis, _: place(axis), baseline=baseline)
+    first, auto = read_seeds(seeds, seeds_max, budget_s, place)
+    return make_study("comparison", chosen, axes, first, lambda axis, _: place(axis), baseline=baseline, auto=auto)
 
 
 def absolute(name: str | Path | None) -> str | None:

@@ -23,7 +23,7 @@ import volery
 from volery.core.errors import InputError
 from volery.sim import Progress
 from volery.study.plan import PlannedRun, inputs_key, run_key
-from volery.study.pool import LostRunError, Watcher, tell
+from volery.study.pool import LostRunError, Permit, Watcher, always, tell
 from volery.study.runs import Outcome, TraceFacts, execute
 from volery.study.sources import changed_since, code_digest
 
@@ -62,6 +62,7 @@ class DaskOutcomes:
         runs: what to run.
         address: of the scheduler, tcp://HOST:PORT.
         watcher: told how far the runs are.
+        may_begin: once it is false, runs that no worker has begun are given up.
 
     Raises:
         InputError: no scheduler answers there, it has no workers, or a worker has other code or other inputs; while
@@ -69,10 +70,13 @@ class DaskOutcomes:
         LostRunError: while iterating, when all workers that ran a run have died, or the scheduler is gone.
     """
 
-    def __init__(self, runs: Sequence[PlannedRun], address: str, watcher: Watcher | None) -> None:
+    def __init__(
+        self, runs: Sequence[PlannedRun], address: str, watcher: Watcher | None, may_begin: Permit = always
+    ) -> None:
         self._runs = {run.key: run for run in runs}
         self._address = address
         self._watcher = watcher
+        self._may_begin = may_begin
         self._begun: set[str] = set()
         self._pending: dict[str, Any] = {}
         self._arrivals: SimpleQueue[tuple[str, Any]] = SimpleQueue()
@@ -123,7 +127,7 @@ class DaskOutcomes:
     def _each(self) -> Iterator[tuple[PlannedRun, Outcome]]:
         topic = f"volery-{self._client.id}"
         self._client.subscribe_topic(topic, lambda event: self._arrivals.put(("", event[1])))
-        for key, run in self._runs.items():
+        for key, run in self._runs.items() if self._may_begin() else ():
             future = self._client.submit(
                 run_on_worker, run, inputs_key(run.spec), topic, key=f"{topic}-{key}", pure=False
             )
@@ -139,15 +143,25 @@ class DaskOutcomes:
                 self._hear({"run": key, "kind": BEGUN})
                 tell(self._watcher, self._runs[key], outcome)
                 yield self._runs[key], outcome
+                if not self._may_begin():
+                    self._give_up_waiting()
+
+    def _give_up_waiting(self) -> None:
+        """Cancel the runs that no worker has begun, as far as is known here."""
+        waiting = {key: future for key, future in self._pending.items() if key not in self._begun}
+        self._pending = {key: future for key, future in self._pending.items() if key in self._begun}
+        self._begun |= waiting.keys()  # a worker that begins one now is not reported
+        self._client.cancel(list(waiting.values()), force=True)
 
     def _hear(self, event: dict[str, Any]) -> None:
         """Tell the watcher what a worker reports; nothing of a run that has ended, and each beginning once."""
         key = event["run"]
-        if self._watcher is None or (key not in self._pending and event["kind"] != BEGUN):
+        if key not in self._pending and event["kind"] != BEGUN:
             return
         if key not in self._begun:
             self._begun.add(key)
-            self._watcher.started(self._runs[key])
+            if self._watcher is not None:
+                self._watcher.started(self._runs[key])
         if event["kind"] in REPORTS:
             tell(self._watcher, self._runs[key], msgspec.convert(event["report"], REPORTS[event["kind"]]))
 

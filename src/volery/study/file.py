@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +15,12 @@ from volery import architectures
 from volery.core.errors import InputError, suggestion
 from volery.study.costs import read_costs, settings
 from volery.study.parameters import split_parameters
+from volery.study.seeds import read_seeds
 from volery.study.spec import (
     SETTING_FIELDS,
     ArchitectureChoice,
-    Seeds,
     StudySpec,
     Value,
-    checked_value,
     is_file,
     is_synthetic,
     make_study,
@@ -30,13 +29,13 @@ from volery.study.spec import (
 
 _NETWORK: Final = ("delay_us", "jitter_us", "links", "costs", "hosts", "frames")
 TABLES: Final[dict[str, tuple[str, ...]]] = {
-    "study": ("name", "baseline"),
+    "study": ("name", "baseline", "seeds_max", "budget_s"),
     "workload": tuple(name for name in SETTING_FIELDS if name not in _NETWORK),
     "network": _NETWORK,
     "axes": ("architectures", "seeds", *SETTING_FIELDS),
 }
 """Which keys each table of a study file may hold: [workload] and [network] one value, [axes] a list of them, and lists
-of values of parameters by `design.parameter`."""
+of values of parameters by `design.parameter`. `seeds_max` and `budget_s` go with `seeds = "auto"`."""
 
 
 def read_study(path: Path) -> StudySpec:
@@ -77,13 +76,15 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
         section = where.get(axis, "axes" if axis in ("architectures", "seeds", *parameters) else "workload")
         given = {**table.get("axes", {}), **parameters}
         numbered = section == "axes" and i is not None and isinstance(given.get(axis), list)
-        if axis == "baseline":
-            return f"{root}.study.baseline"
+        if axis in TABLES["study"]:
+            return f"{root}.study.{axis}"
         return f"{root}.{section}.{axis}[{i}]" if numbered else f"{root}.{section}.{axis}"
 
     table = _with_costs(table, folder)
     lists = dict(table.get("axes", {}))
-    seeds = _seeds(lists.pop("seeds", 1), place("seeds", None))
+    about = table.get("study", {})
+    limits = about.get("seeds_max"), about.get("budget_s")
+    seeds, auto = read_seeds(lists.pop("seeds", 1), *limits, lambda name: place(name, None))
     architectures = _architectures(lists.pop("architectures", None), place)
     axes = {axis: _as_list(values, place(axis, None)) for axis, values in lists.items()}
     for section in ("workload", "network"):
@@ -94,14 +95,14 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
             axes[axis] = [value]
     for axis in axes:
         axes[axis] = [_relative(value, folder) if is_file(axis, value) else value for value in axes[axis]]
-    title = table.get("study", {}).get("name", name)
+    title = about.get("name", name)
     if not isinstance(title, str) or not title:
         raise InputError(f"{root}.name", f"expected a name, not {title!r}")
-    baseline = table.get("study", {}).get("baseline", "")
+    baseline = about.get("baseline", "")
     if not isinstance(baseline, str):
         raise InputError(place("baseline", None), f"expected an architecture's name, not {baseline!r}")
     swept = {axis: _as_list(values, place(axis, None)) for axis, values in parameters.items()}
-    return make_study(title, architectures, axes, seeds, place, parameters=swept, baseline=baseline)
+    return make_study(title, architectures, axes, seeds, place, parameters=swept, baseline=baseline, auto=auto)
 
 
 def _check_keys(table: Mapping[str, Any], root: str) -> None:
@@ -148,15 +149,6 @@ def _as_list(values: Any, place: str) -> list[Any]:
     if not isinstance(values, list):
         raise InputError(place, f"an axis is a list, as [{values!r}]")
     return values
-
-
-def _seeds(given: Any, place: str) -> Sequence[Any]:
-    """`seeds = 3` stands for [0, 1, 2]."""
-    if isinstance(given, list):
-        return given
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise InputError(place, f"expected a number of seeds >= 1 or a list of seeds, not {given!r}")
-    return range(checked_value(given, Seeds, place))
 
 
 def _architectures(given: Any, place: Any) -> list[ArchitectureChoice]:

@@ -12,15 +12,26 @@ import msgspec
 import volery
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
-from volery.statistics import ComparedMeans
-from volery.study.differences import differences
+from volery.report.stopping import Stopping
+from volery.statistics import ComparedJobs, ComparedMeans
+from volery.study.differences import JobTimes, differences, on_days_like_this
 from volery.study.flows import write_flows
 from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
-from volery.study.results import MANIFEST, SUMMARY, FinishedRun, Manifest, ResultsFolder, StoredRun, write_json
+from volery.study.results import (
+    FLOWS,
+    MANIFEST,
+    REPORT,
+    SUMMARY,
+    FinishedRun,
+    Manifest,
+    ResultsFolder,
+    StoredRun,
+    write_json,
+)
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.sources import study_digest
-from volery.study.spec import RunSpec, StudySpec, is_file, with_baseline
-from volery.study.tables import write_conflicts, write_constraint_load, write_tables
+from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
+from volery.study.tables import CONFLICTS, CONSTRAINT_LOAD, write_conflicts, write_constraint_load, write_tables
 
 
 class Results(msgspec.Struct):
@@ -29,22 +40,27 @@ class Results(msgspec.Struct):
     Args:
         study: what was run.
         runs: measures of the finished runs, by setting, architecture and seed.
-        differences: the first architecture against the others.
+        differences: the baseline against the others, over the seeds.
+        on_days_like_this: the same for single runs of the first seed, job by job: the chance of the workload. Empty
+            where every seed draws a workload of its own, so that `differences` cover both kinds of chance.
         planned: how many runs the study has.
         reused: how many of the finished ones were in the results folder already.
         traces: the inputs, by digest.
         folder: where the results are, if anywhere.
         interrupted: whether Ctrl-C ended it early.
+        stopping: the reason why a study that adds seeds has ended; None for other studies, and while it has not.
     """
 
     study: StudySpec
     runs: list[RunSummary]
     differences: list[ComparedMeans]
+    on_days_like_this: list[ComparedJobs]
     planned: int
     reused: int = 0
     traces: dict[str, TraceFacts] = {}
     folder: Path | None = None
     interrupted: bool = False
+    stopping: Stopping | None = None
 
 
 class Keeper:
@@ -63,6 +79,11 @@ class Keeper:
         self.manifest = manifest
         self.done = done
         self.reused = len(done)
+        self.seeds_before = 0
+        """Seeds that an earlier call of a study that adds seeds has begun."""
+        self._judged: dict[tuple[int, int, str], list[ComparedMeans]] = {}
+        self._jobs: dict[str, JobTimes] = {}
+        self._on_days: dict[tuple[str, ...], list[ComparedJobs]] = {}
 
     @classmethod
     def begin(
@@ -80,7 +101,12 @@ class Keeper:
         earlier = folder.open(study, force)
         if earlier is not None:
             manifest = msgspec.structs.replace(manifest, created=earlier.created, command=earlier.command)
-        return cls(manifest, planned, folder, _stored(folder, planned))
+            if study.auto and earlier.config.auto:
+                auto = msgspec.structs.replace(study.auto, budget_looks=earlier.config.auto.budget_looks)
+                manifest = msgspec.structs.replace(manifest, config=msgspec.structs.replace(study, auto=auto))
+        keep = cls(manifest, planned, folder, _stored(folder, planned))
+        keep.seeds_before = len(earlier.config.seeds) if earlier is not None else 0
+        return keep
 
     @classmethod
     def reopen(cls, path: Path, baseline: str = "") -> Keeper:
@@ -116,9 +142,25 @@ class Keeper:
         """Keep a finished run; in a folder it is safe when this returns."""
         if self.folder is None:
             self.done[run.key] = StoredRun(run.key, outcome.summary, outcome.trace)
+            if self._may_be_compared_by_job(run):
+                self._jobs[run.key] = JobTimes.of(run.spec.seed, outcome.jobs)
             return
         self.done[run.key] = self.folder.write_run(run.key, outcome)
         self.write_manifest()
+
+    def extend(self, study: StudySpec, planned: Sequence[PlannedRun]) -> None:
+        """Go on with more seeds of the same study; what the folder holds of their runs is not run again."""
+        self.take(study, planned)
+        if self.folder is not None:
+            found = _stored(self.folder, [run for run in planned if run.key not in self.done])
+            self.done |= found
+            self.reused += len(found)
+
+    def take(self, study: StudySpec, planned: Sequence[PlannedRun]) -> None:
+        """Change the seeds of the study; finished runs of other seeds stay in the folder."""
+        self.study = study
+        self.planned = in_table_order(planned, study)
+        self.manifest = msgspec.structs.replace(self.manifest, config=study, seeds=study.seeds, planned=len(planned))
 
     def write_tables(self) -> None:
         """Write what is derived from the finished runs alone."""
@@ -126,7 +168,8 @@ class Keeper:
             return
         self.write_manifest()
         results = self.results()
-        write_json(self.folder.path / SUMMARY, {"runs": results.runs, "differences": results.differences})
+        lists = {name: getattr(results, name) for name in ("runs", "differences", "on_days_like_this")}
+        write_json(self.folder.path / SUMMARY, lists)
         write_tables(self.folder, [run for run, _ in self._finished()], self.study)
 
     def complete(self) -> None:
@@ -136,8 +179,15 @@ class Keeper:
         write_constraint_load(self.folder, self.planned)
         write_conflicts(self.folder, self.planned)
         write_flows(self.folder.path, (run.spec for run in self.planned))
-        self.folder.forget_others({key for run in self.planned for key in (run.key, inputs_key(run.spec))})
+        inputs = {inputs_key(run.spec) for run in self.planned}
+        self.folder.forget_others({run.key for run in self.planned} | self.done.keys() | inputs)
         self.write_report()
+
+    def forget_end(self) -> None:
+        """Remove what an earlier end has written: a study that goes on has no page until it ends again."""
+        if self.folder is not None:
+            for name in (CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
+                (self.folder.path / name).unlink(missing_ok=True)
 
     def write_report(self) -> Path:
         """Write report.html.
@@ -155,22 +205,66 @@ class Keeper:
     def results(self) -> Results:
         """What is finished, in the order of the tables."""
         finished = self._finished()
-        settings: dict[int, dict[str, list[RunSummary]]] = {}
-        for run, stored in finished:
-            settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
         return Results(
             self.study,
             [stored.summary for _, stored in finished],
-            differences(list(settings.values()), self._baselines()),
+            self.differences(),
+            self._on_days_like_this([run for run, _ in finished]),
             len(self.planned),
-            self.reused,
+            min(self.reused, len(self.planned)),
             {stored.trace.sha256: stored.trace for _, stored in finished},
             None if self.folder is None else self.folder.path,
+            stopping=self.manifest.stopping or None,
         )
 
-    def _baselines(self) -> frozenset[str]:
+    def differences(self, seeds: int | None = None, baseline: str = "") -> list[ComparedMeans]:
+        """The comparisons of the finished runs.
+
+        Args:
+            seeds: only the first so many, with the confidence of a look at them; None: all.
+            baseline: label of the architecture that the others are compared with; empty: the study's.
+        """
+        among, baseline = self.study.seeds[:seeds], baseline or self.study.baseline
+        state = len(self.done), len(among), baseline
+        if state in self._judged:
+            return self._judged[state]
+        confidence = msgspec.structs.replace(self.study, seeds=among).confidence
+        settings: dict[int, dict[str, list[RunSummary]]] = {}
+        for run, stored in self._finished():
+            if run.spec.seed in among:
+                settings.setdefault(run.point, {}).setdefault(run.spec.label, []).append(stored.summary)
+        self._judged[state] = differences(list(settings.values()), self._baselines(baseline), confidence)
+        return self._judged[state]
+
+    def _is_compared_by_job(self, run: PlannedRun) -> bool:
+        """True for runs of the first seed, unless every seed draws a workload of its own."""
+        seeds = self.study.seeds
+        return run.spec.seed == seeds[0] and (len(seeds) == 1 or not is_drawn(run.spec.trace))
+
+    def _may_be_compared_by_job(self, run: PlannedRun) -> bool:
+        """True for runs that are compared by job, and for those that will be if a budget leaves one seed."""
+        return run.spec.seed == self.study.seeds[0] and (bool(self.study.auto) or self._is_compared_by_job(run))
+
+    def _on_days_like_this(self, finished: Sequence[PlannedRun]) -> list[ComparedJobs]:
+        settings: dict[int, dict[str, str]] = {}
+        for run in filter(self._is_compared_by_job, finished):
+            settings.setdefault(run.point, {})[run.spec.label] = run.key
+        found: list[ComparedJobs] = []
+        for keys in (keys for keys in settings.values() if len(keys) > 1):
+            of = tuple(keys.values())
+            if of not in self._on_days:
+                jobs = {label: self._job_times(key) for label, key in keys.items()}
+                self._on_days[of] = on_days_like_this(jobs, self._baselines(self.study.baseline))
+            found += self._on_days[of]
+        return found
+
+    def _job_times(self, key: str) -> JobTimes:
+        if self.folder is None:
+            return self._jobs[key]
+        return JobTimes.of(self.study.seeds[0], self.folder.columns(key, "jobs"))
+
+    def _baselines(self, chosen: str) -> frozenset[str]:
         """The labels, one per setting, of the architecture that the others are compared with."""
-        chosen = self.study.baseline
         return frozenset(run.spec.label for run in self.planned if run.choice.label == chosen)
 
     def _finished(self) -> list[tuple[PlannedRun, StoredRun]]:

@@ -7,12 +7,24 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from volery.study.keeper import Keeper, Results
 from volery.study.plan import PlannedRun, plan
-from volery.study.pool import Outcomes, Watcher, check_places, each_outcome
+from volery.study.pool import LookWatcher, Outcomes, Watcher, check_places, each_outcome
 from volery.study.results import sole_writer
 from volery.study.runs import check_roles, rehearse
 from volery.study.spec import StudySpec
+from volery.study.stopping import (
+    by_seed,
+    grown,
+    is_whole,
+    may_begin,
+    stopping,
+    undecided,
+    whole_seeds,
+    with_count,
+)
 
 
 def run_study(
@@ -44,31 +56,30 @@ def run_study(
     check_places(processes, dask)
     planned = plan(study)
     with sole_writer(folder):
-        return _run(study, planned, folder, force, command, lambda runs: each_outcome(runs, processes, watcher, dask))
+        keep = Keeper.begin(study, planned, folder, force, command)
+        return _run(keep, watcher, lambda runs: each_outcome(runs, processes, watcher, dask, lambda: may_begin(keep)))
 
 
-def _run(
-    study: StudySpec,
-    planned: Sequence[PlannedRun],
-    folder: Path | None,
-    force: bool,
-    command: str,
-    run_each: Callable[[Sequence[PlannedRun]], Outcomes],
-) -> Results:
-    keep = Keeper.begin(study, planned, folder, force, command)
-    waiting = list({run.key: run for run in planned if run.key not in keep.done}.values())
-    _rehearse(waiting)
+def _run(keep: Keeper, watcher: Watcher | None, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> Results:
+    if keep.study.auto and keep.seeds_before not in (0, len(keep.study.seeds)):
+        _extend(keep, with_count(keep.study, keep.seeds_before))
+    _rehearse(_waiting(keep))
     interrupted = False
     try:
-        with closing(run_each(waiting)) as outcomes:
-            keep.write_manifest()
-            for run, outcome in outcomes:
-                keep.add(run, outcome)
+        if keep.study.auto:
+            keep.forget_end()
+        _run_waiting(keep, run_each)
+        while (following := grown(keep)) is not None:
+            if isinstance(watcher, LookWatcher) and keep.study.auto:
+                watcher.looked(len(keep.study.seeds), keep.study.auto.seeds_max, undecided(keep.differences()))
+            _extend(keep, following)
+            _run_waiting(keep, run_each)
+        _end_adding(keep)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         keep.write_tables()
-    if not interrupted:
+    if not interrupted and is_whole(keep):
         try:
             keep.complete()
         except KeyboardInterrupt:
@@ -76,6 +87,34 @@ def _run(
     results = keep.results()
     results.interrupted = interrupted
     return results
+
+
+def _waiting(keep: Keeper) -> list[PlannedRun]:
+    """The runs that are not finished, each once."""
+    waiting = list({run.key: run for run in keep.planned if run.key not in keep.done}.values())
+    return by_seed(waiting) if keep.study.auto else waiting
+
+
+def _run_waiting(keep: Keeper, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> None:
+    with closing(run_each(_waiting(keep))) as outcomes:
+        keep.write_manifest()
+        for run, outcome in outcomes:
+            keep.add(run, outcome)
+
+
+def _extend(keep: Keeper, study: StudySpec) -> None:
+    keep.extend(study, plan(study))
+
+
+def _end_adding(keep: Keeper) -> None:
+    """Keep the whole seeds of a study that adds seeds, and the reason of its end."""
+    if not keep.study.auto:
+        return
+    if not is_whole(keep):  # the budget has ended
+        study = whole_seeds(keep)
+        keep.take(study, plan(study))
+    if is_whole(keep):
+        keep.manifest = msgspec.structs.replace(keep.manifest, stopping=stopping(keep))
 
 
 def _rehearse(runs: Sequence[PlannedRun]) -> None:

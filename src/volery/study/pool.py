@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import signal
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from volery.core.errors import InputError
 from volery.sim import Progress
@@ -63,8 +64,29 @@ class Watcher(Protocol):
         """A run is finished."""
 
 
+@runtime_checkable
+class LookWatcher(Watcher, Protocol):
+    """A watcher that is told of the looks of a study that adds seeds, too."""
+
+    def looked(self, seeds: int, seeds_max: int, undecided: int) -> None:
+        """The comparisons were judged after a number of seeds; so many are not decided, and seeds are added."""
+
+
+Permit = Callable[[], bool]
+"""Asked before each run: true if it may begin."""
+
+
+def always() -> bool:
+    """Every run may begin."""
+    return True
+
+
 def each_outcome(
-    runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None, dask: str | None = None
+    runs: Sequence[PlannedRun],
+    processes: int,
+    watcher: Watcher | None,
+    dask: str | None = None,
+    may_begin: Permit = always,
 ) -> Outcomes:
     """Run them and yield each as it finishes.
 
@@ -73,6 +95,7 @@ def each_outcome(
         processes: 1 runs here; more: each run in a fresh process of its own, so many at once.
         watcher: told how far the runs are.
         dask: address of the scheduler of a Dask cluster that runs them instead. It is reached before this returns.
+        may_begin: once it is false, no run begins, and those that run are finished.
 
     Raises:
         InputError: when a run's input is wrong, the Dask cluster cannot be used, or `processes` is given beside it.
@@ -81,8 +104,9 @@ def each_outcome(
     if watcher is not None:
         watcher.expected(len(runs))
     if dask is not None and runs:
-        return _elsewhere(runs, dask, watcher)
-    return _here(runs, watcher) if processes <= 1 else _apart(runs, processes, watcher)
+        return _elsewhere(runs, dask, watcher, may_begin)
+    permitted = _permitted(runs, may_begin)
+    return _here(permitted, watcher) if processes <= 1 else _apart(permitted, processes, watcher)
 
 
 def check_places(processes: int, dask: str | None) -> None:
@@ -97,17 +121,22 @@ def check_places(processes: int, dask: str | None) -> None:
         raise InputError("processes", "a Dask cluster has workers of its own; give -p or --dask, not both")
 
 
-def _elsewhere(runs: Sequence[PlannedRun], dask: str, watcher: Watcher | None) -> Outcomes:
+def _permitted(runs: Sequence[PlannedRun], may_begin: Permit) -> Iterator[PlannedRun]:
+    """The runs in turn, each asked for at its beginning."""
+    return itertools.takewhile(lambda _: may_begin(), runs)
+
+
+def _elsewhere(runs: Sequence[PlannedRun], dask: str, watcher: Watcher | None, may_begin: Permit) -> Outcomes:
     try:
         from volery.study.dask_pool import DaskOutcomes
     except ModuleNotFoundError as error:
         if error.name not in ("dask", "distributed"):
             raise
         raise InputError("--dask", "Dask is not installed; `pip install volery[dask]`") from None
-    return DaskOutcomes(runs, dask, watcher)
+    return DaskOutcomes(runs, dask, watcher, may_begin)
 
 
-def _here(runs: Sequence[PlannedRun], watcher: Watcher | None) -> Generator[tuple[PlannedRun, Outcome], None, None]:
+def _here(runs: Iterable[PlannedRun], watcher: Watcher | None) -> Generator[tuple[PlannedRun, Outcome], None, None]:
     for run in runs:
         if watcher is not None:
             watcher.started(run)
@@ -117,16 +146,14 @@ def _here(runs: Sequence[PlannedRun], watcher: Watcher | None) -> Generator[tupl
 
 
 def _apart(
-    runs: Sequence[PlannedRun], processes: int, watcher: Watcher | None
+    waiting: Iterator[PlannedRun], processes: int, watcher: Watcher | None
 ) -> Generator[tuple[PlannedRun, Outcome], None, None]:
     """Each run in a process of its own, so that its peak of memory is its own too."""
     spawn = multiprocessing.get_context("spawn")
-    waiting = list(reversed(runs))
     running: dict[Connection, tuple[PlannedRun, Any]] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < processes:
-                run = waiting.pop()
+        while True:
+            while len(running) < processes and (run := next(waiting, None)) is not None:
                 if watcher is not None:
                     watcher.started(run)
                 ours, theirs = spawn.Pipe(duplex=False)
@@ -135,6 +162,8 @@ def _apart(
                 with _undisturbed():
                     child.start()
                 theirs.close()
+            if not running:
+                return
             for connection in wait(list(running)):
                 assert isinstance(connection, Connection)
                 run, child = running[connection]

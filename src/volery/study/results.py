@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
+from volery.report.stopping import Stopping
 from volery.study.runs import Outcome, TraceFacts
 from volery.study.spec import StudySpec
 
@@ -66,6 +67,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         planned: how many runs the study has.
         inputs: SHA-256 of the bytes of every file that the study names; a file is recognised by it wherever it lies.
         runs: the finished ones, in the order of the tables.
+        stopping: the reason why a study that adds seeds has ended; unset while it has not.
     """
 
     format: int = FORMAT
@@ -82,6 +84,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     inputs: dict[str, str] = {}
     runs: tuple[FinishedRun, ...] = ()
+    stopping: Stopping | msgspec.UnsetType = msgspec.UNSET
 
 
 class StoredRun(msgspec.Struct, frozen=True):

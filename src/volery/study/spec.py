@@ -7,18 +7,20 @@ cluster, constraints, network, cutoff); runs of one setting and seed share the s
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MAX, SEEDS_MAX, TIME_MAX_US
+from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MAX, TIME_MAX_US
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.metrics import check_moment, check_window
 from volery.report.groups import file_names
+from volery.statistics import CONFIDENCE
+from volery.study.checking import checked_value
 from volery.study.parameters import check_parameters
+from volery.study.seeds import AUTO, AutoSeeds, read_seeds, with_limits
 from volery.workload import check_load_of_spec, parse_estimates
 
 Value = str | int | float | bool
@@ -33,7 +35,6 @@ LOAD_MAX: Final = 100.0
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
 AtLeastZero = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_US)]
 Machines = Annotated[int, msgspec.Meta(ge=1, le=MACHINES_MAX)]
-Seeds = Annotated[int, msgspec.Meta(ge=1, le=SEEDS_MAX)]
 Delay = Annotated[int, msgspec.Meta(ge=0, le=DELAY_MAX_US)]
 
 
@@ -155,6 +156,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         seeds: one run of everything per seed.
         parameters: "design.parameter" -> its values: every choice of that design is run with each of them.
         baseline: label of the architecture that the others are compared with; empty: the first.
+        auto: the limits of a study that adds seeds until its comparisons are decided; `seeds` has those drawn so far.
     """
 
     name: str
@@ -163,6 +165,12 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seeds: tuple[int, ...] = (0,)
     parameters: dict[str, tuple[Value, ...]] = {}
     baseline: str = ""
+    auto: AutoSeeds | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of paired intervals: 95 %, or that of the look of a study that adds seeds."""
+        return self.auto.confidence_at(len(self.seeds)) if self.auto else CONFIDENCE
 
     def choices(self) -> list[ArchitectureChoice]:
         """The architectures with each combination of the parameters that are axes, in the order of tables."""
@@ -176,7 +184,11 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def same_runs(self, other: StudySpec) -> bool:
         """Whether another study consists of the same runs, whatever they are compared with."""
-        return self == msgspec.structs.replace(other, baseline=self.baseline)
+        others = msgspec.structs.replace(other, baseline=self.baseline)
+        if self.auto and other.auto and self.auto.seeds_max == other.auto.seeds_max:
+            # drawn seeds, the budget and its looks tell how far a study is, not which one it is
+            others = msgspec.structs.replace(others, seeds=self.seeds, auto=self.auto)
+        return self == others
 
     def settings(self) -> Iterator[Setting]:
         """The points of the study, in the order of the fields of `Setting`, the last axis fastest."""
@@ -254,6 +266,7 @@ def make_study(
     *,
     parameters: Mapping[str, Sequence[Any]] | None = None,
     baseline: str = "",
+    auto: AutoSeeds | None = None,
 ) -> StudySpec:
     """A study whose every value has been checked.
 
@@ -265,6 +278,7 @@ def make_study(
         place: names the place of a value for an error message, from its axis and its number in the axis.
         parameters: values per `design.parameter`.
         baseline: name or label of the architecture that the others are compared with; empty: the first.
+        auto: the limits of a study that adds seeds; None: the seeds are all.
 
     Raises:
         InputError: naming the place of the first value that is wrong.
@@ -291,7 +305,21 @@ def make_study(
         for axis, values in (parameters or {}).items()
     }
     study = StudySpec(name, tuple(chosen), checked, tuple(numbers), check_parameters(chosen, swept, place))
-    return msgspec.structs.replace(study, baseline=find_baseline(study, baseline, place("baseline", None)))
+    study = msgspec.structs.replace(study, baseline=find_baseline(study, baseline, place("baseline", None)))
+    return adding(study, auto, place("seeds", None)) if auto else study
+
+
+def adding(study: StudySpec, auto: AutoSeeds, place: str) -> StudySpec:
+    """The study, with seeds that are added within limits until its comparisons are decided.
+
+    Raises:
+        InputError: at `place`, when there is nothing to compare.
+    """
+    if len(study.choices()) < 2:
+        raise InputError(
+            place, "auto adds seeds until comparisons are decided; give two architectures, or a number of seeds"
+        )
+    return msgspec.structs.replace(study, seeds=tuple(range(auto.look_from(0))), auto=auto)
 
 
 def _check_sense(axes: Mapping[str, Sequence[Any]], place: Callable[[str, int | None], str]) -> None:
@@ -320,6 +348,23 @@ def with_baseline(study: StudySpec, name: str, place: str) -> StudySpec:
     return msgspec.structs.replace(study, baseline=find_baseline(study, name, place)) if name else study
 
 
+def with_seeds(study: StudySpec, seeds: Any, seeds_max: Any, budget_s: Any, place: Callable[[str], str]) -> StudySpec:
+    """The study with other seeds, or with other limits of the seeds that it adds; what is None stays.
+
+    Args:
+        study: as it was read.
+        seeds, seeds_max, budget_s, place: as for `volery.study.seeds.read_seeds`.
+
+    Raises:
+        InputError: naming the first value that is wrong.
+    """
+    if study.auto and seeds in (None, AUTO):
+        return adding(study, with_limits(study.auto, seeds_max, budget_s, place), place("seeds"))
+    given, auto = read_seeds(study.seeds if seeds is None else seeds, seeds_max, budget_s, place)
+    study = msgspec.structs.replace(study, seeds=tuple(given), auto=msgspec.UNSET)
+    return adding(study, auto, place("seeds")) if auto else study
+
+
 def find_baseline(study: StudySpec, name: str, place: str) -> str:
     """The label of the architecture that a name, or a label, stands for; empty for the first.
 
@@ -346,19 +391,6 @@ def _plain(value: Any, axis: str, place: str) -> Any:
     if axis == "estimates":
         parse_estimates(checked_value(value, str, place), place)
     return msgspec.to_builtins(checked_value(value, _TYPES[axis], place))
-
-
-def checked_value(value: Any, kind: Any, place: str) -> Any:
-    """The value as its declared type; an InputError at `place` when it is not one."""
-    if get_origin(kind) is Literal and isinstance(value, str) and value not in get_args(kind):
-        raise InputError(place, f"there is no {value!r}{suggestion(value, get_args(kind))}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(place, f"expected a finite number, not {value}")
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        problem = str(error).partition(" - at ")[0].replace("`", "")
-        raise InputError(place, f"{problem[:1].lower()}{problem[1:]}, not {value!r}") from None
 
 
 def _distinct(values: list[Any], axis: str, place: Callable[[str, int | None], str]) -> tuple[Any, ...]:
@@ -396,6 +428,11 @@ def is_synthetic(name: str) -> bool:
     """Whether the name has the form of a synthetic workload, KIND:..."""
     kind, colon, _ = name.partition(":")
     return bool(colon) and len(kind) > 1 and kind.isalnum()
+
+
+def is_drawn(name: str) -> bool:
+    """True for a synthetic workload that every seed draws anew: all but `syn`, equal jobs at equal distances."""
+    return is_synthetic(name) and not name.startswith("syn:")
 
 
 def is_file(field: str, value: Any) -> bool:

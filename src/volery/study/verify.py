@@ -29,6 +29,7 @@ from volery.study.results import (
 from volery.study.runs import Outcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
+from volery.study.stopping import stopping
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
 """Times that `--profile stages` has measured; the manifest is compared apart."""
@@ -241,8 +242,10 @@ class _Again:
             **{name: getattr(old, name) for name in kept},
         )
         keep = Keeper(fresh, self._planned, self._new, self._done)
+        if old.stopping and old.config.auto:
+            keep.manifest = msgspec.structs.replace(fresh, stopping=stopping(keep, old.stopping.baseline))
         keep.write_tables()
-        if len(old.runs) == planned:
+        if len(old.runs) == planned and (old.stopping or not old.config.auto):
             keep.complete()
         elif (self._recorded / REPORT).exists():
             keep.write_report()

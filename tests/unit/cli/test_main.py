@@ -95,7 +95,7 @@ def written(folder: Path, name: str, content: bytes) -> Path:
         (["megha", "megha"], "ARCH: 'megha' stands here twice"),
         (["megha", "--workers", "0"], "--workers: expected int >= 1, not 0"),
         (["megha", "--slots", "0"], "--slots: expected int >= 1, not 0"),
-        (["megha", "--seeds", "0"], "--seeds: expected int >= 1, not 0"),
+        (["megha", "--seeds", "0"], "--seeds: expected a number of seeds >= 1, or auto, not 0"),
         (["megha", "--jobs", "0"], "--jobs: expected int >= 1, not 0"),
         (["megha", "--cutoff", "0"], "--cutoff: expected float > 0"),
         (["megha", "--constraints", "sharma"], "--constraints: there is no 'sharma'; did you mean 'sharma2011'?"),

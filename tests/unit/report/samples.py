@@ -17,7 +17,7 @@ from volery.metrics import (
     distribution,
     slowdown,
 )
-from volery.statistics import Difference, paired_difference
+from volery.statistics import ComparedMeans, paired_difference, paired_ratio
 
 LABELS = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")
 TEN = (
@@ -26,19 +26,6 @@ TEN = (
 )  # fmt: skip
 """As many as a report must bear, some with long labels; to be run with `spread`."""
 MEDIAN_S = {"megha": 0.0015, "pigeonc": 0.0025, LABELS[2]: 1.003}
-
-
-class SampleDifference(msgspec.Struct, frozen=True):
-    """Spelled as a study spells it in summary.json."""
-
-    a: str
-    b: str
-    jobs: str
-    quantity: str
-    unit: str
-    a_mean: float
-    b_mean: float
-    difference: Difference
 
 
 def delays_s(label: str, seed: int, jobs: int = 400) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -112,7 +99,7 @@ def spread(count: int, seeds: int = 3) -> list[RunSummary]:
     return found
 
 
-def sample_differences(runs: list[RunSummary]) -> list[SampleDifference]:
+def sample_differences(runs: list[RunSummary]) -> list[ComparedMeans]:
     """The first label against each other."""
     by_label: dict[str, list[RunSummary]] = {}
     for run in runs:
@@ -130,13 +117,11 @@ def sample_differences(runs: list[RunSummary]) -> list[SampleDifference]:
                     for label in (first, other)
                 )
                 mean_a, mean_b = sum(a) / len(a), sum(b) / len(b)
-                found.append(
-                    SampleDifference(first, other, jobs, quantity, "s", mean_a, mean_b, paired_difference(a, b))
-                )
+                found.append(ComparedMeans(first, other, jobs, quantity, "s", mean_a, mean_b, paired_ratio(a, b)))
         utilisations = [[run.utilisation_mean for run in by_label[label]] for label in (first, other)]
         means = [sum(values) / len(values) for values in utilisations]
         found.append(
-            SampleDifference(
+            ComparedMeans(
                 first,
                 other,
                 "all",

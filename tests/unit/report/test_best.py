@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 from tests.unit.report.samples import sample_run, spread
 
 from volery.metrics import RunSummary
-from volery.report.best import Best, best, sentences, told
+from volery.report.best import Best, _lowest, _ranked, best, sentences, told
 from volery.report.groups import group_runs
 
 
@@ -26,7 +27,7 @@ def median_ranking(*groups: list[RunSummary]) -> list[Best]:
 
 def test_the_lowest_is_told_from_the_next_by_the_paired_difference() -> None:
     (found,) = median_ranking(
-        with_medians("a", [2.0, 4.0, 6.0]), with_medians("b", [1.0, 3.0, 5.0]), with_medians("c", [9.0, 9.0, 9.0])
+        with_medians("a", [2.0, 4.0, 6.0]), with_medians("b", [1.5, 3.0, 4.5]), with_medians("c", [9.0, 18.1, 27.0])
     )
     assert (found.label, found.mean, found.level, found.next, found.next_mean) == ("b", 3.0, (), ("a",), 4.0)
     assert list(sentences([found])) == ["The lowest median delay is that of b, 3.00 s; next is a, 4.00 s."]
@@ -34,12 +35,22 @@ def test_the_lowest_is_told_from_the_next_by_the_paired_difference() -> None:
 
 def test_whom_chance_may_have_put_behind_is_not_called_next() -> None:
     (found,) = median_ranking(
-        with_medians("a", [1.0, 1.0, 4.0]), with_medians("b", [2.0, 3.0, 2.0]), with_medians("c", [5.0, 5.0, 9.0]),
-        with_medians("d", [1.0, 1.0, 4.0]), with_medians("e", [5.0, 5.0, 9.0]),
+        with_medians("a", [1.0, 1.0, 4.0]), with_medians("b", [2.0, 3.0, 2.0]), with_medians("c", [9.0, 9.0, 36.0]),
+        with_medians("d", [1.0, 1.0, 4.0]), with_medians("e", [9.0, 9.0, 36.0]),
     )  # fmt: skip
     assert (found.label, found.level, found.next) == ("a", ("d", "b"), ("c", "e"))
     (sentence,) = sentences([found])
-    assert sentence.endswith("that of a, 2.00 s, not told apart from d and b; next is c and e, 6.33 s.")
+    assert sentence.endswith("that of a, 2.00 s, not told apart from d and b; next is c and e, 18.0 s.")
+
+
+def test_a_higher_confidence_tells_fewer_apart() -> None:
+    groups = group_runs(
+        with_medians("a", [2.0, 4.0, 6.0]) + with_medians("b", [1.5, 3.0, 4.6]) + with_medians("c", [9.0, 18.1, 27.0])
+    )
+    (usual,) = (one for one in best(groups) if one.quantity == "median delay")
+    (strict,) = (one for one in best(groups, 0.9999) if one.quantity == "median delay")
+    assert (usual.label, usual.level, usual.next) == ("b", (), ("a",))
+    assert (strict.label, strict.level) == ("b", ("a",))
 
 
 def test_settings_are_ranked_apart_and_their_names_left_out_of_the_labels() -> None:
@@ -80,6 +91,17 @@ def test_where_nothing_is_random_the_caption_speaks_of_no_interval() -> None:
     assert "interval" not in told(alike)
     assert (
         told(drawn)
-        == "By the mean over seeds. Not told apart: the interval of the paired difference to the lowest spans zero."
+        == "By the mean over seeds. Not told apart: the paired comparison with the lowest (ratios of delays) shows no "
+        "difference after the correction for all pairs of designs (Holm)."
     )
     assert told([*alike, *drawn]) == f"{told(drawn)} Where neither of the two is random, they are equal."
+
+
+def test_a_board_of_equal_designs_names_a_false_next_in_at_most_seven_percent() -> None:
+    random = np.random.default_rng(7)
+    boards, wrong = 300, 0
+    for _ in range(boards):
+        common = random.lognormal(0.0, 1.0, 3)
+        values = {f"d{place}": list(common * random.lognormal(0.0, 0.2, 3)) for place in range(20)}
+        wrong += bool(_lowest("", "all", "median delay", "s", _ranked(values)).next)
+    assert wrong <= 0.07 * boards

@@ -109,7 +109,15 @@ def test_every_file_of_an_export_is_the_same_twice(folder: Path, tmp_path: Path)
 
     first = digests(tmp_path / "a")
     assert first == digests(tmp_path / "b")
-    assert {"runs.csv", "delay.csv", "differences.csv", "axes.csv", "delay.tex", "delay-all-load=0.5.pdf"} <= set(first)
+    assert {
+        "runs.csv",
+        "delay.csv",
+        "differences.csv",
+        "axes.csv",
+        "delay.tex",
+        "differences.tex",
+        "delay-all-load=0.5.pdf",
+    } <= set(first)
     assert {f"mean-delay-all-over-load.{ending}" for ending in ("tex", "pdf", "png", "svg")} <= set(first)
 
 
@@ -195,4 +203,4 @@ def test_a_study_without_an_axis_is_exported_too(tmp_path: Path) -> None:
     names = {
         path.name for path in write_export(tmp_path / "plain", tmp_path / "out", ("csv", "latex", "png"), "double")
     }
-    assert names == {"runs.csv", "delay.csv", "differences.csv", "delay.tex", "delay-all.png"}
+    assert names == {"runs.csv", "delay.csv", "delay.tex", "delay-all.png"}

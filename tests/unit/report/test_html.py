@@ -81,7 +81,7 @@ def test_many_architectures_are_ranked_and_their_pairs_folded(tmp_path: Path) ->
     assert verdict.count("lowest") == 2, "a sentence per pair would fill the screen"
     assert "Who is lowest at what" in text
     assert "central against megha" in text
-    assert "The 90 differences of 9 pairs" in text
+    assert "The 90 comparisons of 9 pairs" in text
     assert page.tags.count("details") == 5
     for fact in ("msg/task", "blocked", "6.00 ms", "stolen probes", "queued reservations max", *TEN):
         assert fact in text

@@ -9,7 +9,6 @@ import pytest
 from tests.unit.report.samples import (
     LABELS,
     TEN,
-    SampleDifference,
     sample_differences,
     sample_run,
     sample_runs,
@@ -20,14 +19,21 @@ from volery.metrics import Distribution
 from volery.report.groups import group_runs, label_of
 from volery.report.tables import notes, plain
 from volery.report.units import NOTHING, TIMES, duration
-from volery.report.verdict import caution, headline, interval, reading, sentence
-from volery.statistics import paired_difference
+from volery.report.verdict import DRAWN_ANEW, against, caution, headline, interval, reading, rule, sentence
+from volery.statistics import CORRECTED, ComparedJobs, ComparedMeans, Difference, paired_difference, paired_ratio
 
 
-def compared(a: list[float], b: list[float], unit: str = "s", jobs: str = "all") -> SampleDifference:
-    return SampleDifference(
-        "megha", "pigeonc", jobs, "median delay", unit, sum(a) / len(a), sum(b) / len(b), paired_difference(a, b)
-    )
+def compared(a: list[float], b: list[float], unit: str = "s", jobs: str = "all") -> ComparedMeans:
+    return ComparedMeans(
+        "megha", "pigeonc", jobs, "median delay", unit, sum(a) / len(a), sum(b) / len(b),
+        paired_ratio(a, b) if unit == "s" else paired_difference(a, b),
+    )  # fmt: skip
+
+
+def by_job(ratio: float, low: float, high: float, verdict: str, b: str = "pigeonc") -> ComparedJobs:
+    """One run of megha and of another design: the ratio of their mean delays, with its interval."""
+    found = Difference(ratio - 1, None, None, 1, verdict, "block bootstrap", ratio, low, high)
+    return ComparedJobs("megha", b, "all", "mean delay", "s", ratio, 1.0, found, 4, seed=0, job_count=400, block=23)
 
 
 class TestComparison:
@@ -129,9 +135,10 @@ class TestManyArchitectures:
             for row in plain(spread(8), sample_differences(spread(8))).partition("Against")[2].splitlines()
             if row.startswith("eagle")
         )
-        assert eagle[1:] == ["all", *[f"16,384{TIMES}", "higher"] * 3, "identical"]
+        assert eagle[1:] == ["all", *[f"16,384{TIMES}"] * 3, "identical"]
         assert sum(" short " in row for row in rows) == 6
-        assert rows.index("", 1) == 1 + 2 + 6 * 3 + 1, "three lines for each of six, one more for a long label"
+        wide = plain(runs, sample_differences(runs), width=140).partition("Against megha")[2].splitlines()
+        assert wide.index("", 1) == 1 + 2 + 6 * 3, "three lines for each of six"
 
     def test_few_pairs_keep_a_table_each(self) -> None:
         runs = spread(4)
@@ -160,10 +167,9 @@ class TestManyArchitectures:
 
 class TestVerdict:
     def test_a_shown_difference_names_both_numbers_and_the_interval(self) -> None:
-        text = sentence(compared([0.001, 0.0012, 0.0011], [1.0, 1.1, 1.2]))
-        assert text.startswith("The median delay is lower under megha than under pigeonc: 1.10 ms against 1.10 s")
-        assert "95 % interval" in text
-        assert "3 seeds" in text
+        text = sentence(compared([0.010, 0.011, 0.012], [1.0, 1.1, 1.3]))
+        assert text.startswith("The median delay is lower under megha than under pigeonc: 11.0 ms against 1.13 s")
+        assert text.endswith("(ratio 0.010\u00d7, 95 % interval 0.009 \u2026 0.011\u00d7, paired t over 3 seeds).")
 
     @pytest.mark.parametrize(("a", "b"), [([1.0, 3.0], [2.0, 2.0]), ([1.0], [2.0])])
     def test_nothing_is_called_lower_or_higher_that_was_not_shown(self, a: list[float], b: list[float]) -> None:
@@ -178,14 +184,40 @@ class TestVerdict:
 
     def test_few_seeds_are_cautioned_about(self) -> None:
         assert "--seeds" in caution([compared([1.0], [2.0])])
-        assert "range" in caution([compared([1.0] * 3, [2.0] * 3)])
-        assert caution([compared([1.0] * 6, [2.0] * 6)]) == ""
+        assert caution([compared([1.0] * 3, [2.0] * 3)]) == ""
         assert caution([]) == ""
+
+    def test_one_seed_is_cautioned_about_choices_alone_where_jobs_are_compared(self) -> None:
+        told = caution([compared([1.0], [2.0])], [by_job(0.5, 0.4, 0.6, "lower")])
+        assert told.startswith("One seed does not tell how much random choices of the schedulers matter")
+        assert "workload alone" in told
+
+    def test_seeds_that_draw_the_workload_cover_both_kinds_of_chance(self) -> None:
+        found = [compared([1.0, 1.1], [2.0, 2.1])]
+        assert caution(found, []) == DRAWN_ANEW
+        assert caution(found, [by_job(0.5, 0.4, 0.6, "lower")]) == caution(found, None) == ""
+
+    def test_a_comparison_by_job_says_how_b_stands_to_a_on_such_days(self) -> None:
+        assert sentence(by_job(0.5, 0.4, 0.625, "lower")) == (
+            "On days like this one, the mean delay of pigeonc is 2.00 times (1.60 to 2.50) that of megha; "
+            "block bootstrap, blocks of 23 jobs."
+        )
+        spans = sentence(by_job(0.9, 0.8, 1.25, "no difference shown: the interval of the ratio spans one"))
+        assert "no difference shown in the mean delay between megha and pigeonc" in spans
+        assert "(0.800 to 1.25; block bootstrap" in spans
+
+    def test_a_verdict_that_the_correction_takes_away_is_marked(self) -> None:
+        taken = by_job(0.5, 0.4, 0.625, CORRECTED)
+        assert against(taken) == "no diff.* (1.60\u20132.50)"
+        assert reading(taken) == "no difference shown*"
+        assert rule([taken]).endswith("(Holm); *: the interval alone would show a difference.")
+        assert "blocks of 23 jobs" in rule([taken])
+        assert "*" not in rule([compared([1.0, 1.1], [2.0, 2.1])]), "a single pair is not corrected"
 
     def test_fractions_differ_in_percentage_points(self) -> None:
         difference = compared([0.5, 0.52], [0.4, 0.41], unit="")
         assert "51.0 % against 40.5 %" in sentence(difference)
-        assert interval(difference.difference, "") == "+10.0 \u2026 +11.0 pp"
+        assert interval(difference.difference, "") == "+4.15 \u2026 +16.9 pp"
 
     def test_classes_are_named_in_the_sentence_and_stay_out_of_the_headline(self) -> None:
         difference = compared([1.0, 1.0], [2.0, 2.0], jobs="short")

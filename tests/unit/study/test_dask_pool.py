@@ -189,6 +189,24 @@ def test_closing_early_frees_the_worker(cluster: Cluster) -> None:
     assert outcome.summary.tasks == 10
 
 
+def test_runs_that_no_worker_has_begun_are_given_up_when_no_more_may_begin(cluster: Cluster) -> None:
+    runs = plan(compare_spec(("megha",), {"trace": "syn:100x400", "workers": 300}, 12))
+    finished: list[int] = []
+    with closing(each_outcome(runs, 1, None, cluster.address, lambda: len(finished) < 2)) as outcomes:
+        for run, _ in outcomes:
+            finished.append(run.spec.seed)
+    assert 2 <= len(finished) < 12
+    cluster.wait_for(lambda: not any(cluster.client.run(executing).values()))
+
+
+def test_added_seeds_are_the_same_on_a_cluster(cluster: Cluster) -> None:
+    work = {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"}
+    study = compare_spec(("megha", "megha:gms=2"), work, "auto", seeds_max=5)
+    here, spread = run_study(study), run_study(study, dask=cluster.address)
+    assert spread.stopping == here.stopping
+    assert [run.digest for run in spread.runs] == [run.digest for run in here.runs]
+
+
 def executing(dask_worker: Any) -> int:
     return int(dask_worker.state.executing_count)
 

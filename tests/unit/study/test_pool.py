@@ -56,6 +56,17 @@ def test_closing_early_ends_what_is_running() -> None:
     assert set(multiprocessing.active_children()) <= set(before)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_runs_under_way_are_finished_when_no_more_may_begin(processes: int) -> None:
+    runs = plan(compare_spec(("megha",), {"trace": "syn:5x2", "workers": 60}, 6))
+    finished: list[int] = []
+    with closing(each_outcome(runs, processes, None, may_begin=lambda: len(finished) < 2)) as outcomes:
+        for run, _ in outcomes:
+            finished.append(run.spec.seed)
+    assert sorted(finished) == list(range(len(finished)))
+    assert 2 <= len(finished) <= 1 + processes
+
+
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

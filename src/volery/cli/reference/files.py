@@ -58,6 +58,7 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
 
 def _study() -> Iterator[str]:
     from volery.study.file import TABLES
+    from volery.study.seeds import LIMIT
     from volery.study.spec import ArchitectureChoice, Setting
 
     yield from (
@@ -70,6 +71,9 @@ def _study() -> Iterator[str]:
     yield from table(("table", *HEADS), [(f"`[{where[row[0].strip('`')]}]`", *row) for row in keys(Setting)])
     own = [
         ("`[study]`", "`name`", "text", "the file's name", "what the report calls the study"),
+        ("`[study]`", "`baseline`", "text", "the first", "the architecture that the others are compared with"),
+        ("`[study]`", "`seeds_max`", "whole number", f"`{LIMIT}`", 'with `seeds = "auto"`: largest number of seeds'),
+        ("`[study]`", "`budget_s`", "number", "none", 'with `seeds = "auto"`: CPU seconds of all runs together'),
         (
             "`[axes]`",
             "`architectures`",
@@ -77,7 +81,7 @@ def _study() -> Iterator[str]:
             "required",
             "as `megha:gms=10`, or as tables with the keys below; the first is what the others are compared with",
         ),
-        ("`[axes]`", "`seeds`", "list of whole number, or how many", "`1`", "one run of everything per seed"),
+        ("`[axes]`", "`seeds`", "list of whole number, how many, or `auto`", "`1`", "one run of everything per seed"),
     ]
     yield from table(("table", *HEADS), own)
     yield from ("### STUDY.toml: an architecture as a table", "")

@@ -51,7 +51,7 @@ def _inner(hint: Any) -> Iterator[type[msgspec.Struct]]:
 
 def _default(field: Any) -> str:
     value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    return "" if value is None else f"`{msgspec.json.encode(value).decode()}`"
+    return "" if value is None or value is msgspec.UNSET else f"`{msgspec.json.encode(value).decode()}`"
 
 
 def kind(hint: Any) -> str:
