@@ -17,7 +17,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.study.claims import Claim, Name
 from volery.study.demands import FIRST
-from volery.study.experiments import Experiment
+from volery.study.experiments import Experiment, Workload
 from volery.study.ledger import Record
 from volery.study.wording import claim_text, ours
 
@@ -28,7 +28,6 @@ TESTED: Final = (
 """The fields of a claim that decide its verdict."""
 RULE: Final = "rule"
 """Stands for a change that the rules of the whole ledger made: the tolerance, or the effect of a strict order."""
-ON_THE_RULE: Final = "The rules of the ledger for tolerances and strict orders changed it."
 
 
 class Gave(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,15 +104,16 @@ def setting_of(experiment: Experiment, claim: Claim) -> Setting:
     if len(named) < len(claim.sides):
         named += claim.on or [workload.label for workload in experiment.workload]
     labels = [label for side in claim.sides for label in side.labels if label]
-    told = ("label", "stands_for", "is_source")
     return Setting(
-        {
-            workload.label: {key: given for key, given in msgspec.to_builtins(workload).items() if key not in told}
-            for workload in experiment.workload
-            if workload.label in named
-        },
+        {one.label: workload_setting(one) for one in experiment.workload if one.label in named},
         {label: experiment.architectures[label] for label in dict.fromkeys(labels)},
     )
+
+
+def workload_setting(workload: Workload) -> dict[str, Any]:
+    """The definition of a workload, without its label and what it stands for."""
+    fields = msgspec.to_builtins(workload)
+    return {key: given for key, given in fields.items() if key not in ("label", "stands_for", "is_source")}
 
 
 def sealed(form: FirstForm) -> FirstForm:
