@@ -75,6 +75,8 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         experiment: whose record has the numbers.
         text: in Markdown; `{name}` stands for a value.
         value: name -> where it is.
+        rests_on: claims of the ledger, "experiment/claim", with the verdicts that the finding was written for; several
+            verdicts of a claim are separated by commas.
         picture: of it.
     """
 
@@ -82,6 +84,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     experiment: Name
     text: Name
     value: Mapping[str, Place] = {}
+    rests_on: Mapping[str, Name] = {}
     picture: Picture | None = None
 
 
@@ -99,7 +102,8 @@ def findings_page(folder: Path) -> dict[str, str]:
         folder: of the experiments.
 
     Raises:
-        InputError: a value is in no record, or a name in a text stands for nothing.
+        InputError: a value is in no record, a name in a text stands for nothing, or a claim that a finding rests on has
+            other verdicts by now.
     """
     findings: Findings = read_toml(folder / FINDINGS, Findings)
     parts, written = [NOTICE, "# Findings", findings.introduction.strip()], {}
@@ -111,6 +115,7 @@ def findings_page(folder: Path) -> dict[str, str]:
             path = f"{FIGURES}/{picture.name}.svg"
             written[path] = _drawn(_record(folder, finding.experiment, place), picture, f"{place}.picture")
             parts.append(f"![{picture.alt}]({path})")
+        parts.append(_grounds(folder, finding, place))
         parts.append(f"`volery reproduce {finding.experiment}` runs it; [all claims and their verdicts](papers.md).")
     return {"findings.md": "\n\n".join(parts) + "\n"} | written
 
@@ -134,6 +139,22 @@ def _told(folder: Path, finding: Finding, place: str) -> str:
         problem = f"the text names {sorted(wanted - set(shown))} that are no values, and leaves out"
         raise InputError(f"{place}.text", f"{problem} {sorted(set(shown) - wanted)}")
     return finding.text.format(**shown).strip()
+
+
+def _grounds(folder: Path, finding: Finding, place: str) -> str:
+    """The claims that a finding rests on, with their verdicts."""
+    for name, written in finding.rests_on.items():
+        experiment, _, claim = name.partition("/")
+        where = f"{place}.rests_on.{name}"
+        record = _record(folder, experiment, where)
+        found = ", ".join(dict.fromkeys(one.verdict for one in record.judgements if one.claim == claim))
+        if not found:
+            raise InputError(where, f"the record of {experiment} judges no claim {claim!r}")
+        if found != written:
+            raise InputError(where, f"the finding was written for {written!r}, and the verdict is {found!r}; rewrite it")
+    if not finding.rests_on:
+        return "This is measured by us; no claim of the ledger is about it."
+    return "It rests on: " + "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items()) + "."
 
 
 def _drawn(record: Record, picture: Picture, place: str) -> str:

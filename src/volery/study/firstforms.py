@@ -94,8 +94,14 @@ def claim_id(experiment: str, claim: str) -> str:
 
 def tested_form(claim: Claim) -> dict[str, Any]:
     """The fields of a claim that decide its verdict, without those at their defaults."""
-    fields = msgspec.to_builtins(claim)
+    fields = _plain(claim)
     return {name: fields[name] for name in TESTED if name in fields}
+
+
+def _plain(struct: Claim | Workload) -> dict[str, Any]:
+    """A struct as JSON has it."""
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(struct))
+    return fields
 
 
 def setting_of(experiment: Experiment, claim: Claim) -> Setting:
@@ -112,7 +118,7 @@ def setting_of(experiment: Experiment, claim: Claim) -> Setting:
 
 def workload_setting(workload: Workload) -> dict[str, Any]:
     """The definition of a workload, without its label and what it stands for."""
-    fields = msgspec.to_builtins(workload)
+    fields = _plain(workload)
     return {key: given for key, given in fields.items() if key not in ("label", "stands_for", "is_source")}
 
 
@@ -228,10 +234,11 @@ def check_first_forms(
 
 
 def _check_claim(claim: Claim, name: str, forms: Mapping[str, FirstForm], place: str, *, recorded: bool) -> None:
-    base = forms.get(name.removesuffix(FIRST)) if name.endswith(FIRST) else None
-    if base is not None and tested_form(claim) != base.form:
-        raise InputError(place, f"{claim.id!r} is not the first form of {base.claim}, which is: {form_text(base)}")
     first = forms.get(name)
+    base = forms.get(name.removesuffix(FIRST)) if name.endswith(FIRST) else None
+    came_back = base is not None and (first is None or not first.commit)
+    if base is not None and came_back and differences(base.form, tested_form(claim)):
+        raise InputError(place, f"{claim.id!r} is not the first form of {base.claim}, which is: {form_text(base)}")
     if first is None:
         if recorded:
             raise InputError(

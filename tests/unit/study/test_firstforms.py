@@ -28,7 +28,7 @@ from volery.study.ledger import Record, read_record, record_path
 FOLDER = Path(__file__).parents[3] / "experiments"
 EXTRACTED = 637
 """So many first forms were taken from the history of this repository; the lines after them were appended."""
-EXTRACTED_SHA256 = "PIN"
+EXTRACTED_SHA256 = "180dd8a4cc69ecf1b267526d8e64a9c652a976d881f82b768de75418237eadbd"
 CLAIM = Claim(
     "waits", "6", "Jobs wait less.", "picture", Side("delay_s.p50", "a"), "<=", Side("delay_s.p50", "b"), factor=0.5
 )
@@ -147,6 +147,8 @@ def test_a_claim_that_is_called_first_is_the_first_form(forms: dict[str, FirstFo
     other = msgspec.structs.replace(back, factor=0.6)
     with pytest.raises(InputError, match=r"claim\[1\]: 'waits-first' is not the first form of small/waits, which is: .*0.5"):
         check_first_forms(forms, [experiment(told, other)], {})
+    named_so_at_first = msgspec.structs.replace(forms["small/waits"], claim="small/waits-first", commit="abc1234")
+    check_first_forms({**forms, "small/waits-first": named_so_at_first}, [experiment(told, back)], {})
 
 
 @pytest.mark.parametrize(
