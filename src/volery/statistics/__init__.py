@@ -30,9 +30,12 @@ from volery.statistics.intervals import (
     Interval,
     interval_of_mean,
 )
+from volery.statistics.stopping import Looks, looks
+from volery.statistics.workload import BLOCKS, JobsDifference, jobs_difference
 
 __all__ = [
     "BCA",
+    "BLOCKS",
     "CONFIDENCE",
     "EXACT",
     "HIGHER",
@@ -47,8 +50,12 @@ __all__ = [
     "ComparedMeans",
     "Difference",
     "Interval",
+    "JobsDifference",
+    "Looks",
     "holm",
     "interval_of_mean",
+    "jobs_difference",
+    "looks",
     "paired_difference",
     "paired_ratio",
     "seeded_difference",

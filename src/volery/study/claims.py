@@ -1,40 +1,60 @@
-"""Claims of papers as inequalities with tolerances, and their verdicts on measured values.
+"""Claims of papers as inequalities with tolerances, and the words of their verdicts.
 
-A claim says: left RELATION factor x right, give or take a tolerance, where left is a metric of an architecture on a
-workload and right is another one or a number. It is judged once per workload, pair of architectures and machine
-population (a case), on values paired by seed:
+A claim says: left RELATION factor x right, where left is a metric of an architecture on a workload, and right is
+another one, a number, or what theory expects of the same run (see `volery.study.analysis`). A claim is judged once per
+workload, pair of architectures and machine population (a case); `volery.study.judging` judges.
 
-    <= >=    how far the claim holds, with its tolerance, must not be negative
-    < >      it must be positive
-    within   both bounds of the tolerance must hold
+    < >       an order. It must show an effect: at least `effect` percent of the right side (5 unless the claim's own
+              size is smaller). Where the right side is zero the sign decides.
+    <= >=     a bound that the source names; no tolerance of ours.
+    about     a published number, within the tolerance of `volery.study.tolerance`.
+    within    within a percent or margin that the source itself names, or around a closed form.
 
-The right side may also be what theory expects (see `volery.study.analysis`), of the very run that is judged.
+Each case is judged on values that are paired by seed:
 
-The 95 % bootstrap interval of that distance over seeds decides: all of it on the right side: reproduced; all of it on
-the wrong side: differs; the bound inside: not decidable. A claim that speaks of several cases is reproduced when all
-are, and differs when one clearly does.
+- A duration or a count, where all its values are positive, is judged on the logarithm of left / (factor x right).
+- A fraction, and whatever is zero somewhere, is judged on the difference left - factor x right.
+- The interval over seeds is Student's below 15 seeds and the BCa bootstrap from there on (`volery.statistics`). All of
+  it beyond the bound: the case holds; all of it on the other side of the bound: the case fails; else it is open.
+- A single seed of something random leaves the case open. What draws nothing decides by its one value.
+
+A claim over several cases holds where every case holds. It fails where one case fails at a confidence that Holm's
+procedure corrects for their number: each further case is one more chance to fail by accident, while to hold by
+accident all of them would have to.
+
+Where seeds were added until the claim was decided, each look at the values has a confidence of its own, so that all
+looks together keep 95 % (`volery.statistics.looks`); the first look that decides a case is final.
+
+Cases on workloads that stand for another one (`stands_for`) are judged apart from the others: a claim that speaks of
+both gets two judgements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from volery.statistics import paired_difference
-from volery.study.analysis import parse_analysis
-from volery.study.measures import unit
+from volery.study.measures import is_share
 
 Relation = Literal["<", "<=", ">", ">=", "within", "about"]
 STRICT: Final = ("<", ">")
 EFFECT_PERCENT: Final = 5.0
 """What a strict order must show, unless the claim's own size is smaller."""
-Verdict = Literal["reproduced", "differs", "not decidable"]
+Verdict = Literal[
+    "reproduced", "differs", "holds on a stand-in", "fails on a stand-in", "by construction", "not decidable",
+    "not tried",
+]  # fmt: skip
 REPRODUCED: Final[Verdict] = "reproduced"
 DIFFERS: Final[Verdict] = "differs"
+STAND_IN_HOLDS: Final[Verdict] = "holds on a stand-in"
+STAND_IN_FAILS: Final[Verdict] = "fails on a stand-in"
+BY_CONSTRUCTION: Final[Verdict] = "by construction"
 UNDECIDED: Final[Verdict] = "not decidable"
-VERDICTS: Final = (REPRODUCED, DIFFERS, UNDECIDED)
+NOT_TRIED: Final[Verdict] = "not tried"
+VERDICTS: Final = (
+    REPRODUCED, DIFFERS, STAND_IN_HOLDS, STAND_IN_FAILS, BY_CONSTRUCTION, UNDECIDED, NOT_TRIED,
+)  # fmt: skip
 
 THEORY: Final = "theory"
 """Stands for the architecture where a closed form gives the values."""
@@ -44,9 +64,6 @@ EVERY: Final = "average"
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
-
-ROUNDING: Final = 1e-9
-"""Relative slack of the relations that allow equality: the same number, reached by two sums, is equal."""
 
 
 class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -125,7 +142,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     @property
     def is_share(self) -> bool:
         """True if what is measured is a fraction, which tables and papers print in percent."""
-        return unit(self.left.metric) == "%"
+        return is_share(self.left.metric)
 
     def pairs(self) -> list[tuple[str, str]]:
         """The architectures that are held against each other, one by one; a single one stands for all of a side."""
@@ -133,16 +150,6 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         right = self.right.labels if isinstance(self.right, Side) else ("",)
         length = max(len(left), len(right))
         return list(zip(left * (length // len(left)), right * (length // len(right)), strict=True))
-
-
-class Missing(msgspec.Struct, frozen=True):
-    """Why a quantity could not be measured."""
-
-    why: str
-
-
-Lookup = Callable[[str, str, str, str], "Sequence[float] | Missing"]
-"""From metric, architecture, workload and population to one value per seed."""
 
 
 class Quantity(msgspec.Struct, frozen=True):
@@ -160,7 +167,7 @@ class Quantity(msgspec.Struct, frozen=True):
     high: float
 
 
-class Case(msgspec.Struct, frozen=True):
+class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     """A claim on one workload, pair of architectures and population.
 
     Args:
@@ -168,6 +175,11 @@ class Case(msgspec.Struct, frozen=True):
         right: what it was held against, where that was measured too.
         why: what stands in the way of a decision.
         stand_in: whether the workload stands for another, which is not here.
+        seeds: how many pairs of values were judged.
+        method: of the interval over them; empty where there is none.
+        is_ratio: whether the interval is of left / (factor x right), else of left - factor x right.
+        low, high: the interval, at the confidence of the look that was the last.
+        wants_seeds: whether more seeds may decide it.
     """
 
     workload: str
@@ -177,6 +189,12 @@ class Case(msgspec.Struct, frozen=True):
     right: Quantity | None = None
     why: str = ""
     stand_in: bool = False
+    seeds: int = 0
+    method: str = ""
+    is_ratio: bool = False
+    low: float | None = None
+    high: float | None = None
+    wants_seeds: bool = False
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -186,6 +204,7 @@ class Judgement(msgspec.Struct, frozen=True):
         claim: which.
         reading: of its architectures, where they have several.
         why: of a verdict that is not simply "reproduced".
+        stand_in: whether its cases are those on stand-ins.
     """
 
     claim: str
@@ -193,173 +212,10 @@ class Judgement(msgspec.Struct, frozen=True):
     verdict: Verdict
     why: str
     cases: tuple[Case, ...]
+    stand_in: bool = False
 
-
-def judge(
-    claim: Claim,
-    workloads: Sequence[str],
-    populations: Sequence[str],
-    lookup: Lookup,
-    *,
-    reading: str = "",
-    stand_ins: Mapping[str, str] | None = None,
-) -> Judgement:
-    """Judge a claim.
-
-    Args:
-        claim: what is said.
-        workloads: those of the experiment, for claims that name none.
-        populations: machine populations; the claim must hold on each.
-        lookup: gives the values.
-        reading: under which the architectures were run.
-        stand_ins: workload -> what it stands for; a claim that fails on a stand-in alone is not refuted.
-    """
-    fixed = all(side.on for side in claim.sides)
-    places = (claim.left.on,) if fixed else claim.on or workloads
-    populations = claim.populations or populations
-    if claim.averaged and populations:
-        lookup, populations = _averaging(lookup, populations), [EVERY]
-    cases = tuple(_cases(claim, places, populations, lookup, stand_ins or {}))
-    verdict, why = _together(cases, stand_ins or {})
-    return Judgement(claim.id, reading, verdict, why, cases)
-
-
-def _averaging(lookup: Lookup, populations: Sequence[str]) -> Lookup:
-    """A lookup that averages over the populations, seed by seed."""
-
-    def found(metric: str, of: str, on: str, _: str) -> Sequence[float] | Missing:
-        values = []
-        for population in populations:
-            one = lookup(metric, of, on, population)
-            if isinstance(one, Missing):
-                return one
-            values.append(one)
-        return [sum(seed) / len(seed) for seed in zip(*values, strict=True)]
-
-    return found
-
-
-def _cases(
-    claim: Claim,
-    workloads: Sequence[str],
-    populations: Sequence[str],
-    lookup: Lookup,
-    stand_ins: Mapping[str, str],
-) -> Iterator[Case]:
-    for workload in workloads:
-        for left_of, right_of in claim.pairs():
-            for population in populations:
-                yield _case(claim, workload, population, (left_of, right_of), lookup, stand_ins)
-
-
-def _case(
-    claim: Claim,
-    workload: str,
-    population: str,
-    pair: tuple[str, str],
-    lookup: Lookup,
-    stand_ins: Mapping[str, str],
-) -> Case:
-    places = [side.on or workload for side in claim.sides]
-    found = [lookup(side.metric, of, on, population) for side, of, on in zip(claim.sides, pair, places, strict=False)]
-    missing = next((values for values in found if isinstance(values, Missing)), None)
-    stand_in = any(on in stand_ins for on in places)
-    if missing is not None:
-        return Case(workload, population, UNDECIDED, why=missing.why, stand_in=stand_in)
-    values = [list(one) for one in found if not isinstance(one, Missing)]
-    left = values[0]
-    against = _quantity(pair[1], places[1], values[1]) if len(values) > 1 else None
-    if isinstance(claim.right, float):
-        right = [claim.right] * len(left)
-    elif isinstance(claim.right, str):
-        right = _analysed(claim.right, len(left), lambda metric: lookup(metric, pair[0], places[0], population))
-        against = _quantity(THEORY, "", right)
-    else:
-        right = values[1]
-    verdict = decide(left, right, claim)
-    return Case(
-        workload,
-        population,
-        verdict,
-        _quantity(pair[0], places[0], left),
-        against,
-        "the interval over seeds spans the bound" if verdict == UNDECIDED else "",
-        stand_in,
-    )
-
-
-def _analysed(text: str, runs: int, measured: Callable[[str], Sequence[float] | Missing]) -> list[float]:
-    """What theory expects of each run."""
-    analysis = parse_analysis(text, THEORY)
-    metrics = {metric: measured(metric) for metric in analysis.measured.values()}
-    columns = {metric: values for metric, values in metrics.items() if not isinstance(values, Missing)}
-    assert columns.keys() == metrics.keys(), "measures of a run are there together, or not at all"
-    return [analysis.expected({metric: values[place] for metric, values in columns.items()}) for place in range(runs)]
-
-
-def _quantity(of: str, on: str, values: Sequence[float]) -> Quantity:
-    return Quantity(of, on, sum(values) / len(values), min(values), max(values))
-
-
-def decide(left: Sequence[float], right: Sequence[float], claim: Claim) -> Verdict:
-    """The verdict on values that are paired by seed; one seed decides by its value alone."""
-    verdicts = {_side(slack, claim.relation in ("<", ">")) for slack in _slacks(left, right, claim)}
-    if DIFFERS in verdicts:
-        return DIFFERS
-    return UNDECIDED if UNDECIDED in verdicts else REPRODUCED
-
-
-def _slacks(left: Sequence[float], right: Sequence[float], claim: Claim) -> Iterator[list[float]]:
-    """How far the claim holds, per seed: from the lower bound, from the upper bound, or both."""
-    targets = [claim.factor * value for value in right]
-    strict = claim.relation in ("<", ">")
-    allowed = [
-        claim.percent / 100 * abs(target) + claim.margin + (0.0 if strict else ROUNDING * abs(target))
-        for target in targets
-    ]
-    if claim.relation in (">", ">=", "within"):
-        yield [value - target + room for value, target, room in zip(left, targets, allowed, strict=True)]
-    if claim.relation in ("<", "<=", "within"):
-        yield [target + room - value for value, target, room in zip(left, targets, allowed, strict=True)]
-
-
-def _side(slack: Sequence[float], strict: bool) -> Verdict:
-    """On which side of zero the mean lies, with its interval over seeds."""
-    interval = paired_difference(slack, [0.0] * len(slack))
-    assert interval.low is not None
-    assert interval.high is not None
-    if interval.low > 0 or (interval.low == 0 and not strict):
-        return REPRODUCED
-    return DIFFERS if interval.high < 0 or (interval.high == 0 and strict) else UNDECIDED
-
-
-def _together(cases: Sequence[Case], stand_ins: Mapping[str, str]) -> tuple[Verdict, str]:
-    """The verdict over all cases and the reason for it."""
-    if not cases:
-        return UNDECIDED, "nothing was measured"
-    firm = [case for case in cases if case.verdict == DIFFERS and not case.stand_in]
-    if firm:
-        return DIFFERS, _where(firm, cases)
-    for case in cases:
-        if case.verdict == UNDECIDED:
-            return UNDECIDED, case.why
-    weak = next((case for case in cases if case.verdict == DIFFERS), None)
-    if weak is not None:
-        name = _stand_in(weak, stand_ins)
-        return UNDECIDED, f"{stand_ins[name]} is not here, and it does not hold on {name}"
-    absent = next((_stand_in(case, stand_ins) for case in cases if case.stand_in), None)
-    return REPRODUCED, "" if absent is None else f"on {absent} in place of {stand_ins[absent]}"
-
-
-def _stand_in(case: Case, stand_ins: Mapping[str, str]) -> str:
-    """The workload of the case that stands for another."""
-    named = [side.on for side in (case.left, case.right) if side is not None]
-    return next(name for name in (*named, case.workload) if name in stand_ins)
-
-
-def _where(failed: Sequence[Case], cases: Sequence[Case]) -> str:
-    """Which workloads, and how many populations, when it is not all of them."""
-    if len(failed) == len(cases):
-        return ""
-    names = list(dict.fromkeys(case.workload for case in failed))
-    return f"in {len(failed)} of {len(cases)} cases ({', '.join(names)})"
+    @property
+    def wants_seeds(self) -> bool:
+        """True if nothing but more seeds is needed to decide it."""
+        undecided = [case for case in self.cases if case.verdict == UNDECIDED]
+        return self.verdict == UNDECIDED and bool(undecided) and all(case.wants_seeds for case in undecided)

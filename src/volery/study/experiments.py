@@ -163,6 +163,15 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         """Workload -> what it stands for."""
         return {workload.label: workload.stands_for for workload in self.workload if workload.stands_for}
 
+    @property
+    def drawn_workloads(self) -> list[str]:
+        """The workloads that the seed of a run draws, in whole or in part."""
+        return [
+            one.label
+            for one in self.workload
+            if is_synthetic(one.trace) or one.constraints != "none" or one.requests != "none"
+        ]
+
     def variants(self) -> Iterator[tuple[str, str, str]]:
         """Label, reading (empty where there is one only) and architecture of all that is run."""
         for label, given in self.architectures.items():

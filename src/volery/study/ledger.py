@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,24 +16,29 @@ import volery
 from volery.core.errors import InputError
 from volery.study.claims import VERDICTS, Judgement
 from volery.study.experiments import RESULTS, Experiment
-from volery.study.measures import value
-from volery.study.reproduce import Reproduction, full_label
+from volery.study.judging import Look
+from volery.study.reproduce import Reproduction
 from volery.study.results import replacing
 from volery.study.sources import code_digest
+from volery.study.values import (
+    COUNTERS,
+    FACTS,
+    INPUT_FACTS,
+    Absent,
+    InputValues,
+    Kept,
+    RunDigest,
+    ValueTable,
+    full_label,
+)
 
 VERDICTS_FILE: Final = "verdicts.json"
-FACTS: Final = (
-    "delay_s.p50", "delay_s.mean", "delay_s.p90", "delay_s.p99", "delay_s.max", "short.delay_s.p99", "long.delay_s.p99",
-    "utilisation_mean", "messages_per_task", "unsatisfiable_tasks", "counters.inconsistencies",
-    "counters.external_placements", "counters.update_entries",
-)  # fmt: skip
-"""What is kept of every architecture."""
-INPUT_FACTS: Final = (
-    "load.mean", "load.median", "load.p99", "constraint_load.highest.p99", "constraint_load.average.p99",
-    "conflicts.waiting.mean", "conflicts.waiting.max", "conflicts.collisions.mean", "conflicts.collisions.max",
-)  # fmt: skip
-"""What is kept of every input that was measured."""
 DIGITS: Final = 7
+RULES: Final = 2
+"""Goes up when the rules of judging change. A record without a number was judged by the former rules, and keeps no
+values that could be judged again."""
+JUDGED_FIELDS: Final = ("stands_for", "is_source")
+"""What a workload says for its judgement alone; its runs are the same without."""
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,16 +57,6 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     high: float
     runs: int
     of: str = ""
-
-
-class RunDigest(msgspec.Struct, frozen=True):
-    """How one run came out: architecture with its reading, workload, population, seed, and the run's digest."""
-
-    of: str
-    workload: str
-    population: str
-    seed: int
-    digest: str
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -83,10 +78,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         experiment, title, figure: which.
-        experiment_sha256: of what it says.
+        experiment_sha256: of what its file says.
+        runs_sha256: of that part of it that the runs depend on.
         code_sha256: of the sources that results depend on.
         digest: SHA-256 over the digests of all runs.
-        date: when it was judged (UTC).
+        date: when it was recorded (UTC).
+        judged: when it was judged, if later.
+        rules: by which rules; 0: the former ones.
         quick: whether it was the cheap variant.
         complete: whether every run that has its input was finished, and every such input measured.
         runs: how many runs are finished.
@@ -94,7 +92,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         missing: files that are not here.
         judgements: the verdicts.
         facts: what was measured.
-        digests: of all finished runs, so that any of them can be checked.
+        seeds: all that were drawn, in this order; not every place has all of them.
+        looks: when claims were judged, and the confidence of each look.
+        stopped: why no further seed was drawn; empty where none was asked for.
+        metrics, input_metrics: of what values are kept.
+        digests: all finished runs, so that any of them can be checked, with their values.
+        inputs: the values of all measured inputs.
+        absent: the places whose files are not here.
         checked: the last check by code that has changed since.
     """
 
@@ -117,6 +121,33 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[Fact, ...]
     digests: tuple[RunDigest, ...] = ()
     checked: Check | None = None
+    runs_sha256: str = ""
+    judged: str = ""
+    rules: int = 0
+    looks: tuple[Look, ...] = ()
+    stopped: str = ""
+    metrics: tuple[str, ...] = ()
+    input_metrics: tuple[str, ...] = ()
+    inputs: tuple[InputValues, ...] = ()
+    absent: tuple[Absent, ...] = ()
+
+    @property
+    def is_former(self) -> bool:
+        """True if the record was judged by the former rules."""
+        return self.rules < RULES
+
+    @property
+    def table(self) -> ValueTable | None:
+        """The values that it keeps; None in a record of the former rules."""
+        if self.is_former:
+            return None
+        return ValueTable(
+            metrics=self.metrics,
+            input_metrics=self.input_metrics,
+            runs=self.digests,
+            inputs=self.inputs,
+            absent=self.absent,
+        )
 
     @property
     def counts(self) -> dict[str, int]:
@@ -127,64 +158,129 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_record(found: Reproduction, *, quick: bool) -> Record:
     """Boil a reproduction down to what is kept of it."""
-    experiment = found.experiment
-    keys = sorted({run.key for runs in found.planned.runs.values() for run in runs})
-    digests = [found.finished[key].summary.digest for key in keys if key in found.finished]
+    experiment, table = found.experiment, found.table()
+    planned = {run.key for runs in found.planned.runs.values() for run in runs}
+    digests = {row.key: row.digest for row in table.runs}
     return Record(
         experiment=experiment.name,
         title=experiment.title,
         figure=experiment.figure,
         experiment_sha256=content_sha256(experiment),
+        runs_sha256=runs_sha256(experiment),
         code_sha256=code_digest(*experiment.architecture_names()),
         volery_version=volery.__version__,
-        digest=hashlib.sha256("".join(sorted(digests)).encode()).hexdigest(),
-        date=datetime.now(UTC).date().isoformat(),
+        digest=hashlib.sha256("".join(sorted(digests.values())).encode()).hexdigest(),
+        date=_today(),
+        rules=RULES,
         quick=quick,
         complete=found.complete,
         runs=len(digests),
-        planned=len(keys),
-        seeds=experiment.seeds,
+        planned=len(planned),
+        seeds=found.seeds,
+        looks=found.looks,
+        stopped=found.stopped,
         populations=tuple(population.label for population in experiment.population),
-        missing=tuple(dict.fromkeys(missing.why for missing in found.planned.missing.values())),
-        judgements=found.judgements(),
-        facts=tuple(_facts(found)) if experiment.table else (),
-        digests=tuple(
-            RunDigest(*place, run.spec.seed, found.finished[run.key].summary.digest)
-            for place, runs in found.planned.runs.items()
-            for run in runs
-            if run.key in found.finished
-        ),
+        missing=tuple(dict.fromkeys(one.why for one in table.absent)),
+        judgements=table.judgements(experiment, found.looks, found.seeds),
+        facts=tuple(_facts(experiment, table)) if experiment.table else (),
+        metrics=table.metrics,
+        input_metrics=table.input_metrics,
+        digests=table.runs,
+        inputs=table.inputs,
+        absent=table.absent,
     )
 
 
+def judged_again(experiment: Experiment, record: Record) -> Record:
+    """The record with its claims judged by the experiment and the rules as they are now; nothing is run.
+
+    Raises:
+        InputError: the record keeps no values, or the runs of the experiment are others now.
+    """
+    place, table = f"experiment {experiment.name}", record.table
+    again = f"`volery reproduce {experiment.name}` runs it"
+    if table is None:
+        raise InputError(place, f"was judged by the former rules, and its record keeps no value of a run; {again}")
+    if record.runs_sha256 != runs_sha256(experiment):
+        raise InputError(place, f"names other runs than its record; {again}")
+    found = msgspec.structs.replace(
+        record,
+        title=experiment.title,
+        figure=experiment.figure,
+        experiment_sha256=content_sha256(experiment),
+        judgements=table.judgements(experiment, record.looks, record.seeds),
+        facts=tuple(_facts(experiment, table)) if experiment.table else (),
+        rules=RULES,
+    )
+    return record if found == record else msgspec.structs.replace(found, judged=_today())
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 def content_sha256(experiment: Experiment) -> str:
-    """SHA-256 of what an experiment says, whatever its file looks like."""
-    said = msgspec.structs.replace(experiment, folder="")
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+    """SHA-256 of what an experiment says, whatever its file looks like.
+
+    Only what differs from a default counts: a new field of ours, with a default, changes no experiment.
+    """
+    return _sha256(_said(msgspec.structs.replace(experiment, folder="")))
 
 
-def _facts(found: Reproduction) -> Iterator[Fact]:
-    experiment = found.experiment
+def runs_sha256(experiment: Experiment) -> str:
+    """SHA-256 of what an experiment says of its runs; claims and tables may change without another run."""
+    said = _said(experiment)
+    for workload in said["workload"]:
+        for field in JUDGED_FIELDS:
+            workload.pop(field, None)
+    names = ("workload", "population", "architectures", "network", "seeds", "unseeded", "settled")
+    return _sha256({name: said[name] for name in names if name in said})
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+
+
+def _said(content: Any) -> Any:
+    """Plain tables of all that differs from its default."""
+    if isinstance(content, msgspec.Struct):
+        return {
+            field.name: _said(getattr(content, field.name))
+            for field in msgspec.structs.fields(content)
+            if field.required or getattr(content, field.name) != _default(field)
+        }
+    if isinstance(content, Mapping):
+        return {key: _said(inner) for key, inner in content.items()}
+    return [_said(inner) for inner in content] if isinstance(content, list | tuple) else content
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+
+
+def _facts(experiment: Experiment, table: ValueTable) -> Iterator[Fact]:
+    rows: dict[tuple[str, str, str], list[RunDigest]] = {}
+    for row in table.runs:
+        rows.setdefault((row.of, row.workload, row.population), []).append(row)
     for workload in experiment.workload:
         for population in experiment.population:
             place = (workload.label, population.label)
             for label, reading, _ in experiment.variants():
                 of = full_label(label, reading)
-                runs = found.planned.runs.get((of, *place), [])
+                runs = rows.get((of, *place), [])
                 for metric in experiment.columns or FACTS:
-                    if metric.startswith("counters.") and not any(
-                        metric.partition(".")[2] in one.counters for one in found.summaries(runs)
-                    ):
-                        continue
-                    yield from _fact(place, of, metric, found.values(metric, runs))
-            inputs = found.measured.get(place, [])
+                    number = table.metrics.index(metric)
+                    yield from _fact(place, of, metric, [row.values[number] for row in runs])
+            inputs = [row for row in table.inputs if (row.workload, row.population) == place]
             for metric in INPUT_FACTS:
-                if not metric.startswith("conflicts.") or all(one.conflicts for one in inputs):
-                    yield from _fact(place, "", metric, [value(one, metric) for one in inputs])
+                number = table.input_metrics.index(metric)
+                yield from _fact(place, "", metric, [row.values[number] for row in inputs])
 
 
-def _fact(place: tuple[str, str], of: str, metric: str, measured: Sequence[float | None]) -> Iterator[Fact]:
-    values = [one for one in measured if one is not None]
+def _fact(place: tuple[str, str], of: str, metric: str, measured: Sequence[Kept]) -> Iterator[Fact]:
+    if metric.startswith(COUNTERS) and any(one is not None for one in measured):
+        measured = [one or 0.0 for one in measured]
+    values = [one for kept in measured for one in (kept if isinstance(kept, tuple) else (kept,)) if one is not None]
     if values:
         array = np.asarray(values)
         mean, low, high = (float(f"{one:.{DIGITS}g}") for one in (array.mean(), array.min(), array.max()))
@@ -262,5 +358,7 @@ def state(experiment: Experiment, record: Record | None) -> str:
     since = f"; {' and '.join(changed)} changed since" if changed else ""
     if checked is not None and record.code_sha256 != code == checked.code_sha256:
         since += f", {checked.runs} of {record.runs} runs were checked then: same digests"
+    if record.is_former:
+        since = f"; judged by the former rules{since}"
     how = "run" if record.complete else f"partly run ({record.runs} of {record.planned} runs)"
     return f"{how} on {record.date}: {counts}{since}"

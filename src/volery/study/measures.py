@@ -128,6 +128,18 @@ def value(measures: Any, path: str) -> float | None:
     return float(measures)
 
 
+_FRACTIONS: Final = frozenset(
+    ("attainment", "busyness", "busyness_mad", "useful", "wasted", "fruitless", "conflict_fraction", "wasted_fraction",
+     "under_accuracy", "over_accuracy", "under_share", "over_share", "of_oracle", "above_oracle")
+)  # fmt: skip
+"""Last parts of further metrics from 0 to about 1; tables print them as plain numbers."""
+
+
+def is_share(path: str) -> bool:
+    """Whether a metric is a fraction, which is compared by differences."""
+    return unit(path) == "%" or path.rpartition(".")[2] in _FRACTIONS or path.startswith("utilisation.")
+
+
 def unit(path: str) -> str:
     """The unit of a metric: "s", "%" for a fraction, or nothing."""
     root, _, part = path.partition(".")

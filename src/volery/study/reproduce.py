@@ -8,7 +8,7 @@ FOLDER/NAME/*.svg            pictures
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from volery.metrics import (
     distribution,
     total_load,
 )
-from volery.study.claims import Judgement, Missing, judge
+from volery.study.claims import Judgement
 from volery.study.experiments import Experiment, Population, Workload, find_input
+from volery.study.judging import Look, Missing
 from volery.study.measures import SETTLED, InputMeasures, check_metric, constraint_statistics, value
 from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import Watcher, check_places, each_outcome
@@ -34,12 +35,25 @@ from volery.study.runs import read_inputs, rehearse
 from volery.study.settled import Settled, settle
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
 from volery.study.stagecosts import STAGE_COSTS, Measured, kept_costs, measure_costs
+from volery.study.values import (
+    COUNTERS,
+    Absent,
+    InputValues,
+    Kept,
+    Place,
+    RunDigest,
+    ValueTable,
+    claim_metrics,
+    full_label,
+    kept_metrics,
+    rounded,
+)
 
 IDLE = "oracle"
 """Stands for the architecture where only the input is measured."""
 
-Place = tuple[str, str, str]
-"""Architecture with its reading, workload, population."""
+Drawn = Mapping[Place, Sequence[int]]
+"""Place -> its seeds, where these are more than the experiment names; the empty architecture stands for the input."""
 
 
 class Plan(msgspec.Struct):
@@ -50,18 +64,13 @@ class Plan(msgspec.Struct):
     missing: dict[tuple[str, str], Missing] = {}
 
 
-def full_label(label: str, reading: str) -> str:
-    """What tables call an architecture under a reading."""
-    return f"{label} ({reading})" if reading else label
-
-
-def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
-    """Work out the runs.
+def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = None) -> Plan:
+    """Work out the runs, with the experiment's seeds, or those drawn for a place.
 
     Raises:
         InputError: for an unknown architecture or parameter, or a value that is wrong.
     """
-    found = Plan()
+    found, drawn = Plan(), drawn or {}
     variants = [(full_label(label, reading), text) for label, reading, text in experiment.variants()]
     places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
               experiment.variants()}  # fmt: skip
@@ -80,12 +89,13 @@ def plan_experiment(experiment: Experiment, traces: Path) -> Plan:
                 return f"{experiment.name}.workload[{number}].{axis}"
 
             idle = [parse_architecture(IDLE, IDLE)]
-            study = make_study(experiment.name, idle, axes, experiment.seeds, place)
-            found.inputs[workload.label, population.label] = plan(study)
+            where = (workload.label, population.label)
+            study = make_study(experiment.name, idle, axes, drawn.get(("", *where), experiment.seeds), place)
+            found.inputs[where] = plan(study)
             for label, choice in chosen.items():
-                seeds = experiment.seeds[:1] if label in once else experiment.seeds
+                seeds = experiment.seeds[:1] if label in once else drawn.get((label, *where), experiment.seeds)
                 study = make_study(experiment.name, [choice], axes, seeds, place)
-                found.runs[label, workload.label, population.label] = [_labelled(run, label) for run in plan(study)]
+                found.runs[(label, *where)] = [_labelled(run, label) for run in plan(study)]
     return found
 
 
@@ -128,62 +138,121 @@ class Reproduction(msgspec.Struct):
     """An experiment as far as it was run.
 
     Args:
+        kept: values of a record; where a run's key is the recorded one, its values are taken from there.
         finished: runs by key.
         measured: measures of inputs by workload and population, one per seed.
         stages: what stages cost by key, where that is asked for.
         steady: measures without the warm-up by key, where a claim asked for them.
         interrupted: whether Ctrl-C ended it early.
+        seeds: in the order in which they were drawn; the experiment's own come first.
+        looks: when claims were judged.
+        stopped: why no further seed was drawn; empty where none was asked for.
     """
 
     experiment: Experiment
     planned: Plan
     store: ResultsFolder
+    kept: ValueTable | None = None
     finished: dict[str, StoredRun] = {}
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
     stages: dict[str, Measured] = {}
     steady: dict[str, Settled] = {}
     interrupted: bool = False
+    seeds: tuple[int, ...] = ()
+    looks: tuple[Look, ...] = ()
+    stopped: str = ""
 
     @property
     def complete(self) -> bool:
         """Whether every run is finished, and every input measured where that is asked for."""
-        runs = {run.key for runs in self.planned.runs.values() for run in runs}
-        unmeasured = self.planned.inputs.keys() - self.measured.keys() if _input_roots(self.experiment) else ()
+        recorded = self.recorded_runs()
+        runs = {run.key for runs in self.planned.runs.values() for run in runs} - recorded.keys()
+        unmeasured = False
+        if _input_roots(self.experiment):
+            there = self.recorded_inputs()
+            unmeasured = any(
+                place not in self.measured and any(inputs_key(run.spec) not in there for run in inputs)
+                for place, inputs in self.planned.inputs.items()
+            )
         timed = not _asks_for_stages(self.experiment) or runs <= self.stages.keys()
         return not self.interrupted and runs <= self.finished.keys() and not unmeasured and timed
 
     @property
     def begun(self) -> bool:
         """Whether anything is finished."""
-        return bool(self.finished or self.measured)
+        return bool(self.finished or self.measured or self.recorded_runs())
 
-    def lookup(self, reading: str) -> Callable[[str, str, str, str], Sequence[float] | Missing]:
-        """A lookup for claims, under a reading of the architectures that have several."""
+    @property
+    def drawable(self) -> bool:
+        """Whether every run that counts has its columns here, of which pictures are made."""
+        return not self.recorded_runs()
 
-        def found(metric: str, label: str, workload: str, population: str) -> Sequence[float] | Missing:
-            missing = self.planned.missing.get((workload, population))
-            if missing is not None:
-                return missing
-            if label:
-                several = isinstance(self.experiment.architectures[label], dict)
-                runs = self.planned.runs[full_label(label, reading if several else ""), workload, population]
-                if any(run.key not in self.finished for run in runs):
-                    return Missing("not all runs are finished")
-                values = self.values(metric, runs)
-                if len(values) == 1:  # what draws nothing gives the same under every seed
-                    values *= len(self.experiment.seeds)
-                if not values:
-                    return Missing("its stages were not measured")
-            else:
-                measures = self.measured.get((workload, population), [])
-                if not measures:
-                    return Missing("the input was not measured")
-                values = [value(one, metric) for one in measures]
-            if any(one is None for one in values):
-                return Missing(f"{workload} has no {metric}")
-            return [one for one in values if one is not None]
+    def recorded_runs(self) -> dict[str, RunDigest]:
+        """By key, the recorded runs that are not stored here, with the values that are asked for now."""
+        if self.kept is None:
+            return {}
+        metrics, known = kept_metrics(self.experiment)[0], self.kept.metrics
+        if not set(metrics) <= set(known):
+            return {}
+        places = [known.index(metric) for metric in metrics]
+        rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
+                for row in self.kept.runs)  # fmt: skip
+        return {row.key: row for row in rows if row.key not in self.finished and _is_timed(row, metrics)}
 
-        return found
+    def recorded_inputs(self) -> dict[str, InputValues]:
+        """By key, the recorded inputs, with the values that are asked for now."""
+        if self.kept is None:
+            return {}
+        metrics, known = kept_metrics(self.experiment)[1], self.kept.input_metrics
+        if not set(metrics) <= set(known):
+            return {}
+        places = [known.index(metric) for metric in metrics]
+        rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
+                for row in self.kept.inputs)  # fmt: skip
+        return {row.key: row for row in rows}
+
+    def table(self) -> ValueTable:
+        """The values of all that is finished or recorded."""
+        metrics, input_metrics = kept_metrics(self.experiment)
+        runs, recorded = [], self.recorded_runs()
+        for place, planned in self.planned.runs.items():
+            for run in planned:
+                if run.key in self.finished:
+                    values = tuple(self._kept(run, metric) for metric in metrics)
+                    digest = self.finished[run.key].summary.digest
+                    runs.append(RunDigest(*place, run.spec.seed, digest, run.key, values))
+                elif run.key in recorded:
+                    row = recorded[run.key]
+                    runs.append(RunDigest(*place, run.spec.seed, row.digest, run.key, row.values))
+        return ValueTable(
+            metrics=metrics,
+            input_metrics=input_metrics,
+            runs=tuple(runs),
+            inputs=tuple(self._inputs(input_metrics)),
+            absent=tuple(Absent(*place, missing.why) for place, missing in self.planned.missing.items()),
+        )
+
+    def _kept(self, run: PlannedRun, metric: str) -> Kept:
+        """What is kept of a finished run."""
+        root, _, rest = metric.partition(".")
+        if root == STAGE_COSTS:
+            timed = self.stages.get(run.key)
+            return tuple(float(f"{one[rest]:.10g}") for one in timed.costs) if timed else None
+        if metric.startswith(COUNTERS) and rest not in self.finished[run.key].summary.counters:
+            return None
+        return rounded(self.values(metric, [run])[0])
+
+    def _inputs(self, metrics: Sequence[str]) -> Iterator[InputValues]:
+        recorded = self.recorded_inputs()
+        for place, runs in self.planned.inputs.items():
+            measured = self.measured.get(place)
+            for number, run in enumerate(runs):
+                key, seed = inputs_key(run.spec), run.spec.seed
+                if measured is not None:
+                    found = [rounded(_input_value(measured[number], metric)) for metric in metrics]
+                    yield InputValues(*place, seed, key, tuple(found))
+                elif key in recorded:
+                    yield InputValues(*place, seed, key, recorded[key].values)
 
     def summaries(self, runs: Sequence[PlannedRun]) -> list[RunSummary]:
         """The measures of those that are finished."""
@@ -208,14 +277,25 @@ class Reproduction(msgspec.Struct):
 
     def judgements(self) -> tuple[Judgement, ...]:
         """Every claim, under every reading."""
-        experiment = self.experiment
-        workloads = [workload.label for workload in experiment.workload]
-        populations = [population.label for population in experiment.population]
-        return tuple(
-            judge(claim, workloads, populations, self.lookup(reading), reading=reading, stand_ins=experiment.stand_ins)
-            for claim in experiment.claim
-            for reading in experiment.readings(claim)
-        )
+        return self.table().judgements(self.experiment, self.looks, self.seeds)
+
+
+def _is_timed(row: RunDigest, metrics: Sequence[str]) -> bool:
+    """Whether the stages of a recorded run were timed where that is asked for."""
+    return all(
+        isinstance(kept, tuple)
+        for kept, metric in zip(row.values, metrics, strict=True)
+        if metric.startswith(f"{STAGE_COSTS}.")
+    )
+
+
+def _input_value(measures: InputMeasures, metric: str) -> float | None:
+    """A metric of an input; None where it was not measured, as conflicts that nobody asked for."""
+    if metric.startswith("conflicts.") and not measures.conflicts:
+        return None
+    if metric.startswith("constraint_load.") and not measures.constraint_load:
+        return None
+    return value(measures, metric)
 
 
 def reproduce(
@@ -227,6 +307,8 @@ def reproduce(
     dask: str | None = None,
     watcher: Watcher | None = None,
     only_finished: bool = False,
+    kept: ValueTable | None = None,
+    drawn: Drawn | None = None,
 ) -> Reproduction:
     """Run what is not finished yet, and measure the inputs; Ctrl-C returns what is there, `interrupted`.
 
@@ -236,15 +318,18 @@ def reproduce(
         traces: where traces are.
         processes, dask, watcher: as in `volery.study.run_study`.
         only_finished: whether to take what is finished, run and measure nothing.
+        kept: values of an earlier record; what they hold under the same key is not run again.
+        drawn: seeds per place, where these are more than the experiment's.
 
     Raises:
         InputError: when the experiment is wrong or the folder cannot be written.
         LostRunError: when a run's process died.
     """
     check_places(processes, dask)
-    planned = plan_experiment(experiment, traces)
+    planned = plan_experiment(experiment, traces, drawn)
     store = _open(folder)
-    found = Reproduction(experiment, planned, store)
+    found = Reproduction(experiment, planned, store, kept)
+    found.seeds, found.looks = experiment.seeds, (Look(len(experiment.seeds)),)
     everything = {run.key: run for runs in planned.runs.values() for run in runs}
     for key in everything:
         stored = store.finished(key)
@@ -254,7 +339,8 @@ def reproduce(
         _measure_inputs(found, only_finished)
         _measure_stages(found, only_finished)
         return found
-    waiting = [run for run in everything.values() if run.key not in found.finished]
+    there = found.finished.keys() | found.recorded_runs().keys()
+    waiting = [run for run in everything.values() if run.key not in there]
     for spec in {(run.choice.label, run.spec.workers, run.spec.cutoff_s): run.spec for run in waiting}.values():
         rehearse(spec)
     try:
@@ -288,8 +374,10 @@ def _measure_inputs(found: Reproduction, only_finished: bool) -> None:
     roots = _input_roots(found.experiment)
     if not roots:
         return
-    with_conflicts = "conflicts" in roots
+    with_conflicts, recorded = "conflicts" in roots, found.recorded_inputs()
     for place, runs in found.planned.inputs.items():
+        if all(inputs_key(run.spec) in recorded for run in runs):
+            continue
         kept = [_kept_measures(run, found.store, with_conflicts) for run in runs]
         if not only_finished:
             kept = [
@@ -301,7 +389,7 @@ def _measure_inputs(found: Reproduction, only_finished: bool) -> None:
 
 
 def _asks_for_stages(experiment: Experiment) -> bool:
-    metrics = {side.metric for claim in experiment.claim for side in claim.sides} | set(experiment.columns)
+    metrics = {metric for claim in experiment.claim for metric in claim_metrics(claim)} | set(experiment.columns)
     return any(metric.startswith(f"{STAGE_COSTS}.") for metric in metrics) or "stage_times" in experiment.pictures
 
 
@@ -310,7 +398,8 @@ def _measure_stages(found: Reproduction, only_finished: bool) -> None:
     if not _asks_for_stages(found.experiment):
         return
     folder, repetitions = found.store.path / RUNS, len(found.experiment.seeds)
-    groups = list(found.planned.runs.values())
+    recorded = found.recorded_runs()
+    groups = [runs for runs in found.planned.runs.values() if any(run.key not in recorded for run in runs)]
 
     def missing(group: Sequence[PlannedRun]) -> bool:
         kept = [kept_costs(folder, run.key) for run in group]
