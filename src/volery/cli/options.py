@@ -10,6 +10,8 @@ import typer
 
 from volery.core.errors import InputError
 
+PROCESSES_MAX = 4096
+
 
 def trace_name(name: str) -> str:
     """The name of a trace; standard input, `-`, becomes a file that is removed in the end.
@@ -34,7 +36,10 @@ KeepIn = Annotated[
 ]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Processes = Annotated[
-    int, typer.Option("-p", "--processes", metavar="P", help="Runs at once, each in a process of its own.")
+    int,
+    typer.Option(
+        "-p", "--processes", metavar="P", max=PROCESSES_MAX, help="Runs at once, each in a process of its own."
+    ),
 ]
 Dask = Annotated[
     str | None,

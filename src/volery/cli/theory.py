@@ -11,11 +11,13 @@ import typer
 
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, terminal
+from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.study.simulated import DelayPoint
 
+MS_MAX: Final = 1000 * SECONDS_MAX
 TASKS_FOR_A_PICTURE: Final = 400_000
 CURVE_STEPS: Final = 60
 GIVEN: Final = ("load", "workers", "jobs", "skips", "fanout", "probe_ratio", "choices")
@@ -46,7 +48,7 @@ def show_theory(
     load: Annotated[str, typer.Option(metavar="R,...", help="Offered loads, each below 1.")] = "0.5,0.8,0.9,0.95",
     workers: Annotated[str, typer.Option(metavar="N,...", help="Servers, or workers of a group.")] = "100",
     fanout: Annotated[int, typer.Option(metavar="F", help="Tasks of a job.", min=1)] = 100,
-    mean_ms: Annotated[float, typer.Option(metavar="MS", help="Mean task duration.", min=0.001)] = 100.0,
+    mean_ms: Annotated[float, typer.Option(metavar="MS", help="Mean task duration.", min=0.001, max=MS_MAX)] = 100.0,
     choices: Annotated[int, typer.Option(metavar="D", help="Probes per task.", min=1)] = 2,
     jobs: Annotated[str, typer.Option(metavar="J,...", help="Equal jobs at once (delay).")] = "2,10,20,50",
     skips: Annotated[str, typer.Option(metavar="D,...", help="Offers that a job lets pass (delay).")] = "0,25",

@@ -41,8 +41,10 @@ def write_page(path: Path, text: str) -> None:
     """Write a page; an earlier one is replaced at once or not at all.
 
     Raises:
-        InputError: when it cannot be written.
+        InputError: the path names no file, or it cannot be written.
     """
+    if not path.name:
+        raise InputError("page", f"{str(path)!r} names no file; give the name of one")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, encoding="utf-8")

@@ -221,8 +221,10 @@ def atomic_output(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     The compressed form holds neither name nor time, so equal content gives equal bytes.
 
     Raises:
-        InputError: the file exists and `force` is off, or it cannot be written.
+        InputError: the path names no file, the file exists and `force` is off, or it cannot be written.
     """
+    if not path.name:
+        raise InputError("output", f"{str(path)!r} names no file; give the name of one")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.exists() and not force:
