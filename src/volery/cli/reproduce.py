@@ -147,6 +147,7 @@ def _run(
     only_finished: bool,
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
+    from volery.study.firstforms import append_first_forms
     from volery.study.ledger import VERDICTS_FILE, make_record, record_path, write_record
     from volery.study.pictures import draw
     from volery.study.reproduce import reproduce as run
@@ -180,6 +181,7 @@ def _run(
         raise typer.Exit(INTERRUPTED)
     if (record.complete or (only_finished and found.begun)) and not quick:
         write_record(record, record_path(folder, experiment.name))
+        append_first_forms(folder, experiment, record)
     return record
 
 
@@ -239,20 +241,33 @@ def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[s
         "title": experiment.title,
         "state": state,
         "date": record.date if record else None,
+        "code_sha256": record.code_sha256 if record else None,
+        "checked": record.checked if record else None,
+        "seeds": len(record.seeds) if record else 0,
+        "former_rules": record.is_former if record else False,
         "verdicts": record.counts if record else {},
     }
     return entry
 
 
 def _write_page(folder: Path) -> Path:
-    """Write docs/papers.md beside the folder of experiments, and docs/findings.md where the folder tells any."""
-    from volery.study.experiments import FINDINGS
-    from volery.study.findings import findings_page
-    from volery.study.papers import papers_page
+    """Write docs/papers.md with its page of things beside the folder of experiments, and docs/findings.md.
 
+    Claims that have a record and no first form get one before.
+    """
+    from volery.study.experiments import FINDINGS, names, read_experiment
+    from volery.study.findings import findings_page
+    from volery.study.firstforms import append_first_forms
+    from volery.study.ledger import read_record, record_path
+    from volery.study.papers import pages
+
+    for name in names(folder):
+        record = read_record(record_path(folder, name))
+        for claim in append_first_forms(folder, read_experiment(folder, name), record) if record else []:
+            typer.echo(f"first form kept: {claim}", err=True)
     told = findings_page(folder) if (folder / FINDINGS).exists() else {}
     docs = folder.absolute().parent / "docs"
-    for name, text in {"papers.md": papers_page(folder), **told}.items():
+    for name, text in {**pages(folder), **told}.items():
         path = docs / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,9 @@ from volery.study.firstforms import (
     FirstForm,
     claim_id,
     differences,
+    form_of,
     form_text,
     judged_text,
-    tested_form,
     workload_setting,
 )
 
@@ -32,7 +32,7 @@ def changes_rows(experiment: Experiment, forms: Mapping[str, FirstForm]) -> Iter
         if head != experiment.name:
             continue
         claim = present.get(short)
-        if claim is None or differences(form.form, tested_form(claim)):
+        if claim is None or differences(form.form, form_of(claim)):
             first = f"{form.says}<br>`{form_text(form)}`<br>{_committed(form)}"
             yield short, first, _gave(form), _why(short, claim, form, present)
 
@@ -90,4 +90,3 @@ def _line(label: str, then: Any, now: Any) -> list[str]:
 
 def _shown(setting: Any) -> str:
     return setting if isinstance(setting, str) else msgspec.json.encode(setting).decode()
-

@@ -151,7 +151,9 @@ def _grounds(folder: Path, finding: Finding, place: str) -> str:
         if not found:
             raise InputError(where, f"the record of {experiment} judges no claim {claim!r}")
         if found != written:
-            raise InputError(where, f"the finding was written for {written!r}, and the verdict is {found!r}; rewrite it")
+            raise InputError(
+                where, f"the finding was written for {written!r}, and the verdict is {found!r}; rewrite it"
+            )
     if not finding.rests_on:
         return "This is measured by us; no claim of the ledger is about it."
     return "It rests on: " + "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items()) + "."

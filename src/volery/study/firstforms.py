@@ -92,7 +92,7 @@ def claim_id(experiment: str, claim: str) -> str:
     return f"{experiment}/{claim}"
 
 
-def tested_form(claim: Claim) -> dict[str, Any]:
+def form_of(claim: Claim) -> dict[str, Any]:
     """The fields of a claim that decide its verdict, without those at their defaults."""
     fields = _plain(claim)
     return {name: fields[name] for name in TESTED if name in fields}
@@ -195,7 +195,7 @@ def _first_forms(experiment: Experiment, record: Record) -> Iterator[FirstForm]:
                     claim=claim_id(experiment.name, claim.id),
                     date=record.date,
                     says=claim.says,
-                    form=tested_form(claim),
+                    form=form_of(claim),
                     setting=setting_of(experiment, claim),
                     recorded=record.date,
                     gave=tuple(gave),
@@ -237,7 +237,7 @@ def _check_claim(claim: Claim, name: str, forms: Mapping[str, FirstForm], place:
     first = forms.get(name)
     base = forms.get(name.removesuffix(FIRST)) if name.endswith(FIRST) else None
     came_back = base is not None and (first is None or not first.commit)
-    if base is not None and came_back and differences(base.form, tested_form(claim)):
+    if base is not None and came_back and differences(base.form, form_of(claim)):
         raise InputError(place, f"{claim.id!r} is not the first form of {base.claim}, which is: {form_text(base)}")
     if first is None:
         if recorded:
@@ -245,9 +245,11 @@ def _check_claim(claim: Claim, name: str, forms: Mapping[str, FirstForm], place:
                 place, f"{claim.id!r} has a record and no first form; `volery reproduce --papers` adds it to the file"
             )
         if claim.changed:
-            raise InputError(f"{place}.changed", f"{claim.id!r} has no first form that it could differ from; leave it out")
+            raise InputError(
+                f"{place}.changed", f"{claim.id!r} has no first form that it could differ from; leave it out"
+            )
         return
-    different = differences(first.form, tested_form(claim))
+    different = differences(first.form, form_of(claim))
     if different and not claim.changed:
         raise InputError(
             f"{place}.changed",
@@ -283,7 +285,7 @@ def judged_text(form: FirstForm) -> str:
 
 def _text(tested: Mapping[str, Any]) -> str:
     fields = {"id": "first", "section": "-", "says": "-", "published": "-", **tested}
-    text = claim_text(msgspec.convert(fields, Claim))
+    text = claim_text(msgspec.convert(fields, Claim), is_former="effect" not in tested)
     for name in ("on", "populations"):
         if name in tested:
             text += f" [{name} {', '.join(tested[name])}]"

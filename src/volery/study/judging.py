@@ -167,7 +167,9 @@ class _Trial:
         looks = scope.looks if self.is_random else (Look(1),)
         for look in looks:
             seeds = scope.seeds[: look.seeds]
-            if len(seeds) < look.seeds or any(one.is_random and seed not in one.by_seed for one in (left, right) for seed in seeds):
+            if len(seeds) < look.seeds or any(
+                one.is_random and seed not in one.by_seed for one in (left, right) for seed in seeds
+            ):
                 break
             self.looks.append((look, _at(left, seeds), _at(right, seeds)))
         return None if self.looks else Missing("not all runs are finished")
@@ -189,7 +191,7 @@ class _Trial:
     def _bounds(self, right: Sequence[float], side: int) -> list[float]:
         """The upper or the lower bound, per seed."""
         targets = [self.claim.factor * value for value in right]
-        allowed = _allowed(self.claim)
+        allowed = room_of(self.claim)
         return [target + side * (allowed.share * abs(target) + allowed.margin) for target in targets]
 
     def _slack(self, left: Sequence[float], right: Sequence[float], side: int) -> tuple[float, ...]:
@@ -298,7 +300,7 @@ def _number(value: float) -> str:
     return f"-{digits(-value)}" if value < 0 else digits(value)
 
 
-def _allowed(claim: Claim) -> Tolerance:
+def room_of(claim: Claim) -> Tolerance:
     """How far beyond the target the bounds lie; an order has to exceed it, so that its bound lies before the target."""
     if claim.relation in STRICT:
         return Tolerance(-claim.effect / 100)

@@ -16,11 +16,12 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.study.experiments import Experiment
-from volery.study.ledger import Check, Record, RunDigest
+from volery.study.ledger import Check, Record
 from volery.study.plan import PlannedRun
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.reproduce import plan_experiment
 from volery.study.sources import code_digest
+from volery.study.values import RunDigest
 
 
 class SpotCheck(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The list of all numbered things that the five sources describe: what is done, what is missing, and with which verdicts.
+"""The list of all numbered things that five sources describe: done or missing, and with which verdicts.
 
 things/SEED.toml    one table [[thing]] per id, in order; ids are fixed in `IDS`, so that none can be left out
 """
@@ -101,7 +101,9 @@ def _read(path: Path, source: str, claims: Sequence[str]) -> tuple[Thing, ...]:
                 )
     if len(found) > len(IDS[source]):
         extra = found[len(IDS[source])]
-        raise InputError(f"{path.name}: thing", f"{extra!r} is no thing of this source; the last is {IDS[source][-1]!r}")
+        raise InputError(
+            f"{path.name}: thing", f"{extra!r} is no thing of this source; the last is {IDS[source][-1]!r}"
+        )
     if len(found) < len(IDS[source]):
         raise InputError(f"{path.name}: thing", f"{IDS[source][len(found)]!r} is missing; every id has a line")
     return things.thing
@@ -111,7 +113,7 @@ def counts_rows(things: Mapping[str, Sequence[Thing]]) -> list[tuple[str, ...]]:
     """Rows of the table of counts: source, number of things, one column per status; the last row sums up."""
     rows, total = [], Counter[str]()
     for source, title in SOURCES.items():
-        counts = Counter(thing.status for thing in things[source])
+        counts = Counter[str](thing.status for thing in things[source])
         total += counts
         rows.append(_row(f"[{title}]({CONTENTS}#source-{source})", counts))
     return [*rows, _row("all", total)]
@@ -132,16 +134,20 @@ def things_tables(
         anchors: of the experiments in papers.md.
     """
     for source, title in SOURCES.items():
-        yield source, title, [
-            (
-                thing.id,
-                thing.says,
-                f"**{thing.status}**",
-                thing.where,
-                "<br>".join(_verdict(name, judgements[name], anchors) for name in thing.claims) or NOTHING,
-            )
-            for thing in things[source]
-        ]
+        yield (
+            source,
+            title,
+            [
+                (
+                    thing.id,
+                    thing.says,
+                    f"**{thing.status}**",
+                    thing.where,
+                    "<br>".join(_verdict(name, judgements[name], anchors) for name in thing.claims) or NOTHING,
+                )
+                for thing in things[source]
+            ],
+        )
 
 
 def _verdict(name: str, judgements: Sequence[Judgement], anchors: Mapping[str, str]) -> str:

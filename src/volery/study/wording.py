@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from volery.report.units import NOTHING, TIMES, digits, duration
-from volery.study.claims import Case, Claim, Judgement, Quantity, Side
+from volery.study.claims import STRICT, Case, Claim, Judgement, Quantity, Side
+from volery.study.judging import room_of
 from volery.study.measures import unit
 
 LONGEST_OWN_UNIT_S: Final = 1.0
@@ -81,8 +84,13 @@ def verdict(judgement: Judgement) -> str:
     return f"{judgement.verdict}: {judgement.why}" if judgement.why else judgement.verdict
 
 
-def claim_text(claim: Claim) -> str:
-    """The inequality that stands for the claim."""
+def claim_text(claim: Claim, *, is_former: bool = False) -> str:
+    """The inequality that stands for the claim.
+
+    Args:
+        claim: the claim.
+        is_former: true for a form under the former rules, where an order needed no effect.
+    """
     right = claim.right
     if isinstance(right, float):
         target = amount(claim.left.metric, claim.factor * right)
@@ -97,10 +105,18 @@ def claim_text(claim: Claim) -> str:
         part for part in (claim.left.metric, _of(claim.left.labels), f"on {claim.left.on}" if claim.left.on else "")
         if part
     )  # fmt: skip
-    allowed = [f"{claim.percent:g} %"] * bool(claim.percent)
-    allowed += [_margin(claim)] * bool(claim.margin)
-    tolerance = f" \u00b1 {' + '.join(allowed)}" if allowed else ""
-    return f"{left} {claim.relation} {target}{tolerance}"
+    return f"{left} {claim.relation} {target}{_room(claim, is_former=is_former)}"
+
+
+def _room(claim: Claim, *, is_former: bool) -> str:
+    """The tolerance of a number, or the effect of an order."""
+    if claim.relation in STRICT:
+        return "" if is_former or claim.right == 0 else f" by {claim.effect:g} % or more"
+    if claim.relation == "about":
+        tolerance = room_of(claim)
+        claim = msgspec.structs.replace(claim, percent=100 * tolerance.share, margin=tolerance.margin)
+    parts = [f"{claim.percent:.3g} %"] * bool(claim.percent) + [_margin(claim)] * bool(claim.margin)
+    return f" \u00b1 {' + '.join(parts)}" if parts else ""
 
 
 def _margin(claim: Claim) -> str:

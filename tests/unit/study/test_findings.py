@@ -70,7 +70,11 @@ def test_a_finding_shows_the_verdicts_that_it_rests_on(folder: Path) -> None:
     [
         (f"{RECORD}/no-such-claim", "reproduced", "judges no claim 'no-such-claim'"),
         ("no_such_experiment/claim", "reproduced", "'no_such_experiment' has no record"),
-        (f"{RECORD}/FIRST", "by construction", r"was written for 'by construction', and the verdict is '\w.*'; rewrite it"),
+        (
+            f"{RECORD}/FIRST",
+            "by construction",
+            r"was written for 'by construction', and the verdict is '\w.*'; rewrite it",
+        ),
     ],
 )
 def test_a_finding_whose_claim_came_out_otherwise_is_refused(
