@@ -13,11 +13,16 @@ from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
+    from volery.study.drawing import Drawing
     from volery.study.experiments import Experiment
     from volery.study.ledger import Record
 
 DEFAULT_FOLDER = Path("results/reproduce")
-STYLES = {"reproduced": "green", "differs": "bold red", "not decidable": "yellow"}
+SEEDS_MAX = 30
+STYLES = {
+    "reproduced": "green", "differs": "bold red", "holds on a stand-in": "cyan", "fails on a stand-in": "magenta",
+    "by construction": "dim", "not decidable": "yellow", "not tried": "dim",
+}  # fmt: skip
 
 Finished = Annotated[
     Path, typer.Option("-o", "--output", metavar="DIR", help="Finished runs are kept here and never run again.")
@@ -48,6 +53,27 @@ def reproduce(
     finished: Annotated[
         bool, typer.Option("--finished", help="Run nothing: judge and record what is finished so far.")
     ] = False,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Run nothing: judge the recorded values again; needs no trace.")
+    ] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto", show_default=False, help="Add seeds to those of the file until every claim is decided."
+        ),
+    ] = None,
+    seeds_max: Annotated[
+        int | None,
+        typer.Option(metavar="K", show_default=False, help="With --seeds auto: the most seeds of a run. (30)"),
+    ] = None,
+    budget_s: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            show_default=False,
+            help="With --seeds auto: CPU seconds of all runs of added seeds, per experiment.",
+        ),
+    ] = None,
     check: Annotated[
         int | None,
         typer.Option(
@@ -73,7 +99,8 @@ def reproduce(
     if show_list:
         _print_list(folder, as_json)
         return
-    found = []
+    drawing = _drawing(seeds, seeds_max, budget_s, without=quick or finished or judge or papers or check is not None)
+    found: list[Record] = []
     if not papers:
         chosen = names(folder) if every or name is None else [name]
         read = [read_experiment(folder, one) for one in chosen]
@@ -82,10 +109,16 @@ def reproduce(
             _check(read, folder, where, check, processes, dask, as_json)
             return
         read = [experiment.cheap() for experiment in read] if quick else read
-        found = [
-            _run(experiment, folder, where, output, processes, dask, as_json, quick=quick, only_finished=finished)
-            for experiment in read
-        ]
+        if judge:
+            found = _judge(read, folder, as_json)
+        else:
+            found = [
+                _run(
+                    experiment, folder, where, output, processes, dask, as_json,
+                    quick=quick, only_finished=finished, drawing=drawing,
+                )
+                for experiment in read
+            ]  # fmt: skip
     page = None
     if papers or (every and not quick):
         page = _write_page(folder)
@@ -93,6 +126,55 @@ def reproduce(
         print_json({"records": found} | ({"page": str(page)} if page else {}))
     elif page:
         typer.echo(f"page: {page}")
+
+
+def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *, without: bool) -> Drawing | None:
+    """What --seeds auto asks for."""
+    from volery.study.drawing import Drawing
+
+    if seeds not in (None, "auto"):
+        raise InputError(
+            "--seeds", f"{seeds!r} is not auto; the first seeds of an experiment stand in its file, and auto adds more"
+        )
+    if seeds is None:
+        for option, given in (("--seeds-max", seeds_max), ("--budget-s", budget_s)):
+            if given is not None:
+                raise InputError(option, "goes with --seeds auto; add it, or leave this out")
+        return None
+    if without:
+        raise InputError(
+            "--seeds", "auto draws further seeds; leave out --quick, --finished, --judge, --check, --papers"
+        )
+    return Drawing(SEEDS_MAX if seeds_max is None else seeds_max, budget_s)
+
+
+def _judge(experiments: list[Experiment], folder: Path, as_json: bool) -> list[Record]:
+    """Judge the recorded values of each again; of several, those that have none are named and left out."""
+    from volery.study.firstforms import append_first_forms
+    from volery.study.ledger import judged_again, read_record, record_path, write_record
+
+    found = []
+    for experiment in experiments:
+        path = record_path(folder, experiment.name)
+        record = read_record(path)
+        try:
+            if record is None:
+                raise InputError(
+                    f"experiment {experiment.name}", f"has no record; `volery reproduce {experiment.name}` makes one"
+                )
+            judged = judged_again(experiment, record)
+        except InputError as error:
+            if len(experiments) == 1:
+                raise
+            typer.echo(f"left out: {error}", err=True)
+            continue
+        if judged is not record:
+            write_record(judged, path)
+            append_first_forms(folder, experiment, judged)
+        found.append(judged)
+        if not as_json:
+            _print_table(experiment, judged)
+    return found
 
 
 def _check(
@@ -145,28 +227,28 @@ def _run(
     *,
     quick: bool,
     only_finished: bool,
+    drawing: Drawing | None,
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
+    from volery.study.drawing import reproduce_again, reproduce_until_decided
     from volery.study.firstforms import append_first_forms
-    from volery.study.ledger import VERDICTS_FILE, make_record, record_path, write_record
+    from volery.study.ledger import VERDICTS_FILE, make_record, read_record, record_path, write_record
     from volery.study.pictures import draw
-    from volery.study.reproduce import reproduce as run
 
+    earlier = None if quick else read_record(record_path(folder, experiment.name))
     with LiveProgress(silent=as_json) as watcher:
-        found = run(
-            experiment,
-            folder=output,
-            traces=traces,
-            processes=processes,
-            dask=dask,
-            watcher=watcher,
-            only_finished=only_finished,
-        )
+        common: dict[str, Any] = {
+            "folder": output, "traces": traces, "processes": processes, "dask": dask, "watcher": watcher,
+        }  # fmt: skip
+        if drawing is not None:
+            found = reproduce_until_decided(experiment, drawing, kept=earlier.table if earlier else None, **common)
+        else:
+            found = reproduce_again(experiment, earlier, only_finished=only_finished, **common)
     record = make_record(found, quick=quick)
     own = output / experiment.name
     write_record(record, own / VERDICTS_FILE)
     pictures = []
-    for file, picture in draw(found):
+    for file, picture in draw(found) if found.drawable else ():
         pictures.append(own / file)
         pictures[-1].write_text(picture, encoding="utf-8")
     if not as_json:
@@ -209,6 +291,10 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     console.print(table, highlight=False)
     if not record.complete:
         console.print(f"{record.runs} of {record.planned} runs are finished; without --finished the rest is run.")
+    if record.stopped:
+        count = len(record.seeds)
+        console.print(f"Up to {count} seeds, {len(record.looks)} looks, the last at a confidence of "
+                      f"{100 * record.looks[-1].confidence:.2f} %: {record.stopped}.")  # fmt: skip
     if record.quick:
         console.print("A first answer: few jobs and seeds; nothing was recorded.", style="dim")
     for missing in record.missing:

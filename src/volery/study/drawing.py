@@ -7,9 +7,9 @@ that want for something else than seeds, and timed stages, draw none. All looks 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,6 +18,7 @@ from volery.statistics import looks
 from volery.study.claims import EVERY, Case, Claim, Judgement
 from volery.study.experiments import Experiment
 from volery.study.judging import Look
+from volery.study.ledger import Record
 from volery.study.pool import Watcher
 from volery.study.reproduce import Reproduction, reproduce
 from volery.study.stagecosts import STAGE_COSTS
@@ -32,7 +33,7 @@ class Drawing(msgspec.Struct, frozen=True):
 
     Args:
         seeds_max: per run of an undecided claim, those of the file among them.
-        budget_s: real time in which looks may begin; None: no limit.
+        budget_s: CPU seconds of all runs of added seeds, beyond which no look begins; None: no limit.
     """
 
     seeds_max: int
@@ -46,7 +47,7 @@ def check_drawing(experiment: Experiment, drawing: Drawing) -> None:
         InputError: the budget is none, or the file has more seeds than may be drawn.
     """
     if drawing.budget_s is not None and not drawing.budget_s > 0:
-        raise InputError("--budget-s", f"{drawing.budget_s:g} s pay for no run; give a number above 0")
+        raise InputError("--budget-s", f"{drawing.budget_s:g} CPU seconds pay for no run; give a number above 0")
     first = max(FIRST_MIN, len(experiment.seeds))
     if drawing.seeds_max < first:
         raise InputError(
@@ -90,7 +91,6 @@ def reproduce_until_decided(
         LostRunError: when a run's process died.
     """
     check_drawing(experiment, drawing)
-    begun = time.monotonic()
     planned = planned_looks(experiment, drawing.seeds_max)
     drawn: dict[Place, Sequence[int]] = {}
     stopped = f"{drawing.seeds_max} seeds were drawn, the most that were allowed"
@@ -102,8 +102,7 @@ def reproduce_until_decided(
             if not wanted:
                 stopped = "every claim that seeds can decide is decided"
                 break
-            spent = time.monotonic() - begun
-            places = _affordable(found, wanted, look.seeds, drawing.budget_s, spent, processes)
+            places = _affordable(found, wanted, look.seeds, drawing.budget_s)
             if not places:
                 stopped = _unpaid(found, wanted, drawing.budget_s or 0.0)
                 break
@@ -123,15 +122,37 @@ def reproduce_until_decided(
     return found
 
 
-def redrawn(experiment: Experiment, kept: ValueTable) -> dict[Place, tuple[int, ...]]:
+def reproduce_again(experiment: Experiment, record: Record | None, **options: Any) -> Reproduction:
+    """Run an experiment with its own seeds; seeds that were added for its record stay, where their runs are at hand.
+
+    Args:
+        experiment: what to run.
+        record: the last one.
+        options: as for `volery.study.reproduce.reproduce`.
+
+    Raises:
+        InputError, LostRunError: as `reproduce` does.
+    """
+    kept = record and record.table
+    drawn = _redrawn(experiment, kept) if kept is not None else {}
+    if record is not None and drawn:
+        found = reproduce(experiment, kept=kept, drawn=drawn, **{**options, "only_finished": True})
+        if found.complete:
+            found.seeds, found.looks, found.stopped = record.seeds, record.looks, record.stopped
+            return found
+    return reproduce(experiment, kept=kept, **options)
+
+
+def _redrawn(experiment: Experiment, kept: ValueTable) -> dict[Place, tuple[int, ...]]:
     """The places of a record for which more seeds were drawn than the file names."""
     found: dict[Place, list[int]] = {}
     for run in kept.runs:
         found.setdefault((run.of, run.workload, run.population), []).append(run.seed)
     for one in kept.inputs:
         found.setdefault(("", one.workload, one.population), []).append(one.seed)
-    more = {place: tuple(seeds) for place, seeds in found.items() if len(seeds) > len(experiment.seeds)}
-    return {place: seeds for place, seeds in more.items() if seeds[: len(experiment.seeds)] == experiment.seeds}
+    own = experiment.seeds
+    more = {place: tuple(seeds) for place, seeds in found.items() if len(seeds) > len(own)}
+    return {place: seeds for place, seeds in more.items() if seeds[: len(own)] == own}
 
 
 Wanted = list[tuple[Judgement, frozenset[Place]]]
@@ -173,13 +194,13 @@ def _sides(experiment: Experiment, judgement: Judgement, case: Case, population:
     return found
 
 
-def _affordable(
-    found: Reproduction, wanted: Wanted, count: int, budget_s: float | None, spent_s: float, processes: int
-) -> set[Place]:
+def _affordable(found: Reproduction, wanted: Wanted, count: int, budget_s: float | None) -> set[Place]:
     """The places to draw for: of all undecided claims, or of the cheapest ones that the rest of the budget pays."""
     if budget_s is None:
         return set().union(*(places for _, places in wanted))
-    costs = {place: _cost_s(found, place, count) / processes for _, places in wanted for place in places}
+    costs = {place: _cost_s(found, place, count) for _, places in wanted for place in places}
+    own = found.experiment.seeds
+    spent_s = sum(one.summary.cpu_s for one in found.finished.values() if one.summary.seed not in own)
     chosen: set[Place] = set()
     for _, places in sorted(wanted, key=lambda one: sum(costs[place] for place in one[1])):
         if spent_s + sum(costs[place] for place in chosen | places) <= budget_s:
@@ -188,15 +209,15 @@ def _affordable(
 
 
 def _cost_s(found: Reproduction, place: Place, count: int) -> float:
-    """What the further runs of a place are expected to take, from those that are stored; 0 where none is."""
+    """CPU seconds that the further runs of a place are expected to take, from the stored ones; 0 where none is."""
     runs = found.planned.runs.get(place, [])
     return _run_s(found, place) * max(0, count - len(runs))
 
 
 def _run_s(found: Reproduction, place: Place) -> float:
-    """Mean real time of the stored runs of a place, or of all where it has none."""
-    times = [summary.wall_s for summary in found.summaries(found.planned.runs.get(place, []))]
-    times = times or [stored.summary.wall_s for stored in found.finished.values()]
+    """Mean CPU seconds of the stored runs of a place, or of all where it has none."""
+    times = [summary.cpu_s for summary in found.summaries(found.planned.runs.get(place, []))]
+    times = times or [stored.summary.cpu_s for stored in found.finished.values()]
     return sum(times) / len(times) if times else 0.0
 
 
@@ -204,6 +225,6 @@ def _unpaid(found: Reproduction, wanted: Wanted, budget_s: float) -> str:
     slowest = max(_run_s(found, place) for _, places in wanted for place in places)
     claims = len({judgement.claim for judgement, _ in wanted})
     return (
-        f"the budget of {budget_s:g} s does not pay the next look at {claims} undecided claims "
+        f"the budget of {budget_s:g} CPU seconds does not pay the next look at {claims} undecided claims "
         f"(a run takes up to {slowest:.0f} s)"
     )
