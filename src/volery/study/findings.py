@@ -57,7 +57,16 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A picture of one metric."""
+    """A picture of one metric.
+
+    Args:
+        name: of its file.
+        title: above the picture.
+        alt: its content in words, without numbers; the page adds the values of the rows.
+        metric: what is drawn.
+        row: the rows, from the top.
+        log: true for a logarithmic axis.
+    """
 
     name: Name
     title: Name
@@ -114,7 +123,7 @@ def findings_page(folder: Path) -> dict[str, str]:
         if picture is not None:
             path = f"{FIGURES}/{picture.name}.svg"
             written[path] = _drawn(_record(folder, finding.experiment, place), picture, f"{place}.picture")
-            parts.append(f"![{picture.alt}]({path})")
+            parts.append(f"![{picture.alt}: {_rows_text(folder, finding, picture, place)}]({path})")
         parts.append(_grounds(folder, finding, place))
         parts.append(f"`volery reproduce {finding.experiment}` runs it; [all claims and their verdicts](papers.md).")
     return {"findings.md": "\n\n".join(parts) + "\n"} | written
@@ -168,6 +177,13 @@ def _drawn(record: Record, picture: Picture, place: str) -> str:
     if picture.log and min(row.low for row in rows) <= 0:
         raise InputError(place, "a logarithmic axis has no place for zero; leave out `log`")
     return range_svg(picture.title, rows, log=picture.log)
+
+
+def _rows_text(folder: Path, finding: Finding, picture: Picture, place: str) -> str:
+    """The rows of a picture as text, for those who do not see it."""
+    record = _record(folder, finding.experiment, place)
+    facts = [(row.label, _fact(record, Place(row.workload, row.of, picture.metric), place)) for row in picture.row]
+    return "; ".join(f"{label} {amount(fact.metric, fact.mean)}" for label, fact in facts)
 
 
 def _record(folder: Path, name: str, place: str) -> Record:
