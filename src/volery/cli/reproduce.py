@@ -39,6 +39,33 @@ Traces = Annotated[
     ),
 ]  # fmt: skip
 
+Judge = Annotated[bool, typer.Option("--judge", help="Run nothing: judge the recorded values again; needs no trace.")]
+SeedsAuto = Annotated[
+    str | None,
+    typer.Option(metavar="auto", show_default=False, help="Add seeds to those of the file until claims are decided."),
+]
+SeedsMax = Annotated[
+    int | None,
+    typer.Option(metavar="K", show_default=False, help="With --seeds auto: the most seeds of a run. (30)"),
+]
+BudgetS = Annotated[
+    float | None,
+    typer.Option(
+        metavar="S",
+        show_default=False,
+        help="With --seeds auto: CPU seconds of all runs of added seeds, per experiment.",
+    ),
+]
+Check = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        show_default=False,
+        help="Run only N recorded runs again and compare digests; status 1 where one differs.",
+    ),
+]
+
 
 def reproduce(
     name: Annotated[
@@ -53,36 +80,11 @@ def reproduce(
     finished: Annotated[
         bool, typer.Option("--finished", help="Run nothing: judge and record what is finished so far.")
     ] = False,
-    judge: Annotated[
-        bool, typer.Option("--judge", help="Run nothing: judge the recorded values again; needs no trace.")
-    ] = False,
-    seeds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto", show_default=False, help="Add seeds to those of the file until every claim is decided."
-        ),
-    ] = None,
-    seeds_max: Annotated[
-        int | None,
-        typer.Option(metavar="K", show_default=False, help="With --seeds auto: the most seeds of a run. (30)"),
-    ] = None,
-    budget_s: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            show_default=False,
-            help="With --seeds auto: CPU seconds of all runs of added seeds, per experiment.",
-        ),
-    ] = None,
-    check: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            show_default=False,
-            help="Run only N recorded runs again and compare digests; status 1 where one differs.",
-        ),
-    ] = None,
+    judge: Judge = False,
+    seeds: SeedsAuto = None,
+    seeds_max: SeedsMax = None,
+    budget_s: BudgetS = None,
+    check: Check = None,
     output: Finished = DEFAULT_FOLDER,
     experiments: Experiments = None,
     traces: Traces = None,

@@ -191,8 +191,8 @@ class _Trial:
     def _bounds(self, right: Sequence[float], side: int) -> list[float]:
         """The upper or the lower bound, per seed."""
         targets = [self.claim.factor * value for value in right]
-        allowed = room_of(self.claim)
-        return [target + side * (allowed.share * abs(target) + allowed.margin) for target in targets]
+        room = allowed(self.claim)
+        return [target + side * (room.share * abs(target) + room.margin) for target in targets]
 
     def _slack(self, left: Sequence[float], right: Sequence[float], side: int) -> tuple[float, ...]:
         """How far the claim holds, per seed; negative where it does not."""
@@ -300,7 +300,7 @@ def _number(value: float) -> str:
     return f"-{digits(-value)}" if value < 0 else digits(value)
 
 
-def room_of(claim: Claim) -> Tolerance:
+def allowed(claim: Claim) -> Tolerance:
     """How far beyond the target the bounds lie; an order has to exceed it, so that its bound lies before the target."""
     if claim.relation in STRICT:
         return Tolerance(-claim.effect / 100)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from volery.report.units import NOTHING, TIMES, digits, duration
 from volery.study.claims import STRICT, Case, Claim, Judgement, Quantity, Side
-from volery.study.judging import room_of
+from volery.study.judging import allowed
 from volery.study.measures import unit
 
 LONGEST_OWN_UNIT_S: Final = 1.0
@@ -109,21 +107,20 @@ def claim_text(claim: Claim, *, is_former: bool = False) -> str:
 
 
 def _room(claim: Claim, *, is_former: bool) -> str:
-    """The tolerance of a number, or the effect of an order."""
+    """The tolerance, or what an order must exceed."""
     if claim.relation in STRICT:
-        return "" if is_former or claim.right == 0 else f" by {claim.effect:g} % or more"
-    if claim.relation == "about":
-        tolerance = room_of(claim)
-        claim = msgspec.structs.replace(claim, percent=100 * tolerance.share, margin=tolerance.margin)
-    parts = [f"{claim.percent:.3g} %"] * bool(claim.percent) + [_margin(claim)] * bool(claim.margin)
+        return "" if is_former or claim.right == 0.0 else f" by {claim.effect:g} % and more"
+    room = allowed(claim)
+    parts = [f"{100 * room.share:.3g} %"] * bool(room.share)
+    parts += [_margin(claim, room.margin)] * bool(room.margin)
     return f" \u00b1 {' + '.join(parts)}" if parts else ""
 
 
-def _margin(claim: Claim) -> str:
+def _margin(claim: Claim, margin: float) -> str:
     """The absolute tolerance; that of a share in points, since percent are relative."""
     if unit(claim.left.metric) == "%":
-        return f"{100 * claim.margin:g} percentage points"
-    return amount(claim.left.metric, claim.margin)
+        return f"{100 * margin:g} percentage points"
+    return amount(claim.left.metric, margin)
 
 
 def _of(labels: Sequence[str]) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from volery.core.costs import HostCosts
 from volery.core.errors import InputError
 from volery.study import PlannedRun
-from volery.study.experiments import Experiment, read_experiment
-from volery.study.ledger import make_record, read_record, record_path, state, write_record
+from volery.study.experiments import Experiment, Network, read_experiment
+from volery.study.ledger import content_sha256, judged_again, make_record, read_record, record_path, state, write_record
 from volery.study.papers import papers_page
 from volery.study.pictures import draw
 from volery.study.reproduce import Reproduction, reproduce
@@ -35,6 +36,7 @@ seed = 3
 label = "w"
 trace = "syn:20x8"
 workers = 60
+is_source = "section 5"
 
 [[workload]]
 label = "gone"
@@ -49,16 +51,18 @@ p = { exact = "pigeonc:groups=3", published-code = "pigeonc:groups=3,constraint_
 [[claim]]
 id = "three-hops"
 section = "6"
+sentence = "As the source prints it."
 says = "No job is faster than three hops."
 published = "1.5 ms"
-left = { metric = "delay_s.p50", of = ["m", "p"] }
+left = { metric = "jrt_s.mean", of = ["m", "p"] }
 relation = ">="
-right = 0.0015
+right = 0.0001
 on = ["w"]
 
 [[claim]]
 id = "impossible"
 section = "6"
+sentence = "As the source prints it."
 says = "Utilisation is above one."
 published = "above 1"
 left = { metric = "utilisation_mean", of = "m" }
@@ -69,6 +73,7 @@ on = ["w"]
 [[claim]]
 id = "everywhere"
 section = "6"
+sentence = "As the source prints it."
 says = "Load is positive."
 published = "above 0"
 left = { metric = "load.mean" }
@@ -128,8 +133,10 @@ def test_claims_are_judged_on_what_is_here_and_name_what_is_not(experiment: Expe
         ("three-hops", "exact", "reproduced"),
         ("three-hops", "published-code", "reproduced"),
         ("impossible", "", "differs"),
+        ("everywhere", "", "reproduced"),
         ("everywhere", "", "not decidable"),
     ]
+    assert [one.stand_in for one in record.judgements[-2:]] == [False, True]
     assert record.judgements[-1].why == "trace tr/gone.tr.gz is not here"
     assert record.missing == ("trace tr/gone.tr.gz is not here",)
     assert record.complete
@@ -167,7 +174,7 @@ def test_ctrl_c_keeps_what_is_finished_and_leaves_the_rest_undecided(experiment:
     assert stopped.interrupted
     record = make_record(stopped, quick=False)
     assert not record.complete
-    assert record.judgements[0].why == "not all runs are finished"
+    assert record.judgements[0].why == "not all runs are finished (and 1 more of 2 cases)"
     taken = make_record(
         reproduce(experiment, folder=tmp_path / "results", traces=tmp_path / "traces", only_finished=True), quick=False
     )
@@ -221,7 +228,7 @@ def test_an_experiment_without_a_table_keeps_its_verdicts_alone(experiment: Expe
 def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     assert state(experiment, None) == "not run"
-    assert state(experiment, record) == f"run on {record.date}: 2 reproduced, 1 differs, 1 not decidable"
+    assert state(experiment, record) == f"run on {record.date}: 3 reproduced, 1 differs, 1 not decidable"
     changed = msgspec.structs.replace(experiment, title="otherwise")
     assert state(changed, record).endswith("; the experiment changed since")
     assert state(experiment, msgspec.structs.replace(record, code_sha256="")).endswith("; the code changed since")
@@ -260,7 +267,7 @@ def test_the_page_tells_claims_and_values_and_what_was_not_run(
     (folder / "explanations" / "small.md").write_text("Why it is so.\n", encoding="utf-8")
     page = papers_page(folder)
     assert "What was said." in page
-    assert "| 6 | No job is faster than three hops.<br>`delay_s.p50 of m, p >= 1.50 ms` | 1.5 ms | exact |" in page
+    assert "| 6 | No job is faster than three hops.<br>`jrt_s.mean of m, p >= 100 µs` | 1.5 ms | exact |" in page
     assert "**not decidable**: trace tr/gone.tr.gz is not here" in page
     assert page.endswith("Why it is so.\n")
     assert page == papers_page(folder)
@@ -276,3 +283,75 @@ def test_a_folder_that_cannot_be_written_is_named(experiment: Experiment, tmp_pa
     (tmp_path / "results").write_text("a file", encoding="utf-8")
     with pytest.raises(InputError, match="results"):
         run(experiment, tmp_path)
+
+
+def test_only_what_the_file_says_counts_as_a_change_of_it(experiment: Experiment) -> None:
+    costs = {"gm": {"each": True, "roles": {"gm": {"Submit": {"task_us": 1000}}}}}
+    told = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": costs}, Network))
+    spelt = {"gm": {**costs["gm"], "rest_half_us": 1000.0, "reports": False, "made": {"event_us": 0.0}}}
+    same = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": spelt}, Network))
+    assert content_sha256(told) == content_sha256(same) != content_sha256(experiment)
+
+    class Wider(HostCosts, frozen=True):
+        invented: float = 1.0
+
+    wider = msgspec.convert(costs["gm"], Wider)
+    later = msgspec.structs.replace(told, network=msgspec.structs.replace(told.network, hosts={"gm": wider}))
+    assert content_sha256(later) == content_sha256(told)
+
+
+def test_claims_may_change_without_another_run_and_workloads_may_not(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    assert judged_again(experiment, record) is record
+    harder = msgspec.structs.replace(experiment.claim[0], factor=1e9)
+    changed = msgspec.structs.replace(experiment, claim=(harder, *experiment.claim[1:]))
+    judged = judged_again(changed, record)
+    assert [one.verdict for one in judged.judgements[:2]] == ["differs", "differs"]
+    assert (judged.judged, judged.digests) == (record.date, record.digests)
+    assert state(changed, judged) == f"run on {record.date}: 1 reproduced, 3 differs, 1 not decidable"
+    other = msgspec.structs.replace(experiment.workload[0], workers=61)
+    moved = msgspec.structs.replace(experiment, workload=(other, *experiment.workload[1:]))
+    with pytest.raises(InputError, match=r"experiment small: names other runs than its record; `volery reproduce"):
+        judged_again(moved, record)
+    marked = msgspec.structs.replace(experiment.workload[0], is_source="", stands_for="something else")
+    stand_in = msgspec.structs.replace(experiment, workload=(marked, *experiment.workload[1:]))
+    assert judged_again(stand_in, record).judgements[2].verdict == "fails on a stand-in"
+
+
+def test_judging_again_gives_what_the_run_gave_without_run_or_trace(experiment: Experiment, tmp_path: Path) -> None:
+    path = record_path(tmp_path / "ledger", "small")
+    write_record(make_record(run(experiment, tmp_path), quick=False), path)
+    record = read_record(path)
+    assert record is not None
+    emptied = msgspec.structs.replace(record, judgements=(), facts=())
+    again = judged_again(experiment, emptied)
+    assert (again.judgements, again.facts) == (record.judgements, record.facts)
+
+
+def test_a_record_of_the_former_rules_is_called_so_and_cannot_be_judged(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    former = msgspec.structs.replace(record, rules=0, metrics=(), inputs=())
+    assert "; judged by the former rules" in state(experiment, former)
+    assert "former" not in state(experiment, record)
+    with pytest.raises(InputError, match="was judged by the former rules, and its record keeps no value of a run"):
+        judged_again(experiment, former)
+    counting = Counting()
+    reproduce(experiment, folder=tmp_path / "new", traces=tmp_path, watcher=counting, kept=former.table)
+    assert counting.ended_count == 6
+
+
+def test_what_a_record_holds_under_the_same_key_is_not_run_again(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    more = msgspec.structs.replace(experiment, seeds=(0, 1, 2))
+    counting = Counting()
+    found = reproduce(more, folder=tmp_path / "new", traces=tmp_path, watcher=counting, kept=record.table)
+    assert counting.ended_count == 3
+    assert found.complete
+    assert not found.drawable
+    grown = make_record(found, quick=False)
+    assert {row.seed for row in grown.digests} == {0, 1, 2}
+    assert set(record.digests) < set(grown.digests)
+    asks_more = msgspec.structs.replace(experiment, columns=("jrt_s.p90",))
+    counting = Counting()
+    reproduce(asks_more, folder=tmp_path / "newer", traces=tmp_path, watcher=counting, kept=record.table)
+    assert counting.ended_count == 6

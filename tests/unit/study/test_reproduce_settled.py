@@ -36,6 +36,7 @@ label = "w"
 trace = "poisson:load=0.5,workers=1,fanout=1,mean=1,jobs=4000"
 workers = 1
 constraints = "none"
+is_source = "the definition of an M/M/1 queue"
 
 [architectures]
 one = "oracle"
@@ -43,6 +44,8 @@ one = "oracle"
 [[claim]]
 id = "wait"
 section = "2"
+sentence = "The wait is rho / (1 - rho)."
+tolerance = "4,000 jobs do not give the mean closer"
 says = "It is an M/M/1 queue."
 published = "theory"
 left = { metric = "settled.queueing_s", of = "one" }
