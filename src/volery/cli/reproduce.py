@@ -112,7 +112,7 @@ def reproduce(
             return
         read = [experiment.cheap() for experiment in read] if quick else read
         if judge:
-            found = _judge(read, folder, as_json)
+            found = _judge(read, folder, as_json, every=every)
         else:
             found = [
                 _run(
@@ -150,8 +150,8 @@ def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *
     return Drawing(SEEDS_MAX if seeds_max is None else seeds_max, budget_s)
 
 
-def _judge(experiments: list[Experiment], folder: Path, as_json: bool) -> list[Record]:
-    """Judge the recorded values of each again; of several, those that have none are named and left out."""
+def _judge(experiments: list[Experiment], folder: Path, as_json: bool, *, every: bool) -> list[Record]:
+    """Judge the recorded values of each again; where all are asked for, those without any are named and left out."""
     from volery.study.firstforms import append_first_forms
     from volery.study.ledger import judged_again, read_record, record_path, write_record
 
@@ -166,7 +166,7 @@ def _judge(experiments: list[Experiment], folder: Path, as_json: bool) -> list[R
                 )
             judged = judged_again(experiment, record)
         except InputError as error:
-            if len(experiments) == 1:
+            if not every:
                 raise
             typer.echo(f"left out: {error}", err=True)
             continue
@@ -294,9 +294,9 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     if not record.complete:
         console.print(f"{record.runs} of {record.planned} runs are finished; without --finished the rest is run.")
     if record.stopped:
-        count = len(record.seeds)
-        console.print(f"Up to {count} seeds, {len(record.looks)} looks, the last at a confidence of "
-                      f"{100 * record.looks[-1].confidence:.2f} %: {record.stopped}.")  # fmt: skip
+        looks = f"{len(record.looks)} look{'s' if len(record.looks) != 1 else ''}"
+        last = f"the last at a confidence of {100 * record.looks[-1].confidence:.2f} %"
+        console.print(f"Up to {len(record.seeds)} seeds, {looks}, {last}: {record.stopped}.", highlight=False)
     if record.quick:
         console.print("A first answer: few jobs and seeds; nothing was recorded.", style="dim")
     for missing in record.missing:

@@ -133,7 +133,7 @@ def reproduce_again(experiment: Experiment, record: Record | None, **options: An
     Raises:
         InputError, LostRunError: as `reproduce` does.
     """
-    kept = record and record.table
+    kept = record.table if record is not None else None
     drawn = _redrawn(experiment, kept) if kept is not None else {}
     if record is not None and drawn:
         found = reproduce(experiment, kept=kept, drawn=drawn, **{**options, "only_finished": True})

@@ -17,7 +17,8 @@ from volery.report.plots import Series
 from volery.report.stageplot import stage_times
 from volery.study.experiments import Workload
 from volery.study.measures import LOAD_STATISTICS, SETTLED
-from volery.study.reproduce import Reproduction, full_label
+from volery.study.reproduce import Reproduction
+from volery.study.values import full_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

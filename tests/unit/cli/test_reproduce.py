@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_the_list_tells_the_state_before_and_after(command: Command) -> None:
     assert [(entry["name"], entry["state"]) for entry in json.loads(out)] == [("small", "not run")]
     command("small")
     _, out, _ = command("--list")
-    assert "2 reproduced, 1 differs, 1 not decidable" in out
+    assert "3 reproduced, 1 differs, 1 not decidable" in out
 
 
 def test_all_writes_the_page_beside_the_experiments(command: Command, folder: Path) -> None:
@@ -112,3 +113,52 @@ def test_recorded_runs_are_checked_and_a_changed_one_is_told_with_status_1(comma
     assert status == 1
     assert "small: 0 of 1 runs come out as recorded" in out
     assert "differs: " in out
+
+
+def test_recorded_values_are_judged_again_without_runs_or_traces(command: Command, folder: Path) -> None:
+    assert command("small", "-o", "kept")[0] == 0
+    path = folder / "results" / "small.json"
+    before = path.read_bytes()
+    assert command("small", "--judge")[0] == 0
+    assert path.read_bytes() == before
+    shutil.rmtree("kept")
+    text = TEXT.replace('relation = ">"\nright = 1\n', 'relation = "<"\nright = 1\n')
+    (folder / "small.toml").write_text(text, encoding="utf-8")
+    status, out, err = command("--all", "--judge", "--json")
+    assert (status, err) == (0, "")
+    verdicts = [one["verdict"] for one in json.loads(out)["records"][0]["judgements"]]
+    assert verdicts == ["reproduced"] * 4 + ["not decidable"]
+    assert "**differs**" not in (folder.parent / "docs" / "papers.md").read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_judged_again_is_refused_alone_and_named_among_others(command: Command) -> None:
+    status, _, err = command("small", "--judge")
+    assert status == 2
+    assert "experiment small: has no record; `volery reproduce small` makes one" in err
+    status, _, err = command("--all", "--judge")
+    assert status == 0
+    assert "left out: experiment small: has no record" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [(("--seeds", "5"), "--seeds: '5' is not auto; the first seeds of an experiment stand in its file"),
+     (("--seeds-max", "5"), "--seeds-max: goes with --seeds auto"),
+     (("--budget-s", "5"), "--budget-s: goes with --seeds auto"),
+     (("--seeds", "auto", "--budget-s", "0"), "--budget-s: 0 CPU seconds pay for no run"),
+     (("--seeds", "auto", "--seeds-max", "1"), "--seeds-max: 1 is below the first look of small; give 2 or more"),
+     (("--seeds", "auto", "--quick"), "--seeds: auto draws further seeds; leave out --quick")],
+)  # fmt: skip
+def test_seeds_that_cannot_be_drawn_are_refused(command: Command, words: tuple[str, ...], problem: str) -> None:
+    status, _, err = command("small", *words)
+    assert (status, problem in err) == (2, True)
+
+
+def test_drawing_seeds_prints_why_it_stopped(command: Command, folder: Path) -> None:
+    status, out, _ = command("small", "--seeds", "auto", "--seeds-max", "3")
+    assert status == 0
+    assert "Up to 2 seeds, 1 look, the last at a confidence of" in out
+    assert "every claim that seeds can decide is decided" in out
+    record = json.loads((folder / "results" / "small.json").read_text())
+    assert record["stopped"] == "every claim that seeds can decide is decided"
+    assert [look["seeds"] for look in record["looks"]] == [2]

@@ -7,7 +7,8 @@ import pytest
 from volery import theory
 from volery.core.errors import InputError
 from volery.study.analysis import parse_analysis
-from volery.study.claims import Claim, Lookup, Missing, Side, judge
+from volery.study.claims import Claim, Side
+from volery.study.judging import Look, Lookup, Missing, Scope, Values, judge
 
 
 def test_numbers_are_given_and_metrics_are_measured() -> None:
@@ -38,8 +39,12 @@ def claim(right: str) -> Claim:
     return Claim("c", "3", "says", "equal", Side("settled.queueing_s", "a"), "within", right, percent=1.0)
 
 
+SCOPE = Scope(["w"], ["p"], [0, 1, 2], [Look(3)])
+
+
 def lookup_of(loads: list[float], waits: list[float]) -> Lookup:
-    return lambda metric, *_: {"settled.load": loads, "settled.queueing_s": waits}[metric]
+    measured = {"settled.load": loads, "settled.queueing_s": waits}
+    return lambda metric, *_: Values(dict(enumerate(measured[metric])))
 
 
 def test_theory_is_worked_out_at_the_load_of_each_run() -> None:
@@ -47,15 +52,15 @@ def test_theory_is_worked_out_at_the_load_of_each_run() -> None:
     loads = [0.5, 0.6, 0.7]
     waits = [theory.mm1_wait(load, 1.0) for load in loads]
     assert waits[0] == pytest.approx(1.0)
-    right = judge(claim(text), ["w"], ["p"], lookup_of(loads, waits))
+    [right] = judge(claim(text), SCOPE, lookup_of(loads, waits))
     assert right.verdict == "reproduced"
     assert right.cases[0].right is not None
     assert right.cases[0].right.of == "theory"
     assert right.cases[0].right.low == pytest.approx(waits[0])
-    wrong = judge(claim(text), ["w"], ["p"], lookup_of(loads, [wait * 1.02 for wait in waits]))
+    [wrong] = judge(claim(text), SCOPE, lookup_of(loads, [wait * 1.02 for wait in waits]))
     assert wrong.verdict == "differs"
 
 
 def test_a_run_that_is_missing_leaves_the_claim_open() -> None:
-    found = judge(claim("mm1_wait(arrival_rate=0.5, service_mean=1)"), ["w"], ["p"], lambda *_: Missing("not here"))
+    [found] = judge(claim("mm1_wait(arrival_rate=0.5, service_mean=1)"), SCOPE, lambda *_: Missing("not here"))
     assert (found.verdict, found.why) == ("not decidable", "not here")
