@@ -172,7 +172,7 @@ def _judge(experiments: list[Experiment], folder: Path, as_json: bool, *, every:
             continue
         if judged is not record:
             write_record(judged, path)
-            append_first_forms(folder, experiment, judged)
+        append_first_forms(folder, experiment, judged)
         found.append(judged)
         if not as_json:
             _print_table(experiment, judged)

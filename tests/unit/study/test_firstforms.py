@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from volery.core.errors import InputError
-from volery.study.changes import changes_rows, setting_lines
-from volery.study.claims import Case, Claim, Judgement, Quantity, Side
+from volery.study.changes import changes_rows, first_words, rule_lines, setting_lines
+from volery.study.claims import Case, Claim, Judgement, Quantity, Side, Verdict
 from volery.study.experiments import Experiment, names, read_experiment
 from volery.study.firstforms import (
     FIRST_FORMS,
@@ -18,12 +18,13 @@ from volery.study.firstforms import (
     append_first_forms,
     check_first_forms,
     differences,
+    follows_the_rule,
     form_of,
     form_text,
     read_first_forms,
     sealed,
 )
-from volery.study.ledger import Record, read_record, record_path
+from volery.study.ledger import Record, content_sha256, read_record, record_path
 
 FOLDER = Path(__file__).parents[3] / "experiments"
 EXTRACTED = 637
@@ -50,21 +51,32 @@ def experiment(*claims: Claim) -> Experiment:
     return msgspec.convert({**told, "claim": [msgspec.to_builtins(claim) for claim in claims]}, Experiment)
 
 
-def record(*claims: str) -> Record:
-    """Judgements of claims, each on one case."""
+def record(of: Experiment, *claims: str) -> Record:
+    """Judgements of claims, each on one case; of all claims where none is named."""
     sides = (Quantity("a", "w", 2.0, 1.9, 2.1), Quantity("b", "w", 3.0, 2.9, 3.1))
-    judgements = [Judgement(one, "", "differs", "", (Case("w", "0", "differs", *sides),)) for one in claims]
+    judgements = [
+        Judgement(one, "", "differs", "", (Case("w", "0", "differs", *sides),))
+        for one in claims or [claim.id for claim in of.claim]
+    ]
     return Record(
-        experiment="small", title="a small one", figure="Figure 0", experiment_sha256="", code_sha256="",
-        volery_version="0", digest="", date="2026-11-22", quick=False, complete=True, runs=1, planned=1, seeds=(0,),
+        experiment="small", title="a small one", figure="Figure 0", experiment_sha256=content_sha256(of),
+        code_sha256="", volery_version="0", digest="", date="2026-11-22", quick=False, complete=True, runs=1, planned=1, seeds=(0,),
         populations=("0",), missing=(), judgements=tuple(judgements), facts=(),
     )  # fmt: skip
+
+
+def append(folder: Path, form: FirstForm) -> None:
+    """Append a line that fits the lines before it."""
+    path = folder / FIRST_FORMS
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(sealed(msgspec.structs.replace(form, lines_sha256=before))) + b"\n")
 
 
 @pytest.fixture
 def forms(tmp_path: Path) -> dict[str, FirstForm]:
     """The first form of the claim, appended to a file and read again."""
-    assert append_first_forms(tmp_path, experiment(CLAIM), record("waits")) == ["small/waits"]
+    assert append_first_forms(tmp_path, experiment(CLAIM), record(experiment(CLAIM))) == ["small/waits"]
     return read_first_forms(tmp_path)
 
 
@@ -81,10 +93,12 @@ def test_the_first_record_of_a_claim_appends_its_form_once(tmp_path: Path, forms
     assert first.setting.architectures == {"a": "megha", "b": "pigeon"}
     before = (tmp_path / FIRST_FORMS).read_bytes()
     changed = msgspec.structs.replace(CLAIM, factor=0.9)
-    assert append_first_forms(tmp_path, experiment(changed), record("waits")) == []
+    assert append_first_forms(tmp_path, experiment(changed), record(experiment(changed))) == []
     assert (tmp_path / FIRST_FORMS).read_bytes() == before
     other = msgspec.structs.replace(CLAIM, id="later")
-    assert append_first_forms(tmp_path, experiment(changed, other), record("waits", "later")) == ["small/later"]
+    both = experiment(changed, other)
+    assert append_first_forms(tmp_path, both, record(experiment(changed), "waits", "later")) == []
+    assert append_first_forms(tmp_path, both, record(both)) == ["small/later"]
     assert (tmp_path / FIRST_FORMS).read_bytes().startswith(before)
 
 
@@ -135,9 +149,11 @@ def test_a_dropped_claim_is_asked_back(forms: dict[str, FirstForm]) -> None:
 
 def test_a_recorded_claim_without_a_first_form_is_found(forms: dict[str, FirstForm]) -> None:
     claims = experiment(CLAIM, msgspec.structs.replace(CLAIM, id="new"))
-    check_first_forms(forms, [claims], {"small": record("waits")})
-    with pytest.raises(InputError, match="'new' has a record and no first form; `volery reproduce --papers` adds it"):
-        check_first_forms(forms, [claims], {"small": record("waits", "new")})
+    check_first_forms(forms, [claims], {"small": record(claims, "waits")})
+    with pytest.raises(
+        InputError, match="'new' has a record and no first form; `volery reproduce small --judge` adds it"
+    ):
+        check_first_forms(forms, [claims], {"small": record(claims)})
 
 
 def test_a_claim_that_is_called_first_is_the_first_form(forms: dict[str, FirstForm]) -> None:
@@ -181,11 +197,105 @@ def test_a_damaged_line_is_told_with_its_place(tmp_path: Path, forms: dict[str, 
 
 
 def test_a_second_first_form_is_refused(tmp_path: Path, forms: dict[str, FirstForm]) -> None:
-    easier = sealed(msgspec.structs.replace(forms["small/waits"], form={**forms["small/waits"].form, "factor": 0.9}))
-    with (tmp_path / FIRST_FORMS).open("ab") as file:
-        file.write(msgspec.json.encode(easier) + b"\n")
+    easier = {**forms["small/waits"].form, "factor": 0.9}
+    append(tmp_path, msgspec.structs.replace(forms["small/waits"], form=easier))
     with pytest.raises(InputError, match=r"jsonl:2: the first form of 'small/waits' is told a second time"):
         read_first_forms(tmp_path)
+
+
+def test_a_line_edited_with_its_hash_does_not_fit_the_lines_after_it(
+    tmp_path: Path, forms: dict[str, FirstForm]
+) -> None:
+    other = experiment(CLAIM, msgspec.structs.replace(CLAIM, id="later"))
+    append_first_forms(tmp_path, other, record(other))
+    path = tmp_path / FIRST_FORMS
+    first, later = path.read_bytes().splitlines(keepends=True)
+    easier = sealed(msgspec.structs.replace(forms["small/waits"], says="Jobs wait."))
+    edited = msgspec.json.encode(easier) + b"\n"
+    unchained = msgspec.json.decode(later, type=FirstForm)
+    for lines in (edited + later, later, edited + rewritten(unchained, lines_sha256="")):
+        path.write_bytes(lines)
+        with pytest.raises(InputError, match=r"first_forms.jsonl:\d: .*'small/later' does not fit the lines before it"):
+            read_first_forms(tmp_path)
+    path.write_bytes(first + later)
+    assert list(read_first_forms(tmp_path)) == ["small/waits", "small/later"]
+
+
+def rewritten(form: FirstForm, **fields: str) -> bytes:
+    """A line with other fields and a hash that fits them."""
+    return msgspec.json.encode(sealed(msgspec.structs.replace(form, **fields))) + b"\n"
+
+
+def test_a_line_without_the_hash_of_those_before_it_is_refused(tmp_path: Path, forms: dict[str, FirstForm]) -> None:
+    (tmp_path / FIRST_FORMS).write_bytes(rewritten(forms["small/waits"], lines_sha256=""))
+    with pytest.raises(InputError, match=r"first_forms.jsonl:1: .*does not fit the lines before it"):
+        read_first_forms(tmp_path)
+
+
+def test_a_claim_that_came_after_a_result_is_told(tmp_path: Path, forms: dict[str, FirstForm]) -> None:
+    later = msgspec.structs.replace(CLAIM, id="later")
+    back = msgspec.structs.replace(CLAIM, id="waits-first")
+    both = experiment(CLAIM, later, back)
+    judged = msgspec.structs.replace(record(both), judged="2026-12-01")
+    append_first_forms(tmp_path, both, judged)
+    known = read_first_forms(tmp_path)
+    differs = judged.judgements[1]
+    words = ["Added on 2026-12-01, after the experiment's first record (2026-11-22)"]
+    assert first_words(both, later, differs, known) == words
+    assert first_words(both, CLAIM, differs, known) == []
+    assert first_words(both, back, differs, known) == []
+
+
+@pytest.mark.parametrize("verdict", ["reproduced", "fails on a stand-in", "by construction"])
+def test_a_first_verdict_is_told_beside_another_one(forms: dict[str, FirstForm], verdict: Verdict) -> None:
+    """A workload marked as a stand-in afterwards, a chosen input, another workload under a label: all show here."""
+    now = Judgement("waits", "", verdict, "", ())
+    assert first_words(experiment(CLAIM), CLAIM, now, forms) == ["First record (2026-11-22): differs"]
+    assert first_words(experiment(CLAIM), CLAIM, None, forms) == ["First record (2026-11-22): differs"]
+
+
+RULED = {"left": {"metric": "m", "of": "a"}, "relation": "<", "right": {"metric": "m", "of": "b"}, "factor": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "follows"),
+    [
+        ({}, {"relation": "<="}, True),
+        ({"factor": 0.5}, {"factor": 1.0, "effect": 50.0}, True),
+        ({"factor": 0.5}, {"factor": 1.0, "effect": 40.0}, False),
+        ({}, {"factor": 0.6}, False),
+        ({}, {"factor": 0.4}, True),
+        ({"relation": ">"}, {"relation": ">", "factor": 0.45}, False),
+        ({}, {"relation": ">"}, False),
+        ({}, {"on": ["w"]}, False),
+        ({}, {"left": {"metric": "m", "of": "c"}}, False),
+        ({}, {"relation": "about", "factor": 0.7, "printed": "0.7"}, True),
+        ({}, {"relation": "about", "right": 3.0, "printed": "3"}, False),
+        ({"relation": "within", "percent": 5.0}, {"relation": "within", "percent": 2.0}, True),
+        ({"relation": "within", "percent": 5.0}, {"relation": "within", "percent": 10.0}, False),
+        ({"relation": "<="}, {"relation": "within", "percent": 5.0}, False),
+    ],
+)
+def test_the_rule_stands_for_no_more_than_the_rule(
+    first: dict[str, object], now: dict[str, object], follows: bool
+) -> None:
+    assert follows_the_rule(RULED | first, RULED | now) == follows
+
+
+def test_a_claim_younger_than_the_rules_cannot_name_them(forms: dict[str, FirstForm]) -> None:
+    narrower = experiment(msgspec.structs.replace(CLAIM, factor=0.4, changed="rule"))
+    with pytest.raises(InputError, match=r"claim\[0\].changed: 'rule' stands for .*factor was 0.5, is 0.4. Say why"):
+        check_first_forms(forms, [narrower], {})
+    old = {"small/waits": msgspec.structs.replace(forms["small/waits"], commit="abc1234")}
+    check_first_forms(old, [narrower], {})
+    assert rule_lines(narrower, old) == ["factor was 0.5, is 0.4; gave *differs*: `waits`"]
+    assert list(changes_rows(narrower, old)) == []
+
+
+def test_a_claim_that_brings_nothing_back_is_not_called_first(forms: dict[str, FirstForm]) -> None:
+    alone = experiment(CLAIM, msgspec.structs.replace(CLAIM, id="other-first"))
+    with pytest.raises(InputError, match="'other-first' is the first form of no claim; give it an id without '-first'"):
+        check_first_forms(forms, [alone], {})
 
 
 def test_the_page_tells_what_it_was_what_it_gave_and_why(forms: dict[str, FirstForm]) -> None:
