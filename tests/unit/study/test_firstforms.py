@@ -60,8 +60,8 @@ def record(of: Experiment, *claims: str) -> Record:
     ]
     return Record(
         experiment="small", title="a small one", figure="Figure 0", experiment_sha256=content_sha256(of),
-        code_sha256="", volery_version="0", digest="", date="2026-11-22", quick=False, complete=True, runs=1, planned=1, seeds=(0,),
-        populations=("0",), missing=(), judgements=tuple(judgements), facts=(),
+        code_sha256="", volery_version="0", digest="", date="2026-11-22", quick=False, complete=True, runs=1, planned=1,
+        seeds=(0,), populations=("0",), missing=(), judgements=tuple(judgements), facts=(),
     )  # fmt: skip
 
 
