@@ -124,7 +124,8 @@ def findings_page(folder: Path) -> dict[str, str]:
             path = f"{FIGURES}/{picture.name}.svg"
             written[path] = _drawn(_record(folder, finding.experiment, place), picture, f"{place}.picture")
             parts.append(f"![{picture.alt}: {_rows_text(folder, finding, picture, place)}]({path})")
-        parts.append(_grounds(folder, finding, place))
+        if finding.rests_on:
+            parts.append(_grounds(folder, finding, place))
         parts.append(f"`volery reproduce {finding.experiment}` runs it; [all claims and their verdicts](papers.md).")
     return {"findings.md": "\n\n".join(parts) + "\n"} | written
 
@@ -163,8 +164,6 @@ def _grounds(folder: Path, finding: Finding, place: str) -> str:
             raise InputError(
                 where, f"the finding was written for {written!r}, and the verdict is {found!r}; rewrite it"
             )
-    if not finding.rests_on:
-        return "This is measured by us; no claim of the ledger is about it."
     return "It rests on: " + "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items()) + "."
 
 

@@ -22,7 +22,7 @@ from volery.study.changes import changes_rows, first_words, rule_lines, setting_
 from volery.study.claims import NOT_TRIED, STRICT, VERDICTS, Claim, Judgement, Name
 from volery.study.experiments import EXPLANATIONS, PAPERS, Experiment, Workload, names, read_experiment, read_toml
 from volery.study.firstforms import FirstForm, check_first_forms, claim_id, read_first_forms
-from volery.study.ledger import SHORT, Fact, Record, read_record, record_path, state
+from volery.study.ledger import SHORT, Fact, Record, content_sha256, read_record, record_path, state
 from volery.study.things import CONTENTS, STATUSES, Thing, counts_rows, read_things, things_tables
 from volery.study.wording import amount, claim_text, ours, spread, verdict
 
@@ -71,7 +71,7 @@ class Papers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file papers.toml.
 
     Args:
-        introduction: an explanation that opens the page.
+        introduction: an explanation that opens the page; the counts stand before its first section.
     """
 
     introduction: Name
@@ -148,7 +148,8 @@ def pages(folder: Path) -> dict[str, str]:
 def ledger_page(ledger: Ledger) -> str:
     """The page of papers."""
     folder = ledger.folder
-    parts = [NOTICE, _explanation(folder, ledger.papers.introduction), _counts(ledger)]
+    opening, _, rules = _explanation(folder, ledger.papers.introduction).partition("\n## ")
+    parts = [NOTICE, opening, _counts(ledger), f"## {rules}" if rules else ""]
     for paper in ledger.papers.paper:
         members = [experiment for experiment in ledger.experiments if experiment.paper == paper.key]
         parts.append(f"# {paper.title}\n\n{paper.citation}")
@@ -172,8 +173,8 @@ def contents_page(ledger: Ledger) -> str:
 
 
 def _counts(ledger: Ledger) -> str:
-    """The counts that begin the page: things per source, and verdicts per paper."""
-    parts = ["# Counts"]
+    """The counts near the top of the page: things per source, and verdicts per paper."""
+    parts = ["## Counts"]
     if ledger.things:
         parts += [
             f"Five sources were read whole. What they describe, [thing by thing]({CONTENTS}):",
@@ -244,7 +245,7 @@ def _chapter(ledger: Ledger, experiment: Experiment) -> str:
     if record is None:
         parts.append(f"Not run. `volery reproduce {experiment.name}` runs it.")
     else:
-        parts += [_how(experiment, record), _state(record)]
+        parts += [_how(experiment, record), _state(experiment, record)]
     if not any(claim.quoted for claim in experiment.claim):
         parts.append(UNQUOTED)
     parts.append(_claims(ledger, experiment, record))
@@ -300,13 +301,15 @@ def _workload(workload: Workload) -> str:
     return f"{text} (as the source defines it: {workload.is_source})" if workload.is_source else text
 
 
-def _state(record: Record) -> str:
-    """When and with which code the record was made, and whether other code was found to give the same."""
+def _state(experiment: Experiment, record: Record) -> str:
+    """When and with which code the record was made, what changed since, and whether other code gave the same."""
     text = f"Recorded on {record.date} with code `{record.code_sha256[:SHORT]}`"
     if record.judged:
         text += f", judged on {record.judged}"
     if record.is_former:
         text += ", **judged by the former rules**"
+    if record.experiment_sha256 != content_sha256(experiment):
+        text += ", **before the experiment changed**"
     checked = record.checked
     if checked is None:
         return f"{text}; no run was run again since."
@@ -357,7 +360,7 @@ def _said(claim: Claim, before: str | None, *, quotes: bool) -> str:
     if claim.sentence:
         lines.append("The same sentence." if claim.sentence == before else f"\u201c{claim.sentence}\u201d")
     elif quotes and not claim.quoted:
-        lines.append("(No sentence: the source is not at hand, or the question is our own.)")
+        lines.append("(Not quoted.)")
     lines.append(f"Our reading: {claim.says}{f' ({claim.note})' if claim.note else ''}")
     lines.append(f"{'Order' if claim.relation in STRICT else 'Test'}: `{claim_text(claim)}`")
     if claim.input:

@@ -296,6 +296,17 @@ def test_the_page_tells_claims_and_values_and_what_was_not_run(
     assert "**not decidable**: trace tr/gone.tr.gz is not here" in page
     assert page.endswith("Why it is so.\n")
     assert page == papers_page(folder)
+    assert "before the experiment changed" not in page
+    text = (folder / "small.toml").read_text(encoding="utf-8")
+    (folder / "small.toml").write_text(text.replace("three hops", "two hops"), encoding="utf-8")
+    assert ", **before the experiment changed**; no run was run again since." in papers_page(folder)
+
+
+def test_the_counts_stand_before_the_first_section_of_the_introduction(folder: Path) -> None:
+    (folder / "explanations" / "introduction.md").write_text("# Top\n\nIn short.\n\n## How\n\nSo.\n", encoding="utf-8")
+    page = papers_page(folder)
+    places = [page.index(text) for text in ("In short.", "## Counts", "## How\n\nSo.", "Not run.")]
+    assert places == sorted(places)
 
 
 def test_an_experiment_of_an_unknown_paper_is_refused(folder: Path) -> None:
