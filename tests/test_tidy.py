@@ -41,6 +41,8 @@ FOR_DOCUMENTS = {"volery.cli.reference"}
 """What the documentation is built with."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")
 COMMITTED_BYTES_MAX = 500_000
+LEDGER = {"experiments/first_forms.jsonl", "docs/papers.md"}
+"""Text about every claim, with its history: larger than that, and no rows of a trace."""
 
 
 def demand_none(violations: list[str]) -> None:
@@ -227,7 +229,7 @@ def test_no_trace_is_committed() -> None:
     committed = [place(path) for path in tracked() if path.name.endswith(TRACE_ENDINGS)]
     assert not committed
     large = [place(path) for path in tracked() if path.is_file() and path.stat().st_size > COMMITTED_BYTES_MAX]
-    assert not large
+    assert not {*large} - LEDGER
 
 
 def test_every_exception_to_a_rule_states_its_reason() -> None:

@@ -154,6 +154,7 @@ def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *
 
 def _judge(experiments: list[Experiment], folder: Path, as_json: bool, *, every: bool) -> list[Record]:
     """Judge the recorded values of each again; where all are asked for, those without any are named and left out."""
+    from volery.study.firstforms import append_first_forms
     from volery.study.ledger import judged_again, read_record, record_path, write_record
 
     found = []
@@ -173,6 +174,7 @@ def _judge(experiments: list[Experiment], folder: Path, as_json: bool, *, every:
             continue
         if judged is not record:
             write_record(judged, path)
+        append_first_forms(folder, experiment, judged)
         found.append(judged)
         if not as_json:
             _print_table(experiment, judged)
@@ -233,6 +235,7 @@ def _run(
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
     from volery.study.drawing import reproduce_again, reproduce_until_decided
+    from volery.study.firstforms import append_first_forms
     from volery.study.ledger import VERDICTS_FILE, make_record, read_record, record_path, reusable, write_record
     from volery.study.pictures import draw
 
@@ -264,6 +267,7 @@ def _run(
         raise typer.Exit(INTERRUPTED)
     if (record.complete or (only_finished and found.begun)) and not quick:
         write_record(record, record_path(folder, experiment.name))
+        append_first_forms(folder, experiment, record)
     return record
 
 
@@ -327,20 +331,33 @@ def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[s
         "title": experiment.title,
         "state": state,
         "date": record.date if record else None,
+        "code_sha256": record.code_sha256 if record else None,
+        "checked": record.checked if record else None,
+        "seeds": len(record.seeds) if record else 0,
+        "former_rules": record.is_former if record else False,
         "verdicts": record.counts if record else {},
     }
     return entry
 
 
 def _write_page(folder: Path) -> Path:
-    """Write docs/papers.md beside the folder of experiments, and docs/findings.md where the folder tells any."""
-    from volery.study.experiments import FINDINGS
-    from volery.study.findings import findings_page
-    from volery.study.papers import papers_page
+    """Write docs/papers.md with its page of things beside the folder of experiments, and docs/findings.md.
 
+    Claims that have a record and no first form get one before.
+    """
+    from volery.study.experiments import FINDINGS, names, read_experiment
+    from volery.study.findings import findings_page
+    from volery.study.firstforms import append_first_forms
+    from volery.study.ledger import read_record, record_path
+    from volery.study.papers import pages
+
+    for name in names(folder):
+        record = read_record(record_path(folder, name))
+        for claim in append_first_forms(folder, read_experiment(folder, name), record) if record else []:
+            typer.echo(f"first form kept: {claim}", err=True)
     told = findings_page(folder) if (folder / FINDINGS).exists() else {}
     docs = folder.absolute().parent / "docs"
-    for name, text in {"papers.md": papers_page(folder), **told}.items():
+    for name, text in {**pages(folder), **told}.items():
         path = docs / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,16 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A picture of one metric."""
+    """A picture of one metric.
+
+    Args:
+        name: of its file.
+        title: above the picture.
+        alt: its content in words, without numbers; the page adds the values of the rows.
+        metric: what is drawn.
+        row: the rows, from the top.
+        log: true for a logarithmic axis.
+    """
 
     name: Name
     title: Name
@@ -75,6 +84,8 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         experiment: whose record has the numbers.
         text: in Markdown; `{name}` stands for a value.
         value: name -> where it is.
+        rests_on: claims of the ledger, "experiment/claim", with the verdicts that the finding was written for; several
+            verdicts of a claim are separated by commas.
         picture: of it.
     """
 
@@ -82,6 +93,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     experiment: Name
     text: Name
     value: Mapping[str, Place] = {}
+    rests_on: Mapping[str, Name] = {}
     picture: Picture | None = None
 
 
@@ -99,7 +111,8 @@ def findings_page(folder: Path) -> dict[str, str]:
         folder: of the experiments.
 
     Raises:
-        InputError: a value is in no record, or a name in a text stands for nothing.
+        InputError: a value is in no record, a name in a text stands for nothing, or a claim that a finding rests on has
+            other verdicts by now.
     """
     findings: Findings = read_toml(folder / FINDINGS, Findings)
     parts, written = [NOTICE, "# Findings", findings.introduction.strip()], {}
@@ -110,7 +123,9 @@ def findings_page(folder: Path) -> dict[str, str]:
         if picture is not None:
             path = f"{FIGURES}/{picture.name}.svg"
             written[path] = _drawn(_record(folder, finding.experiment, place), picture, f"{place}.picture")
-            parts.append(f"![{picture.alt}]({path})")
+            parts.append(f"![{picture.alt}: {_rows_text(folder, finding, picture, place)}]({path})")
+        if finding.rests_on:
+            parts.append(_grounds(folder, finding, place))
         parts.append(f"`volery reproduce {finding.experiment}` runs it; [all claims and their verdicts](papers.md).")
     return {"findings.md": "\n\n".join(parts) + "\n"} | written
 
@@ -136,6 +151,22 @@ def _told(folder: Path, finding: Finding, place: str) -> str:
     return finding.text.format(**shown).strip()
 
 
+def _grounds(folder: Path, finding: Finding, place: str) -> str:
+    """The claims that a finding rests on, with their verdicts."""
+    for name, written in finding.rests_on.items():
+        experiment, _, claim = name.partition("/")
+        where = f"{place}.rests_on.{name}"
+        record = _record(folder, experiment, where)
+        found = ", ".join(dict.fromkeys(one.verdict for one in record.judgements if one.claim == claim))
+        if not found:
+            raise InputError(where, f"the record of {experiment} judges no claim {claim!r}")
+        if found != written:
+            raise InputError(
+                where, f"the finding was written for {written!r}, and the verdict is {found!r}; rewrite it"
+            )
+    return "It rests on: " + "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items()) + "."
+
+
 def _drawn(record: Record, picture: Picture, place: str) -> str:
     rows = []
     for k, row in enumerate(picture.row):
@@ -145,6 +176,13 @@ def _drawn(record: Record, picture: Picture, place: str) -> str:
     if picture.log and min(row.low for row in rows) <= 0:
         raise InputError(place, "a logarithmic axis has no place for zero; leave out `log`")
     return range_svg(picture.title, rows, log=picture.log)
+
+
+def _rows_text(folder: Path, finding: Finding, picture: Picture, place: str) -> str:
+    """The rows of a picture as text, for those who do not see it."""
+    record = _record(folder, finding.experiment, place)
+    facts = [(row.label, _fact(record, Place(row.workload, row.of, picture.metric), place)) for row in picture.row]
+    return "; ".join(f"{label} {amount(fact.metric, fact.mean)}" for label, fact in facts)
 
 
 def _record(folder: Path, name: str, place: str) -> Record:

@@ -35,6 +35,8 @@ from volery.study.values import (
 )
 
 VERDICTS_FILE: Final = "verdicts.json"
+SHORT: Final = 8
+"""Digits of a code digest that are shown."""
 DIGITS: Final = 7
 RULES: Final = 2
 """Goes up when the rules of judging change. A record without a number was judged by the former rules, and keeps no
@@ -363,23 +365,26 @@ def read_record(path: Path) -> Record | None:
 
 
 def state(experiment: Experiment, record: Record | None) -> str:
-    """In a few words: not run, or when and with which verdicts, and what has changed since."""
+    """Tell when an experiment was run, with which seeds, code and verdicts, and what has changed since."""
     if record is None:
         return "not run"
     counts = ", ".join(f"{count} {verdict}" for verdict, count in record.counts.items() if count)
-    code, checked = code_digest(*experiment.architecture_names()), record.checked
-    changed = [
-        what
-        for what, then, now in (
-            ("the experiment", record.experiment_sha256, content_sha256(experiment)),
-            ("the code", record.code_sha256, code),
-        )
-        if then != now
-    ]
-    since = f"; {' and '.join(changed)} changed since" if changed else ""
-    if checked is not None and record.code_sha256 != code == checked.code_sha256:
-        since += f", {checked.runs} of {record.runs} runs were checked then: same digests"
-    if record.is_former:
-        since = f"; judged by the former rules{since}"
     how = "run" if record.complete else f"partly run ({record.runs} of {record.planned} runs)"
-    return f"{how} on {record.date}: {counts}{since}"
+    seeds = f"{len(record.seeds)} seed{'s' if len(record.seeds) != 1 else ''}"
+    told = [f"{how} on {record.date} with {seeds} and code {record.code_sha256[:SHORT]}: {counts}"]
+    if record.is_former:
+        told.append("judged by the former rules")
+    if record.experiment_sha256 != content_sha256(experiment):
+        told.append("the experiment changed since")
+    told.append(_today_code(code_digest(*experiment.architecture_names()), record))
+    return "; ".join(part for part in told if part)
+
+
+def _today_code(code: str, record: Record) -> str:
+    """How far a record holds for the code as it is; nothing where that code made it."""
+    checked = record.checked
+    if record.code_sha256 == code:
+        return ""
+    if checked is not None and checked.code_sha256 == code:
+        return f"the code changed since, and {checked.runs} of {record.runs} runs were run again with it: same digests"
+    return "the code changed since, and no run was run again with it"

@@ -233,11 +233,12 @@ class Reproduction(msgspec.Struct):
             for run in planned:
                 if run.key in self.finished:
                     values = tuple(self._kept(run, metric) for metric in metrics)
-                    digest = self.finished[run.key].summary.digest
-                    runs.append(RunDigest(*place, run.spec.seed, digest, run.key, values))
+                    summary = self.finished[run.key].summary
+                    cpu_s = round(summary.cpu_s, 1)
+                    runs.append(RunDigest(*place, run.spec.seed, summary.digest, run.key, values, cpu_s))
                 elif run.key in recorded:
                     row = recorded[run.key]
-                    runs.append(RunDigest(*place, run.spec.seed, row.digest, run.key, row.values))
+                    runs.append(RunDigest(*place, run.spec.seed, row.digest, run.key, row.values, row.cpu_s))
         return ValueTable(
             metrics=metrics,
             input_metrics=input_metrics,

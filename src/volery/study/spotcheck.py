@@ -6,9 +6,11 @@ evidence for that, in minutes instead of hours; a single other digest refutes it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -39,17 +41,42 @@ class SpotCheck(msgspec.Struct, frozen=True):
     differing: tuple[RunDigest, ...]
 
 
+AFFORDABLE_CPU_S: Final = 120.0
+"""What a single run may cost that stands for its experiment, where there is a choice (CPU seconds)."""
+
+
+def spread(record: Record, count: int) -> list[RunDigest]:
+    """Take `count` recorded runs, evenly spread over all of them."""
+    total = len(record.digests)
+    count = min(count, total)
+    return [record.digests[total * i // count] for i in range(count)]
+
+
+def affordable(record: Record) -> RunDigest:
+    """The first recorded run that costs no more than `AFFORDABLE_CPU_S`, else the cheapest one."""
+    cheap = (run for run in record.digests if run.cpu_s <= AFFORDABLE_CPU_S)
+    return next(cheap, None) or min(record.digests, key=lambda run: run.cpu_s)
+
+
 def spot_check(
     experiment: Experiment,
     record: Record | None,
     count: int,
     *,
     traces: Path,
+    runs: Sequence[RunDigest] = (),
     processes: int = 1,
     dask: str | None = None,
     watcher: Watcher | None = None,
 ) -> SpotCheck:
-    """Run `count` runs again, evenly spread over all recorded ones.
+    """Run recorded runs again.
+
+    Args:
+        experiment, record: the experiment and its record.
+        count: how many runs, evenly spread over all recorded ones.
+        traces: folder of the traces.
+        runs: these instead.
+        processes, dask, watcher: as in `volery.study.pool`.
 
     Raises:
         InputError: there is no record with runs, a run is no part of the experiment, or its input is not here.
@@ -61,10 +88,8 @@ def spot_check(
         raise InputError(place, f"has no recorded run; `volery reproduce {experiment.name}` runs it")
     planned = plan_experiment(experiment, traces, redrawn(experiment, record))
     known = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
-    total = len(record.digests)
-    count = min(count, total)
     chosen: dict[str, tuple[RunDigest, PlannedRun]] = {}
-    for expected in (record.digests[total * i // count] for i in range(count)):
+    for expected in runs or spread(record, count):
         run = known.get((expected.of, expected.workload, expected.population, expected.seed))
         if run is None:
             raise InputError(
@@ -77,7 +102,7 @@ def spot_check(
             expected, _ = chosen[run.key]
             if outcome.summary.digest != expected.digest:
                 differing.append(expected)
-    return SpotCheck(experiment.name, len(chosen), total, tuple(differing))
+    return SpotCheck(experiment.name, len(chosen), len(record.digests), tuple(differing))
 
 
 def checked_record(experiment: Experiment, record: Record, found: SpotCheck) -> Record:

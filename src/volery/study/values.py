@@ -47,6 +47,7 @@ class RunDigest(msgspec.Struct, frozen=True, omit_defaults=True):
         digest: of what happened to every task.
         key: of all that the run depends on; empty in a record of the former rules.
         values: one per metric of the table.
+        cpu_s: processor time of the run; 0 in a record of the former rules.
     """
 
     of: str
@@ -56,6 +57,7 @@ class RunDigest(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str
     key: str = ""
     values: tuple[Kept, ...] = ()
+    cpu_s: float = 0.0
 
 
 class InputValues(msgspec.Struct, frozen=True):

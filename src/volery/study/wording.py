@@ -82,8 +82,13 @@ def verdict(judgement: Judgement) -> str:
     return f"{judgement.verdict}: {judgement.why}" if judgement.why else judgement.verdict
 
 
-def claim_text(claim: Claim) -> str:
-    """The inequality that stands for the claim."""
+def claim_text(claim: Claim, *, is_former: bool = False) -> str:
+    """The inequality that stands for the claim.
+
+    Args:
+        claim: the claim.
+        is_former: true for a form under the former rules, where an order needed no effect.
+    """
     right = claim.right
     if isinstance(right, float):
         target = amount(claim.left.metric, claim.factor * right)
@@ -98,14 +103,13 @@ def claim_text(claim: Claim) -> str:
         part for part in (claim.left.metric, _of(claim.left.labels), f"on {claim.left.on}" if claim.left.on else "")
         if part
     )  # fmt: skip
-    return f"{left} {claim.relation} {target}{_room(claim)}"
+    return f"{left} {claim.relation} {target}{_room(claim, is_former=is_former)}"
 
 
-def _room(claim: Claim) -> str:
+def _room(claim: Claim, *, is_former: bool) -> str:
     """The tolerance, or what an order must exceed."""
     if claim.relation in STRICT:
-        against_zero = claim.right == 0.0
-        return "" if against_zero else f" by {claim.effect:g} % and more"
+        return "" if is_former or claim.right == 0.0 else f" by {claim.effect:g} % and more"
     room = allowed(claim)
     parts = [f"{100 * room.share:.3g} %"] * bool(room.share)
     parts += [_margin(claim, room.margin)] * bool(room.margin)

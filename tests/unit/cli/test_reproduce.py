@@ -124,6 +124,10 @@ def test_recorded_values_are_judged_again_without_runs_or_traces(command: Comman
     shutil.rmtree("kept")
     text = TEXT.replace('relation = ">"\nright = 1\n', 'relation = "<"\nright = 1\n')
     (folder / "small.toml").write_text(text, encoding="utf-8")
+    status, _, err = command("--papers")
+    assert (status, "is not tested in its first form" in err) == (2, True)
+    told = 'relation = "<"\nright = 1\nchanged = "the figure was misread"\n'
+    (folder / "small.toml").write_text(text.replace('relation = "<"\nright = 1\n', told), encoding="utf-8")
     status, out, err = command("--all", "--judge", "--json")
     assert (status, err) == (0, "")
     verdicts = [one["verdict"] for one in json.loads(out)["records"][0]["judgements"]]

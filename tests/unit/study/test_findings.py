@@ -12,6 +12,7 @@ from volery.core.errors import InputError
 from volery.report.rangeplot import Range, range_svg
 from volery.study.experiments import FINDINGS
 from volery.study.findings import findings_page
+from volery.study.ledger import read_record
 
 FOLDER = Path(__file__).parents[3] / "experiments"
 RECORD = "eurosys2010_small_jobs"
@@ -50,6 +51,45 @@ def test_the_page_and_its_pictures_are_those_that_the_records_give() -> None:
     docs = FOLDER.parent / "docs"
     for name, text in findings_page(FOLDER).items():
         assert (docs / name).read_text(encoding="utf-8") == text, f"{name}: run `volery reproduce --papers`"
+
+
+def test_a_finding_shows_the_verdicts_that_it_rests_on(folder: Path) -> None:
+    assert "It rests on" not in findings_page(folder)["findings.md"]
+    judged = read_record(folder / "results" / f"{RECORD}.json")
+    assert judged is not None
+    first = judged.judgements[0]
+    verdicts = ", ".join(dict.fromkeys(one.verdict for one in judged.judgements if one.claim == first.claim))
+    rests_on = f'[finding.rests_on]\n"{RECORD}/{first.claim}" = "{verdicts}"\n'
+    path = folder / FINDINGS
+    path.write_text(TOLD.replace("[finding.picture]", f"{rests_on}[finding.picture]"), encoding="utf-8")
+    assert f"It rests on: `{RECORD}/{first.claim}` ({verdicts})." in findings_page(folder)["findings.md"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "written", "problem"),
+    [
+        (f"{RECORD}/no-such-claim", "reproduced", "judges no claim 'no-such-claim'"),
+        ("no_such_experiment/claim", "reproduced", "'no_such_experiment' has no record"),
+        (
+            f"{RECORD}/FIRST",
+            "by construction",
+            r"was written for 'by construction', and the verdict is '\w.*'; rewrite it",
+        ),
+    ],
+)
+def test_a_finding_whose_claim_came_out_otherwise_is_refused(
+    folder: Path, claim: str, written: str, problem: str
+) -> None:
+    judged = read_record(folder / "results" / f"{RECORD}.json")
+    assert judged is not None
+    claim = claim.replace("FIRST", judged.judgements[0].claim)
+    path = folder / FINDINGS
+    path.write_text(
+        TOLD.replace("[finding.picture]", f'[finding.rests_on]\n"{claim}" = "{written}"\n[finding.picture]'),
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError, match=rf"findings.toml: finding\[0\].rests_on.*{problem}"):
+        findings_page(folder)
 
 
 def test_numbers_come_from_records(folder: Path) -> None:

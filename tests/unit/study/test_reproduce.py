@@ -26,7 +26,7 @@ from volery.study.ledger import (
 from volery.study.papers import papers_page
 from volery.study.pictures import draw
 from volery.study.reproduce import Reproduction, reproduce
-from volery.study.spotcheck import checked_record, spot_check
+from volery.study.spotcheck import affordable, checked_record, spot_check
 
 TEXT = """
 title = "a small one"
@@ -238,10 +238,14 @@ def test_an_experiment_without_a_table_keeps_its_verdicts_alone(experiment: Expe
 def test_the_state_says_when_it_ran_and_what_changed_since(experiment: Experiment, tmp_path: Path) -> None:
     record = make_record(run(experiment, tmp_path), quick=False)
     assert state(experiment, None) == "not run"
-    assert state(experiment, record) == f"run on {record.date}: 3 reproduced, 1 differs, 1 not decidable"
+    made = f"run on {record.date} with 2 seeds and code {record.code_sha256[:8]}"
+    assert state(experiment, record) == f"{made}: 3 reproduced, 1 differs, 1 not decidable"
     changed = msgspec.structs.replace(experiment, title="otherwise")
     assert state(changed, record).endswith("; the experiment changed since")
-    assert state(experiment, msgspec.structs.replace(record, code_sha256="")).endswith("; the code changed since")
+    assert state(experiment, msgspec.structs.replace(record, code_sha256="")).endswith(
+        "; the code changed since, and no run was run again with it"
+    )
+    assert "; judged by the former rules" in state(experiment, msgspec.structs.replace(record, rules=0))
 
 
 def test_a_spot_check_confirms_a_record_under_changed_code_or_refutes_it(
@@ -254,14 +258,30 @@ def test_a_spot_check_confirms_a_record_under_changed_code_or_refutes_it(
     assert (found.runs, found.recorded, found.differing) == (2, record.runs, ())
     checked = checked_record(experiment, older, found)
     assert state(experiment, checked).endswith(
-        f"; the code changed since, 2 of {record.runs} runs were checked then: same digests"
+        f"; the code changed since, and 2 of {record.runs} runs were run again with it: same digests"
     )
-    assert state(experiment, msgspec.structs.replace(checked, code_sha256="other")) == state(experiment, checked)
+    (row, *_) = record.digests
+    found = spot_check(experiment, record, 99, traces=tmp_path / "traces", runs=[row])
+    assert (found.runs, found.recorded, found.differing) == (1, record.runs, ())
     wrong = msgspec.structs.replace(
         record, digests=tuple(msgspec.structs.replace(one, digest="0") for one in record.digests)
     )
     found = spot_check(experiment, wrong, 99, traces=tmp_path / "traces")
     assert (found.runs, found.differing) == (record.runs, wrong.digests)
+
+
+def test_the_run_that_stands_for_an_experiment_is_affordable(experiment: Experiment, tmp_path: Path) -> None:
+    record = make_record(run(experiment, tmp_path), quick=False)
+    assert all(row.cpu_s >= 0 for row in record.digests)
+    dear = tuple(msgspec.structs.replace(row, cpu_s=500.0 - k) for k, row in enumerate(record.digests))
+    assert affordable(msgspec.structs.replace(record, digests=dear)) == dear[-1]
+    some = (
+        *dear[:2],
+        msgspec.structs.replace(dear[2], cpu_s=119.0),
+        *dear[3:-1],
+        msgspec.structs.replace(dear[-1], cpu_s=1.0),
+    )
+    assert affordable(msgspec.structs.replace(record, digests=some)) == some[2]
 
 
 def test_a_record_without_runs_cannot_be_checked(experiment: Experiment, tmp_path: Path) -> None:
@@ -277,10 +297,26 @@ def test_the_page_tells_claims_and_values_and_what_was_not_run(
     (folder / "explanations" / "small.md").write_text("Why it is so.\n", encoding="utf-8")
     page = papers_page(folder)
     assert "What was said." in page
-    assert "| 6 | No job is faster than three hops.<br>`jrt_s.mean of m, p >= 100 µs` | 1.5 ms | exact |" in page
+    assert (
+        "Our reading: No job is faster than three hops.<br>Test: `jrt_s.mean of m, p >= 100 µs` | 1.5 ms | exact |"
+        in page
+    )
+    assert "with code `" in page
+    assert "; no run was run again since." in page
     assert "**not decidable**: trace tr/gone.tr.gz is not here" in page
     assert page.endswith("Why it is so.\n")
     assert page == papers_page(folder)
+    assert "before the experiment changed" not in page
+    text = (folder / "small.toml").read_text(encoding="utf-8")
+    (folder / "small.toml").write_text(text.replace("three hops", "two hops"), encoding="utf-8")
+    assert ", **before the experiment changed**; no run was run again since." in papers_page(folder)
+
+
+def test_the_counts_stand_before_the_first_section_of_the_introduction(folder: Path) -> None:
+    (folder / "explanations" / "introduction.md").write_text("# Top\n\nIn short.\n\n## How\n\nSo.\n", encoding="utf-8")
+    page = papers_page(folder)
+    places = [page.index(text) for text in ("In short.", "## Counts", "## How\n\nSo.", "Not run.")]
+    assert places == sorted(places)
 
 
 def test_an_experiment_of_an_unknown_paper_is_refused(folder: Path) -> None:
@@ -318,7 +354,7 @@ def test_claims_may_change_without_another_run_and_workloads_may_not(experiment:
     judged = judged_again(changed, record)
     assert [one.verdict for one in judged.judgements[:2]] == ["differs", "differs"]
     assert (judged.judged, judged.digests) == (record.date, record.digests)
-    assert state(changed, judged) == f"run on {record.date}: 1 reproduced, 3 differs, 1 not decidable"
+    assert state(changed, judged).endswith(": 1 reproduced, 3 differs, 1 not decidable")
     other = msgspec.structs.replace(experiment.workload[0], workers=61)
     moved = msgspec.structs.replace(experiment, workload=(other, *experiment.workload[1:]))
     with pytest.raises(InputError, match=r"experiment small: names other runs than its record; `volery reproduce"):
