@@ -38,6 +38,8 @@ INPUT_COLUMNS = (
 RANGED = ("delay_s.p50", "delay_s.p99")
 ON_VERDICTS: Final = """Verdicts on the claims of each paper. A claim that is judged under several readings of a
 paper, or both on the source's workload and on a stand-in, has a verdict for each."""
+FORMER: Final = """**{former} of these {all} experiments were judged by the former rules** and wait for their next run.
+Their stand-ins count as reproduced, their orders needed no effect, and their intervals were too narrow."""
 BY_THE_RULE: Final = """Claims that are older than the ledger's rules on tolerances and orders, and were changed by
 nothing else:"""
 UNQUOTED: Final = "No sentence is quoted: the source is not at hand, or the question is our own."
@@ -188,6 +190,9 @@ def _counts(ledger: Ledger) -> str:
         rows.append(_counts_row(f"[{paper.title}](#{_slug(paper.title)})", len(members), counts))
     rows.append(_counts_row("all", len(ledger.experiments), total))
     parts += [ON_VERDICTS, _table(("paper", "experiments", *VERDICTS), rows)]
+    former = sum(1 for record in ledger.records.values() if record is not None and record.is_former)
+    if former:
+        parts.append(FORMER.format(former=former, all=len(ledger.experiments)))
     return "\n\n".join(parts)
 
 
