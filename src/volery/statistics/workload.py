@@ -27,7 +27,8 @@ BLOCKS_MIN: Final = 5
 BEYOND_MIN: Final = 5
 """A percentile needs so many jobs on its far side, and half a block of them."""
 BLOCK_FACTOR: Final = 2
-"""Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks."""
+"""Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks.
+Where the series has fewer than `BLOCKS_MIN` such blocks, so many are taken."""
 
 NO_STATEMENT: Final = "no statement: "
 FEW_JOBS: Final = f"{NO_STATEMENT}fewer than {JOBS_MIN} jobs"
@@ -110,9 +111,10 @@ def jobs_difference(
     a, b = _paired(submit_s, a_delay_s, b_delay_s)
     if len(a) < JOBS_MIN:
         return [_unstated(name, level, a, b, FEW_JOBS) for name, level in zip(statistics, levels, strict=True)]
-    block = _block(a, b, levels)
-    if block > len(a) // BLOCKS_MIN and not np.array_equal(a, b):
+    block, longest = _block(a, b, levels), len(a) // BLOCKS_MIN
+    if block > longest and not np.array_equal(a, b):
         return [_unstated(name, level, a, b, FEW_BLOCKS) for name, level in zip(statistics, levels, strict=True)]
+    block = min(BLOCK_FACTOR * block, longest)
     ordered = Ordered(a), Ordered(b)
     random = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = [
@@ -170,7 +172,7 @@ def _block(a: Floats, b: Floats, levels: Sequence[float | None]) -> int:
     """Return the jobs per block: the longest that the delays, their difference or a percentile ask for."""
     series = [a, b, a - b]
     series += [_beyond(one, level) for one in (a, b) for level in levels if level is not None]
-    return min(math.ceil(BLOCK_FACTOR * max(map(block_length, series))), len(a))
+    return min(math.ceil(max(map(block_length, series))), len(a))
 
 
 def _beyond(values: Floats, level: float) -> Floats:
