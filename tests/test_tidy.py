@@ -35,8 +35,8 @@ ENTRY_POINTS = {
 }
 FOR_TESTS = {"volery.conformance", "volery.live.wire.memory", "volery.sim.recording", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
-FOR_PROGRAMS = {"volery.live.asyncclient"}
-"""What programs that use a federation import."""
+FOR_PROGRAMS = {"volery.live.asyncclient", "volery.metrics.difference"}
+"""What programs of users import."""
 FOR_DOCUMENTS = {"volery.cli.reference"}
 """What the documentation is built with."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")

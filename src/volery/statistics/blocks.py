@@ -19,6 +19,8 @@ Floats = npt.NDArray[np.float64]
 
 LAGS_SHARE: Final = 5
 """Autocorrelations are looked at up to this share (a fifth) of the series."""
+STUDENTISED: Final = 999
+"""Resamples of block sums, which are cheap."""
 BATCH: Final = 64
 """Resamples that are counted at once, which bounds the memory."""
 
@@ -135,6 +137,13 @@ def _window(correlations: Floats) -> int:
     return min(max(2 * last, 1), lags_max)
 
 
+def block_sums(influence: Floats, block: int) -> Floats:
+    """Return the sum of the block that begins at each value of a series closed to a ring."""
+    sums = np.concatenate([[0.0], np.concatenate([influence, influence[:block]]).cumsum()])
+    found: Floats = sums[block : block + len(influence)] - sums[: len(influence)]
+    return found
+
+
 def degrees_of_freedom(influence: Floats, block: int) -> float:
     """Return the degrees of freedom of the variance that blocks of a series estimate (Satterthwaite, 1946).
 
@@ -146,10 +155,31 @@ def degrees_of_freedom(influence: Floats, block: int) -> float:
         block: values per block.
     """
     blocks = len(influence) / block
-    sums = np.concatenate([[0.0], np.concatenate([influence, influence[:block]]).cumsum()])
-    squares = (sums[block : block + len(influence)] - sums[: len(influence)]) ** 2
+    squares = block_sums(influence, block) ** 2
     variance = float(squares.mean())
     if variance <= 0:
         return blocks - 1
     kurtosis = float((squares**2).mean()) / variance**2
     return max(1.0, min(blocks - 1, 2 * blocks / max(kurtosis - 1, 1e-9)))
+
+
+def studentised(influence: Floats, block: int, tail: float, random: np.random.Generator) -> tuple[float, float]:
+    """Return the two quantiles of the studentised mean of resampled blocks (Goetze & Kuensch, 1996).
+
+    Where a series is skewed, a low mean comes with a low deviation, and the two quantiles are not opposite.
+
+    Args:
+        influence: of each value on the statistic, of mean zero.
+        block: values per block.
+        tail: share of resamples beyond each quantile.
+        random: the stream of the resamples.
+    """
+    sums = block_sums(influence, block)
+    drawn = sums[random.integers(0, len(sums), (STUDENTISED, len(sums) // block))]
+    deviations = drawn.std(axis=1, ddof=1)
+    known = deviations > 0
+    if not known.any():
+        return 0.0, 0.0
+    ratios = math.sqrt(drawn.shape[1]) * drawn.mean(axis=1)[known] / deviations[known]
+    low, high = np.quantile(ratios, [tail, 1 - tail])
+    return float(low), float(high)

@@ -14,7 +14,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.statistics.blocks import Floats, Ordered, block_length, degrees_of_freedom, drawn_counts
+from volery.statistics.blocks import (
+    Floats,
+    Ordered,
+    block_length,
+    block_sums,
+    degrees_of_freedom,
+    drawn_counts,
+    studentised,
+)
 from volery.statistics.differences import HIGHER, IDENTICAL, LOWER, SPANS_ONE, SPANS_ZERO
 from volery.statistics.intervals import BOOTSTRAP_SEED, CONFIDENCE, EXACT, ROUNDING
 
@@ -29,6 +37,8 @@ BEYOND_MIN: Final = 5
 BLOCK_FACTOR: Final = 2
 """Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks.
 Where the series has fewer than `BLOCKS_MIN` such blocks, so many are taken."""
+STUDENTISED_BLOCKS: Final = 200
+"""More blocks than that are drawn in longer ones, which saves time; their sums are near to normal."""
 
 NO_STATEMENT: Final = "no statement: "
 FEW_JOBS: Final = f"{NO_STATEMENT}fewer than {JOBS_MIN} jobs"
@@ -181,13 +191,21 @@ def _beyond(values: Floats, level: float) -> Floats:
     return above - float(above.mean())
 
 
-def _freedom(a: Floats, b: Floats, level: float | None, block: int) -> float:
-    """Return the degrees of freedom of the deviation of a comparison: those of the side that has fewer."""
-    if level is not None:
-        return min(degrees_of_freedom(_beyond(one, level), block) for one in (a, b))
-    x, y = float(a.mean()), float(b.mean())
-    influence = a / x - b / y if x > 0 and y > 0 else a - b
-    return degrees_of_freedom(influence - influence.mean(), block)
+def _influence(a: Floats, b: Floats, level: float | None, drawn: _Resampled) -> Floats:
+    """Return the influence of each job on the logarithm of the ratio, or on the difference where there is no ratio."""
+    x, y = (a - a.mean(), b - b.mean()) if level is None else (_beyond(a, level), _beyond(b, level))
+    scales = [1.0, 1.0] if level is None else [_slope(x, drawn.a, drawn), _slope(y, drawn.b, drawn)]
+    centres = _value(a, level), _value(b, level)
+    if min(centres) > 0:
+        scales = [scale / centre for scale, centre in zip(scales, centres, strict=True)]
+    return scales[0] * x - scales[1] * y
+
+
+def _slope(beyond: Floats, resampled: Floats, drawn: _Resampled) -> float:
+    """Return how a percentile moves with the share of jobs beyond it: the ratio of their deviations in the blocks."""
+    blocks = len(beyond) / drawn.block
+    share = math.sqrt(float((block_sums(beyond, drawn.block) ** 2).mean()) / blocks) / drawn.block
+    return float(resampled.std()) / share if share > 0 else 0.0
 
 
 def _compared(name: str, level: float | None, a: Floats, b: Floats, drawn: _Resampled) -> JobsDifference:
@@ -202,36 +220,61 @@ def _compared(name: str, level: float | None, a: Floats, b: Floats, drawn: _Resa
     if beyond < max(BEYOND_MIN, drawn.block / BLOCK_FACTOR):
         why = f"{NO_STATEMENT}{beyond} jobs beyond the percentile, and blocks have {drawn.block}"
         return _unstated(name, level, a, b, why)
-    blocks, freedom = len(a) / drawn.block, _freedom(a, b, level, drawn.block)
-    widening = math.sqrt(blocks / (blocks - 1))  # the resamples spread about the mean of these blocks, not the true one
-
-    def interval(centre: float, resampled: Floats, scale: float) -> tuple[float, float, float]:
-        return _interval(centre, widening * float(resampled.std()), freedom, drawn.confidence, ROUNDING * scale)
-
-    low, high, p_value = interval(found.difference, drawn.a - drawn.b, max(abs(found.a), abs(found.b)))
+    spread = _spread(_influence(a, b, level, drawn), drawn.block)
+    low, high, p_value = spread.interval(
+        found.difference, drawn.a - drawn.b, drawn.confidence, max(abs(found.a), abs(found.b))
+    )
     found = msgspec.structs.replace(
         found, low=low, high=high, block=drawn.block, verdict=_side(low, high, SPANS_ZERO), method=BLOCKS,
         p_value=p_value,
     )  # fmt: skip
     if found.ratio is None or min(drawn.a.min(), drawn.b.min()) <= 0:
         return found
-    low, high, p_value = interval(math.log(found.ratio), np.log(drawn.a / drawn.b), 1)
+    low, high, p_value = spread.interval(math.log(found.ratio), np.log(drawn.a / drawn.b), drawn.confidence, 1)
     return msgspec.structs.replace(
         found, ratio_low=math.exp(low), ratio_high=math.exp(high), verdict=_side(low, high, SPANS_ONE), p_value=p_value
     )
 
 
-def _interval(
-    centre: float, deviation: float, freedom: float, confidence: float, rounding: float
-) -> tuple[float, float, float]:
-    """Return Student's interval around an estimate, and its p-value; what is below `rounding` is zero."""
-    from scipy.special import stdtr, stdtrit
+class _Spread(NamedTuple):
+    """The shape of an interval of one comparison.
 
-    centre = 0.0 if abs(centre) <= rounding else centre
-    if deviation <= rounding:
-        return centre, centre, 0.0 if centre else 1.0
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * deviation
-    return centre - half, centre + half, 2 * float(stdtr(freedom, -abs(centre) / deviation))
+    Args:
+        freedom: degrees of freedom of Student's distribution.
+        down, up: standard deviations of the resamples that count as one below and above the estimate; at least 1.
+    """
+
+    freedom: float
+    down: float
+    up: float
+
+    def interval(self, centre: float, resampled: Floats, confidence: float, scale: float) -> tuple[float, float, float]:
+        """Return the bounds around an estimate, and the p-value of zero; rounding of `scale` counts as zero."""
+        from scipy.special import stdtr, stdtrit
+
+        centre = 0.0 if abs(centre) <= ROUNDING * scale else centre
+        deviation = float(resampled.std())
+        if deviation <= ROUNDING * scale:
+            return centre, centre, 0.0 if centre else 1.0
+        half = float(stdtrit(self.freedom, (1 + confidence) / 2)) * deviation
+        towards_zero = (self.down if centre > 0 else self.up) * deviation
+        p_value = 2 * float(stdtr(self.freedom, -abs(centre) / towards_zero))
+        return centre - self.down * half, centre + self.up * half, p_value
+
+
+def _spread(influence: Floats, block: int) -> _Spread:
+    """Take Student's interval, and the studentised one of 95 % on the side on which that reaches further."""
+    from scipy.special import stdtrit
+
+    influence = influence - float(influence.mean())
+    freedom = degrees_of_freedom(influence, block)
+    blocks = len(influence) / block
+    widening = math.sqrt(blocks / (blocks - 1))  # resamples spread about the mean of these blocks, not about the truth
+    tail = (1 - CONFIDENCE) / 2
+    longer = max(block, len(influence) // STUDENTISED_BLOCKS)
+    low, high = studentised(influence, longer, tail, np.random.default_rng(BOOTSTRAP_SEED))
+    student = -float(stdtrit(freedom, tail))
+    return _Spread(freedom, widening * max(1.0, high / student), widening * max(1.0, -low / student))
 
 
 def _side(low: float, high: float, spans: str) -> str:
