@@ -8,6 +8,7 @@ from typing import Final
 from volery.report.groups import Compared, shortened
 from volery.report.units import MINUS, NOTHING, TIMES, digits, duration, percent, ratio
 from volery.statistics import CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
+from volery.statistics.workload import NO_STATEMENT
 
 PAIRS_TOLD_WHOLE = 3
 LEAST_FRACTION = 5e-6
@@ -172,15 +173,17 @@ def rule(differences: Sequence[Compared]) -> str:
     else:
         how = f"paired by seed, with 95 % intervals over seeds: {methods}"
     what = "Delays are compared as ratios" + ("" if blocks else ", fractions as differences")
+    unstated = sorted({d.difference.verdict for d in differences if d.difference.verdict.startswith(NO_STATEMENT)})
+    why = f" A dash: {'; '.join(unstated)}." if unstated else ""
     if not methods:
-        return f"{what}."
+        return f"{what}.{why}"
     most = max(d.comparisons for d in differences)
     corrected = (
         f" Verdicts are corrected for the {most} comparisons of each quantity (Holm); {MARK}: the interval alone "
         "would show a difference."
     )
     spans = "Nothing is called lower or higher where the interval spans 1 (of a difference: 0)."
-    return f"{what}, {how}. {spans}{corrected if most > 1 else ''}"
+    return f"{what}, {how}. {spans}{corrected if most > 1 else ''}{why}"
 
 
 def _listed(methods: Iterable[str]) -> str:
@@ -203,7 +206,7 @@ def caution(differences: Sequence[Compared], on_days: Sequence[Compared] | None 
         return ""
     seeds = min(d.difference.seeds for d in differences)
     if seeds < SEEDS_MIN:
-        told = " The intervals tell of the workload alone." if on_days else ""
+        told = " The intervals tell of the workload alone." if any(d.difference.method for d in on_days or ()) else ""
         return f"One seed does not tell how much random choices of the schedulers matter; --seeds 3 or more does.{told}"
     if all(d.difference.low is None for d in differences):
         other = "; what other days may bring is told job by job" if on_days else ", and say nothing of other workloads"
