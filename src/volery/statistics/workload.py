@@ -33,7 +33,7 @@ RESAMPLES_MIN: Final = 100
 JOBS_MIN: Final = 30
 BLOCKS_MIN: Final = 5
 BEYOND_MIN: Final = 5
-"""A percentile needs so many jobs on its far side, and half a block of them."""
+"""A percentile needs so many jobs on its far side, and as many as a block has."""
 BLOCK_FACTOR: Final = 2
 """Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks.
 Where the series has fewer than `BLOCKS_MIN` such blocks, so many are taken."""
@@ -179,9 +179,16 @@ def _value(values: Floats, level: float | None) -> float:
 
 
 def _block(a: Floats, b: Floats, levels: Sequence[float | None]) -> int:
-    """Return the jobs per block: the longest that the delays, their difference or a percentile ask for."""
-    series = [a, b, a - b]
-    series += [_beyond(one, level) for one in (a, b) for level in levels if level is not None]
+    """Return the jobs per block: the longest that the delays, a percentile, or what is left of their pairs ask for.
+
+    What both designs share, such as the tasks of a job, hides how the rest depends on its neighbours.
+    """
+    x, y = float(a.mean()), float(b.mean())
+    series = [a, b, a - b, *([a / x - b / y] if x > 0 and y > 0 else [])]
+    for level in levels:
+        if level is not None:
+            beyond = _beyond(a, level), _beyond(b, level)
+            series += [*beyond, beyond[0] - beyond[1]]
     return min(math.ceil(max(map(block_length, series))), len(a))
 
 
@@ -217,7 +224,7 @@ def _compared(name: str, level: float | None, a: Floats, b: Floats, drawn: _Resa
         )
         return found if found.ratio is None else msgspec.structs.replace(found, ratio_low=1.0, ratio_high=1.0)
     beyond = len(a) if level is None else math.floor(min(level, 1 - level) * len(a) + 1e-9)
-    if beyond < max(BEYOND_MIN, drawn.block / BLOCK_FACTOR):
+    if beyond < max(BEYOND_MIN, drawn.block):
         why = f"{NO_STATEMENT}{beyond} jobs beyond the percentile, and blocks have {drawn.block}"
         return _unstated(name, level, a, b, why)
     spread = _spread(_influence(a, b, level, drawn), drawn.block)
