@@ -35,8 +35,7 @@ BLOCKS_MIN: Final = 5
 BEYOND_MIN: Final = 5
 """A percentile needs so many jobs on its far side, and as many as a block has."""
 BLOCK_FACTOR: Final = 2
-"""Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks.
-Where the series has fewer than `BLOCKS_MIN` such blocks, so many are taken."""
+"""Politis & White choose blocks for the least error of a variance; twice as long ones halve what it lacks."""
 STUDENTISED_BLOCKS: Final = 200
 """More blocks than that are drawn in longer ones, which saves time; their sums are near to normal."""
 
@@ -121,10 +120,9 @@ def jobs_difference(
     a, b = _paired(submit_s, a_delay_s, b_delay_s)
     if len(a) < JOBS_MIN:
         return [_unstated(name, level, a, b, FEW_JOBS) for name, level in zip(statistics, levels, strict=True)]
-    block, longest = _block(a, b, levels), len(a) // BLOCKS_MIN
-    if block > longest and not np.array_equal(a, b):
+    block = _block(a, b, levels)
+    if block > len(a) // BLOCKS_MIN and not np.array_equal(a, b):
         return [_unstated(name, level, a, b, FEW_BLOCKS) for name, level in zip(statistics, levels, strict=True)]
-    block = min(BLOCK_FACTOR * block, longest)
     ordered = Ordered(a), Ordered(b)
     random = np.random.default_rng(BOOTSTRAP_SEED)
     drawn = [
@@ -189,7 +187,7 @@ def _block(a: Floats, b: Floats, levels: Sequence[float | None]) -> int:
         if level is not None:
             beyond = _beyond(a, level), _beyond(b, level)
             series += [*beyond, beyond[0] - beyond[1]]
-    return min(math.ceil(max(map(block_length, series))), len(a))
+    return min(math.ceil(BLOCK_FACTOR * max(map(block_length, series))), len(a))
 
 
 def _beyond(values: Floats, level: float) -> Floats:
