@@ -19,7 +19,18 @@ from volery.metrics import Distribution
 from volery.report.groups import group_runs, label_of
 from volery.report.tables import notes, plain
 from volery.report.units import NOTHING, TIMES, duration
-from volery.report.verdict import DRAWN_ANEW, against, caution, headline, interval, reading, rule, sentence
+from volery.report.verdict import (
+    DRAWN_ANEW,
+    against,
+    caution,
+    effect,
+    headline,
+    interval,
+    over_seeds,
+    reading,
+    rule,
+    sentence,
+)
 from volery.statistics import CORRECTED, ComparedJobs, ComparedMeans, Difference, paired_difference, paired_ratio
 
 
@@ -169,7 +180,7 @@ class TestVerdict:
     def test_a_shown_difference_names_both_numbers_and_the_interval(self) -> None:
         text = sentence(compared([0.010, 0.011, 0.012], [1.0, 1.1, 1.3]))
         assert text.startswith("The median delay is lower under megha than under pigeonc: 11.0 ms against 1.13 s")
-        assert text.endswith("(ratio 0.010\u00d7, 95 % interval 0.009 \u2026 0.011\u00d7, paired t over 3 seeds).")
+        assert text.endswith("(pigeonc / megha 103\u00d7, 95 % interval 91.6 \u2026 115\u00d7, paired t over 3 seeds).")
 
     @pytest.mark.parametrize(("a", "b"), [([1.0, 3.0], [2.0, 2.0]), ([1.0], [2.0])])
     def test_nothing_is_called_lower_or_higher_that_was_not_shown(self, a: list[float], b: list[float]) -> None:
@@ -217,7 +228,16 @@ class TestVerdict:
     def test_fractions_differ_in_percentage_points(self) -> None:
         difference = compared([0.5, 0.52], [0.4, 0.41], unit="")
         assert "51.0 % against 40.5 %" in sentence(difference)
-        assert interval(difference.difference, "") == "+4.15 \u2026 +16.9 pp"
+        assert interval(difference.difference, "") == "\u221216.9 \u2026 \u22124.15 pp"
+        assert "(pigeonc \u2212 megha \u221210.5 pp," in sentence(difference)
+
+    def test_a_small_ratio_has_three_digits(self) -> None:
+        assert effect(compared([1.0, 1.0], [0.00165, 0.00165])) == "0.00165\u00d7"
+
+    def test_seeds_are_said_to_be_about_the_workload_only_where_it_is_drawn(self) -> None:
+        assert over_seeds([]) == "over seeds (chance: choices and workload)"
+        assert over_seeds([by_job(0.5, 0.4, 0.6, "lower")]) == "over seeds (chance: choices)"
+        assert over_seeds(None) == "over seeds"
 
     def test_classes_are_named_in_the_sentence_and_stay_out_of_the_headline(self) -> None:
         difference = compared([1.0, 1.0], [2.0, 2.0], jobs="short")
