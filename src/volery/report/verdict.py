@@ -185,7 +185,8 @@ def rule(differences: Sequence[Compared]) -> str:
         how = f"job by job in single runs of one seed, with 95 % intervals: {methods}, blocks of {several} jobs"
     else:
         how = f"paired by seed, with 95 % intervals over seeds: {methods}"
-    what = "Delays are compared as ratios b / a" + ("" if blocks else f", fractions as differences b {MINUS} a")
+    what = "Delays are compared as ratios b / a"
+    what += "" if blocks else f" (geometric mean over seeds), fractions as differences b {MINUS} a"
     unstated = sorted({d.difference.verdict for d in differences if d.difference.verdict.startswith(NO_STATEMENT)})
     why = f" A dash: {'; '.join(unstated)}." if unstated else ""
     if not methods:
@@ -207,7 +208,7 @@ def over_seeds(on_days: Sequence[Compared] | None) -> str:
     """The chance that differences over seeds are about, in a few words.
 
     Args:
-        on_days: the same comparisons job by job; empty where every seed draws the workload, None where that is not known.
+        on_days: the same job by job; empty where every seed draws the workload, None where that is not known.
     """
     if on_days is None:
         return "over seeds"
