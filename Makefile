@@ -42,7 +42,7 @@ FUZZ_CASES ?= 2000
 conformance: export VOLERY_FUZZ_SEED = $(FUZZ_SEED)
 conformance: export VOLERY_FUZZ_CASES = $(FUZZ_CASES)
 conformance: $(VENV)/.tools  ## every check on every design and variant, every public simulator, and every output that the documentation shows: half an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/golden tests/test_snippets.py
+	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/golden tests/test_snippets.py tests/unit/statistics/test_workload.py
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py

@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from volery.statistics.intervals import ROUNDING
+
 Floats = npt.NDArray[np.float64]
 
 LAGS_SHARE: Final = 5
@@ -110,12 +112,12 @@ def block_length(values: Floats) -> float:
     under high load remember longer than the sqrt(n) lags of the original.
     """
     count = len(values)
+    if np.ptp(values) <= ROUNDING * np.abs(values).max():  # rounding of the mean would look like one long dependence
+        return 1.0
     centred = values - values.mean()
     width = 1 << (2 * count - 1).bit_length()
     transformed = np.fft.rfft(centred, width)
     covariances = np.fft.irfft(transformed * np.conj(transformed), width)[:count] / count
-    if covariances[0] <= 0:
-        return 1.0
     window = _window(covariances / covariances[0])
     lags = np.arange(1, window + 1)
     tapered = np.minimum(1.0, 2 * (1 - lags / window)) * covariances[1 : window + 1]

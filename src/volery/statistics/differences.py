@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.statistics.intervals import CONFIDENCE, RESAMPLES, Interval, interval_of_mean
+from volery.statistics.intervals import CONFIDENCE, RESAMPLES, ROUNDING, Interval, interval_of_mean
 
 Values = Sequence[float] | npt.NDArray[np.float64]
 
@@ -30,13 +30,13 @@ class Difference(msgspec.Struct, frozen=True):
 
     Args:
         mean: of the differences a - b, in the unit of what was compared.
-        low, high: 95 % interval of that mean; None where seeds tell nothing: with one seed, or where nothing is random.
+        low, high: confidence interval of that mean; None where seeds tell nothing (one seed, or nothing is random).
         seeds: number of pairs.
-        verdict: "lower" or "higher" (a against b), "identical" (every pair is equal), "not random: " or
+        verdict: "lower" or "higher" (a against b), "identical" (every pair is equal up to rounding), "not random: " or
             "no difference shown: " and why. Where there is a ratio, its interval decides.
         method: of the interval: "paired t", "BCa bootstrap", "exact"; empty where there is none.
         ratio: geometric mean of a / b, where a and b were compared as ratios.
-        ratio_low, ratio_high: its 95 % interval.
+        ratio_low, ratio_high: its confidence interval.
     """
 
     mean: float
@@ -104,9 +104,10 @@ def paired_difference(
         confidence: of the interval.
 
     Raises:
-        ValueError: the lengths differ, or there is nothing to compare.
+        ValueError: the lengths differ, there is nothing to compare, or a value is no finite number.
     """
-    pairs = _arrays(a, b)[0] - _arrays(a, b)[1]
+    x, y = _arrays(a, b)
+    pairs = np.where(_are_equal(x, y), 0.0, x - y)
     mean = float(pairs.mean())
     interval = interval_of_mean(pairs, confidence, resamples)
     if interval is None:
@@ -124,13 +125,13 @@ def paired_ratio(a: Values, b: Values, resamples: int = RESAMPLES, *, confidence
         a, b, resamples, confidence: as for `paired_difference`.
 
     Raises:
-        ValueError: the lengths differ, or there is nothing to compare.
+        ValueError: the lengths differ, there is nothing to compare, or a value is no finite number.
     """
     found = paired_difference(a, b, resamples, confidence=confidence)
     x, y = _arrays(a, b)
     if len(x) < SEEDS_MIN or min(x.min(), y.min()) <= 0:
         return found
-    logs = np.log(x) - np.log(y)
+    logs = np.where(_are_equal(x, y), 0.0, np.log(x) - np.log(y))
     interval = interval_of_mean(logs, confidence, resamples)
     assert interval is not None, "there are two pairs or more"
     return msgspec.structs.replace(
@@ -169,6 +170,12 @@ def _arrays(a: Values, b: Values) -> tuple[np.ndarray, np.ndarray]:
             f"paired differences need the same seeds on both sides, at least one; got {len(a)} and {len(b)}"
         )
     return np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+
+
+def _are_equal(x: np.ndarray, y: np.ndarray) -> npt.NDArray[np.bool_]:
+    """Return per pair if its sides differ by rounding at most."""
+    equal: npt.NDArray[np.bool_] = np.abs(x - y) <= ROUNDING * np.maximum(np.abs(x), np.abs(y))
+    return equal
 
 
 def _side(interval: Interval, spans: str) -> str:

@@ -27,7 +27,7 @@ PAIRED_T: Final = "paired t"
 BCA: Final = "BCa bootstrap"
 EXACT: Final = "exact"
 ROUNDING: Final = 1e-12
-"""A spread below this share of the largest value is the rounding of equal numbers."""
+"""What differs by less than this share of the largest value differs by rounding only."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -53,21 +53,29 @@ def interval_of_mean(
 ) -> Interval | None:
     """The confidence interval of the mean of independent values; None for a single value.
 
+    Equal values (up to rounding) have an "exact" interval without width, from two values on and at any confidence. A
+    continuous quantity that depends on the seed never gives the same number twice. Equal values come from a quantity
+    that seeds do not move: a median of 1.5 ms is three messages of 0.5 ms, whatever was drawn. Where a quantity has few
+    possible values, this is an assumption. Two equal designs whose independent choices give either of two values show
+    the same non-zero difference under 2 seeds in up to 12.5 % of cases, under 3 in up to 3.1 %, under 5 in up to 0.2 %.
+
     Args:
         values: one per seed; of a paired comparison, the differences.
         confidence: above 0, below 1.
         resamples: bootstrap samples.
 
     Raises:
-        ValueError: there is no value, or the confidence is no probability.
+        ValueError: there is no value, one is no finite number, or the confidence is no probability.
     """
     if not len(values):
         raise ValueError("an interval needs values; got none")
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence of {confidence} is none; give one above 0 and below 1")
-    if len(values) == 1:
-        return None
     array = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError("an interval needs finite values; leave out seeds without one")
+    if len(array) == 1:
+        return None
     mean, spread = float(array.mean()), float(np.ptp(array))
     if spread <= ROUNDING * float(np.abs(array).max()):
         return Interval(min(mean, float(array.min())), max(mean, float(array.max())), EXACT)
@@ -96,7 +104,8 @@ def _bca(array: np.ndarray, confidence: float, resamples: int) -> tuple[float, f
     count = len(array)
     mean = array.mean()
     means = np.sort(_weights(count, resamples) @ array)
-    below, up_to = means.searchsorted(mean, "left"), means.searchsorted(mean, "right")
+    slack = ROUNDING * np.abs(array).max()  # equal means differ in their last digits
+    below, up_to = means.searchsorted(mean - slack, "left"), means.searchsorted(mean + slack, "right")
     bias = ndtri((below + up_to) / (2 * resamples))
     if not math.isfinite(bias):
         return None
@@ -104,7 +113,8 @@ def _bca(array: np.ndarray, confidence: float, resamples: int) -> tuple[float, f
     acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
     tail = math.sqrt(count / (count - 1)) * stdtrit(count - 1, (1 - confidence) / 2)
     levels = bias + np.array([tail, -tail])
-    low, high = np.quantile(means, ndtr(bias + levels / (1 - acceleration * levels)))
+    shrinking = np.maximum(1 - acceleration * levels, 1e-9)  # at zero the interval ends at the outermost resample
+    low, high = np.quantile(means, ndtr(bias + levels / shrinking))
     return float(low), float(high)
 
 

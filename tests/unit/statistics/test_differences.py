@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,13 @@ def test_one_and_the_same_difference_under_every_seed_has_an_exact_sign() -> Non
     low, high = bounds(found)
     assert (found.verdict, low <= found.mean <= high) == ("higher", True)
     assert high - low < 1e-15
+
+
+@pytest.mark.parametrize("compare", [paired_difference, paired_ratio])
+def test_sides_that_differ_by_rounding_are_identical(compare: Callable[..., Difference]) -> None:
+    assert 0.1 + 0.2 != 0.3
+    assert compare([0.1 + 0.2] * 3, [0.3] * 3).verdict == "identical"
+    assert compare([0.1 + 0.2, 1e6], [0.3, 1e6 + 1e-3]).verdict.startswith("no difference shown")
 
 
 def test_the_interval_is_the_same_whenever_it_is_asked_for() -> None:

