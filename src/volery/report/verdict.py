@@ -150,7 +150,8 @@ def _on_days(one: ComparedJobs) -> str:
     if found.verdict == IDENTICAL:
         return f"The {quantity} is identical under {a} and {b}: {amount(one.a_mean, one.unit)} (seed {one.seed})."
     if not bounds:
-        return f"The {quantity} of {a} and {b}: {found.verdict}."
+        values = f"{amount(one.a_mean, one.unit)} under {a} and {amount(one.b_mean, one.unit)} under {b}"
+        return f"The {quantity} of this day is {values}; {found.verdict}."
     if not found.is_shown:
         why = found.verdict.partition(": ")[2]
         told = f"no difference shown in the {quantity} between {a} and {b}: {why}"
@@ -186,7 +187,8 @@ def rule(differences: Sequence[Compared]) -> str:
     else:
         how = f"paired by seed, with 95 % intervals over seeds: {methods}"
     what = "Delays are compared as ratios b / a"
-    what += "" if blocks else f" (geometric mean over seeds), fractions as differences b {MINUS} a"
+    by_job = any(isinstance(d, ComparedJobs) for d in differences)
+    what += "" if by_job else f" (geometric mean over seeds), fractions as differences b {MINUS} a"
     unstated = sorted({d.difference.verdict for d in differences if d.difference.verdict.startswith(NO_STATEMENT)})
     why = f" A dash: {'; '.join(unstated)}." if unstated else ""
     if not methods:

@@ -217,6 +217,15 @@ class TestVerdict:
         assert "no difference shown in the mean delay between megha and pigeonc" in spans
         assert "(0.800 to 1.25; block bootstrap" in spans
 
+    def test_without_a_statement_the_values_of_the_day_are_named_alone(self) -> None:
+        why = "no statement: fewer than 30 jobs"
+        day = ComparedJobs(
+            "megha", "pigeonc", "all", "mean delay", "s", 2.0, 1.0, Difference(1.0, None, None, 1, why, "", 2.0),
+            seed=0, job_count=20, block=0,
+        )  # fmt: skip
+        assert sentence(day) == f"The mean delay of this day is 2.00 s under megha and 1.00 s under pigeonc; {why}."
+        assert rule([day]) == f"Delays are compared as ratios b / a. A dash: {why}."
+
     def test_a_verdict_that_the_correction_takes_away_is_marked(self) -> None:
         taken = by_job(0.5, 0.4, 0.625, CORRECTED)
         assert against(taken) == "no diff.* (1.60\u20132.50)"
