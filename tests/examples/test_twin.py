@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.examples.installed import install
 
+from volery.statistics import HIGHER, LOWER
 from volery.study import compare
 
 STUDIES, SEEDS, LEAST = 100, 3, 93
@@ -35,11 +36,10 @@ def test_the_twin_draws_at_random_on_its_own() -> None:
 
 @pytest.mark.whole
 def test_at_least_93_of_100_studies_find_no_difference_between_a_design_and_its_twin() -> None:
-    found = Counter(
+    told_apart = Counter(
         quantity
         for number in range(STUDIES)
         for quantity, verdict in study(number).items()
-        if verdict.startswith("no difference shown")
+        if verdict in (LOWER, HIGHER)
     )
-    assert len(found) == 4
-    assert min(found.values()) >= LEAST, found
+    assert max(told_apart.values()) <= STUDIES - LEAST, told_apart

@@ -14,7 +14,7 @@ import msgspec
 from volery.metrics import Distribution, RunSummary
 from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting, shortened
 from volery.report.units import digits, duration
-from volery.statistics import CONFIDENCE, SEEDS_MIN, holm, paired_difference, paired_ratio
+from volery.statistics import CONFIDENCE, HIGHER, SEEDS_MIN, holm, paired_difference, paired_ratio
 
 RIVALS_MIN = 3
 """Two architectures need no ranking: their paired differences say it all."""
@@ -113,8 +113,8 @@ def _lowest(
     compare = paired_ratio if unit == "s" else paired_difference
 
     def excludes(known: Sequence[float]) -> Callable[[float], bool]:
-        single = compare(known, values).is_shown
-        return lambda level: single and compare(known, values, confidence=level).is_shown
+        single = compare(known, values).verdict == HIGHER  # the ratio may be below 1 where the mean is above
+        return lambda level: single and compare(known, values, confidence=level).verdict == HIGHER
 
     shown = holm([excludes(known) for _, _, known in ranked[1:]], confidence, len(ranked) * (len(ranked) - 1) // 2)
     higher = [(other, its) for (other, its, _), one in zip(ranked[1:], shown, strict=True) if one]

@@ -219,7 +219,7 @@ def differences_latex(differences: Sequence[Compared]) -> str:
         ]
         for one in differences
     ]
-    heads = ["a", "b", "jobs", "quantity", "a / b, $a - b$", r"95\,\% interval", "method", "verdict"]
+    heads = ["a", "b", "jobs", "quantity", "b / a, $b - a$", r"95\,\% interval", "method", "verdict"]
     return _tabular(escaped(rule(differences)), heads, [[*row[:-1], _latex_words(row[-1])] for row in rows])
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from volery.metrics import ClassSummary, Distribution, RunSummary
-from volery.statistics import PAIRED_T, Difference, Interval, interval_of_mean
+from volery.statistics import EXACT, PAIRED_T, Difference, Interval, interval_of_mean
 
 JobClass = Literal["all", "short", "long"]
 LABEL_MAX, LINE_MAX = 200, 70
@@ -96,7 +96,9 @@ class RunGroup(msgspec.Struct, frozen=True):
     def half_width_s(self, jobs: JobClass) -> float | None:
         """Half the width of that interval."""
         interval = self.interval_s(jobs)
-        return (interval.high - interval.low) / 2 if interval is not None else None
+        if interval is None:
+            return None
+        return 0.0 if interval.method == EXACT else (interval.high - interval.low) / 2
 
     def classes(self) -> Iterator[JobClass]:
         """All, and short and long where both occur."""

@@ -16,7 +16,7 @@ from volery.report.elements import escaped
 from volery.report.groups import Compared, setting_of, shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import MINUS
-from volery.report.verdict import effect, interval
+from volery.report.verdict import effect, factor, interval
 
 WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
 """In the picture's own units; a page scales it, and its letters stay readable on a telephone."""
@@ -50,7 +50,7 @@ def interval_picture(differences: Sequence[Compared]) -> str:
 
 
 def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
-    places = [_places(one, ratios=all(one.difference.ratio is not None for one in panel)) for one in panel]
+    places = [_places(one, ratios=all(factor(one) is not None for one in panel)) for one in panel]
     low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
 
@@ -65,11 +65,11 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
         y = top + TITLE + ROW * row
         found = one.difference
         shade = PALETTE[0] if found.is_shown else GREY
-        sign = MINUS if found.ratio is None else "/"
+        sign = MINUS if factor(one) is None else "/"
         a, b = (shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b))
         yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
         yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
-        yield _text(0, y + LETTER, _names(a, b, sign))
+        yield _text(0, y + LETTER, _names(b, a, sign))
         yield _text(WIDTH, y + LETTER, effect(one), anchor="end")
         if begin < end:
             yield (
@@ -83,24 +83,26 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
 
 
 def _places(one: Compared, *, ratios: bool) -> tuple[float, float, float]:
-    """Beginning of the interval, dot and end: of differences, or of logarithms of ratios; three equal ones without."""
-    found = one.difference
-    low, middle, high = (
-        (found.ratio_low, found.ratio, found.ratio_high) if ratios else (found.low, found.mean, found.high)
-    )
-    assert middle is not None, "a panel of ratios has one in every line"
-    begin, end = middle if low is None else low, middle if high is None else high
-    return (math.log(begin), math.log(middle), math.log(end)) if ratios else (begin, middle, end)
+    """Beginning of the interval, dot and end: of b - a, or of the logarithm of b / a; three equal ones without."""
+    found, of_b = one.difference, factor(one)
+    if not ratios:
+        low, high = found.mean if found.low is None else found.low, found.mean if found.high is None else found.high
+        return -high, -found.mean, -low
+    assert of_b is not None, "a panel of ratios has one in every line"
+    middle = math.log(of_b)
+    if found.ratio_low is None or found.ratio_high is None:
+        return middle, middle, middle
+    return -math.log(found.ratio_high), middle, -math.log(found.ratio_low)
 
 
-def _names(a: str, b: str, sign: str) -> str:
-    """Both, as far as there is room; all others are compared with the first, so that b matters more."""
-    whole = f"{a} {sign} {b}"
+def _names(b: str, a: str, sign: str) -> str:
+    """Both, as far as there is room; all others are compared with a, so that b matters more."""
+    whole = f"{b} {sign} {a}"
     if len(whole) <= LABEL:
         return whole
     room = LABEL - len(a) - 3 if len(a) < LABEL // 2 else LABEL - 4
     kept = b if len(b) <= room else f"{b[: room - 1]}\u2026"
-    return f"{a} {sign} {kept}" if len(a) < LABEL // 2 else f"\u2026 {sign} {kept}"
+    return f"{kept} {sign} {a}" if len(a) < LABEL // 2 else f"{kept} {sign} \u2026"
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", more: str = "") -> str:

@@ -17,13 +17,12 @@ from volery.report.verdict import (
     interval,
     reading,
     rule,
-    signed,
 )
 
 
 def _caption(differences: Sequence[Compared]) -> str:
     return (
-        f"Ratios a / b on a logarithmic scale, the stroke is 1; differences a {MINUS} b, the stroke is 0. Each "
+        f"Ratios b / a on a logarithmic scale, the stroke is 1; differences b {MINUS} a, the stroke is 0. Each "
         f"quantity has a scale of its own, lines are {confidence(confidence_of(differences))} intervals. Grey and "
         "hollow: the corrected verdict shows no difference."
     )
@@ -52,16 +51,15 @@ def _table(differences: Sequence[Compared]) -> str:
         for d in differences:
             pair = (d.a, d.b)
             jobs = d.jobs if (pair, d.jobs) != (before, jobs_before) else ""
-            name = f"{d.a} against {d.b}" if pair != before else ""
-            numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), signed(d.difference.mean, d.unit)]
-            bounds = [effect(d), interval(d.difference, d.unit), d.difference.method]
-            cells = [name, jobs, d.quantity, reading(d), *numbers, *bounds]
+            name = f"a: {d.a}, b: {d.b}" if pair != before else ""
+            numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), effect(d), interval(d.difference, d.unit)]
+            cells = [name, jobs, d.quantity, reading(d), *numbers, d.difference.method]
             yield Row(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
             before, jobs_before = pair, d.jobs
 
-    heads = ["a against b", "jobs", "quantity", "verdict", "a", "b", f"a {MINUS} b", f"a / b, a {MINUS} b"]
     bounded = f"{confidence(confidence_of(differences))} interval"
-    return table([*heads, bounded, "method"], rows(), text_columns=4, names={9})
+    heads = ["pair", "jobs", "quantity", "verdict", "a", "b", f"b / a, b {MINUS} a", bounded, "method"]
+    return table(heads, rows(), text_columns=4, names={8})
 
 
 def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> str:

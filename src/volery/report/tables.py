@@ -36,7 +36,6 @@ from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
 from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
 from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, confidence, digits, duration, percent
 from volery.report.verdict import (
-    BY_SEEDS,
     ON_DAYS,
     PAIRS_TOLD_WHOLE,
     against,
@@ -46,6 +45,7 @@ from volery.report.verdict import (
     effect,
     interval,
     is_of_one_seed,
+    over_seeds,
     reading,
     rule,
 )
@@ -125,7 +125,7 @@ def comparison(
     for setting, ranking in itertools.groupby(best(groups, confidence_of(differences)), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]
     if not (on_days and is_of_one_seed(differences)):
-        parts += _difference_tables(differences, BY_SEEDS, width)
+        parts += _difference_tables(differences, over_seeds(on_days), width)
     parts += _difference_tables(on_days or (), ON_DAYS, width)
     if warning := caution(differences, on_days):
         parts += ["", Text(warning, style="yellow")]
@@ -394,7 +394,7 @@ def _difference_table(title: str, differences: Sequence[Compared], width: int) -
     if width >= WIDE:
         table.add_column("a", justify="right", no_wrap=True)
         table.add_column("b", justify="right", no_wrap=True)
-    table.add_column(f"a / b, a {MINUS} b", justify="right", no_wrap=True)
+    table.add_column(f"b / a, b {MINUS} a", justify="right", no_wrap=True)
     table.add_column(f"{confidence(confidence_of(differences))} interval", justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     before = ""

@@ -1,4 +1,7 @@
-"""Comparisons in words: cells, sentences and captions that claim no more than the corrected verdict shows."""
+"""Comparisons in words: cells, sentences and captions that claim no more than the corrected verdict shows.
+
+Readers see b against a, the baseline: the ratio b / a, the difference b - a. The data hold a / b and a - b.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,17 @@ from typing import Final
 from volery.report.groups import Compared, shortened
 from volery.report.units import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio
 from volery.statistics import CONFIDENCE, CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
+from volery.statistics.workload import NO_STATEMENT
 
 PAIRS_TOLD_WHOLE = 3
 LEAST_FRACTION = 5e-6
 """A smaller difference of fractions is written as 0.000 pp: no reader gains from its exponent."""
 MARK: Final = "*"
 """Beside a comparison whose own interval shows a difference that the correction takes away."""
-BY_SEEDS: Final = "over seeds (chance: choices)"
 ON_DAYS: Final = "on days like this (chance: workload)"
 CHOICES: Final = (
-    "Seeds tell the chance of choices (random choices of the schedulers, drawn constraints) for exactly these jobs."
+    "Seeds tell the chance of choices (random choices of the schedulers, drawn constraints) for exactly these jobs; "
+    "where every seed draws a workload of its own, that of the workload, too."
 )
 WORKLOAD: Final = "Which jobs came is chance, too: other days like this one would have brought others of the same kind."
 DRAWN_ANEW: Final = (
@@ -47,28 +51,38 @@ def signed(value: float, unit: str) -> str:
 
 def times(factor: float) -> str:
     """A ratio with its sign."""
-    return f"{digits(factor)}{TIMES}"
+    return f"{_factor(factor)}{TIMES}"
+
+
+def _factor(value: float) -> str:
+    """Three significant digits, of small ratios too: 0.00165."""
+    return f"{value:.3g}" if 0 < value < 0.1 else digits(value)
+
+
+def factor(compared: Compared) -> float | None:
+    """The ratio b / a of durations; None for all else, and where durations were compared by their difference."""
+    found = compared.difference
+    if found.ratio is not None:
+        return 1 / found.ratio
+    if compared.unit == "s" and not found.method and min(compared.a_mean, compared.b_mean) > 0:
+        return compared.b_mean / compared.a_mean
+    return None
 
 
 def effect(compared: Compared) -> str:
-    """The ratio a / b of durations, the difference a - b of all else and where a duration is not positive."""
-    found = compared.difference
-    if found.ratio is not None:
-        return times(found.ratio)
-    if compared.unit == "s" and found.seeds < SEEDS_MIN and min(compared.a_mean, compared.b_mean) > 0:
-        return times(compared.a_mean / compared.b_mean)
-    return signed(found.mean, compared.unit)
+    """The ratio b / a of durations, the difference b - a of all else."""
+    found = factor(compared)
+    return signed(-compared.difference.mean, compared.unit) if found is None else times(found)
 
 
 def interval(difference: Difference, unit: str) -> str:
-    """The interval of the ratio, or of the difference (of a fraction in percentage points); a dash where none is."""
+    """The interval of b / a, or of b - a (of a fraction in percentage points); a dash where none is."""
     if difference.ratio_low is not None and difference.ratio_high is not None:
-        return f"{digits(difference.ratio_low)} \u2026 {times(difference.ratio_high)}"
+        return f"{_factor(1 / difference.ratio_high)} \u2026 {times(1 / difference.ratio_low)}"
     if difference.low is None or difference.high is None or not difference.method:
         return NOTHING
-    if unit == "s":
-        return f"{signed(difference.low, unit)} \u2026 {signed(difference.high, unit)}"
-    return f"{signed(difference.low, unit).removesuffix(' pp')} \u2026 {signed(difference.high, unit)}"
+    low, high = signed(-difference.high, unit), signed(-difference.low, unit)
+    return f"{low.removesuffix(' pp')} \u2026 {high}"
 
 
 def is_exact(difference: Difference) -> bool:
@@ -83,8 +97,8 @@ def reading(compared: Compared) -> str:
         return NOTHING
     if not difference.is_shown:
         return difference.verdict.partition(":")[0] + MARK * (difference.verdict == CORRECTED)
-    factor = difference.ratio
-    size = ratio(compared.a_mean, compared.b_mean) if factor is None else times(max(factor, 1 / factor))
+    of_a = difference.ratio
+    size = ratio(compared.a_mean, compared.b_mean) if of_a is None else times(max(of_a, 1 / of_a))
     return f"a {difference.verdict}, {size}"
 
 
@@ -98,14 +112,13 @@ def against(compared: Compared) -> str:
         return NOTHING
     if not found.is_shown and not is_exact(found):
         return f"no diff.{MARK * (found.verdict == CORRECTED)} ({bounds})"
-    size = signed(-found.mean, compared.unit) if found.ratio is None else times(1 / found.ratio)
-    return f"{size} ({bounds})" if bounds else size
+    return f"{effect(compared)} ({bounds})" if bounds else effect(compared)
 
 
 def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
     """The interval of b / a, or of b - a; empty where there is none."""
     if found.ratio_low is not None and found.ratio_high is not None:
-        return f"{digits(1 / found.ratio_high)}{between}{digits(1 / found.ratio_low)}"
+        return f"{_factor(1 / found.ratio_high)}{between}{_factor(1 / found.ratio_low)}"
     if found.low is None or found.high is None or not found.method:
         return ""
     return f"{signed(-found.high, unit)} to {signed(-found.low, unit)}"
@@ -120,8 +133,8 @@ def sentence(compared: Compared) -> str:
     a, b = shortened(compared.a), shortened(compared.b)
     numbers = f"{amount(compared.a_mean, unit)} against {amount(compared.b_mean, unit)}"
     seeds = f"{difference.seeds} seed{'s' if difference.seeds != 1 else ''}"
-    kind = "difference" if difference.ratio is None else "ratio"
-    told = f"{kind} {effect(compared)}, {confidence(confidence_of([compared]))} interval {interval(difference, unit)}"
+    size = f"{b} {MINUS if factor(compared) is None else '/'} {a} {effect(compared)}"
+    told = f"{size}, {confidence(confidence_of([compared]))} interval {interval(difference, unit)}"
     told += f", {difference.method} over {seeds}"
     if difference.is_shown:
         return f"The {quantity} is {difference.verdict} under {a} than under {b}: {numbers} ({told})."
@@ -129,7 +142,7 @@ def sentence(compared: Compared) -> str:
         return f"The {quantity} is identical under {a} and {b}: {numbers} ({seeds})."
     if is_exact(difference) or difference.seeds < SEEDS_MIN:
         why = f"nothing is random here: {seeds} gave the same run" if is_exact(difference) else "one seed, no interval"
-        return f"The {quantity} is {numbers} under {a} and {b} ({kind} {effect(compared)}; {why})."
+        return f"The {quantity} is {numbers} under {a} and {b} ({size}; {why})."
     why = difference.verdict.partition(": ")[2]
     return f"No difference shown in the {quantity} between {a} and {b}: {numbers} ({told}; {why})."
 
@@ -143,15 +156,17 @@ def _on_days(one: ComparedJobs) -> str:
     if found.verdict == IDENTICAL:
         return f"The {quantity} is identical under {a} and {b}: {amount(one.a_mean, one.unit)} (seed {one.seed})."
     if not bounds:
-        return f"The {quantity} of {a} and {b}: {found.verdict}."
+        values = f"{amount(one.a_mean, one.unit)} under {a} and {amount(one.b_mean, one.unit)} under {b}"
+        return f"The {quantity} of this day is {values}; {found.verdict}."
     if not found.is_shown:
         why = found.verdict.partition(": ")[2]
         told = f"no difference shown in the {quantity} between {a} and {b}: {why}"
         return f"On days like this one, {told} ({bounds}; {how})."
-    if found.ratio is None:
-        size = f"{signed(-found.mean, one.unit)} ({bounds}) against that of {a}"
+    of_b = factor(one)
+    if of_b is None:
+        size = f"{effect(one)} ({bounds}) against that of {a}"
     else:
-        size = f"{digits(1 / found.ratio)} times ({bounds}) that of {a}"
+        size = f"{_factor(of_b)} times ({bounds}) that of {a}"
     return f"On days like this one, the {quantity} of {b} is {size}; {how}."
 
 
@@ -178,20 +193,35 @@ def rule(differences: Sequence[Compared]) -> str:
     else:
         paired, details = "paired by seed", f" over seeds: {methods}"
     how = f"{paired}, with {confidence(confidence_of(differences))} intervals{details}"
-    what = "Delays are compared as ratios" + ("" if blocks else ", fractions as differences")
+    what = "Delays are compared as ratios b / a"
+    by_job = any(isinstance(d, ComparedJobs) for d in differences)
+    what += "" if by_job else f" (geometric mean over seeds), fractions as differences b {MINUS} a"
+    unstated = sorted({d.difference.verdict for d in differences if d.difference.verdict.startswith(NO_STATEMENT)})
+    why = f" A dash: {'; '.join(unstated)}." if unstated else ""
     if not methods:
-        return f"{what}."
+        return f"{what}.{why}"
     most = max(d.comparisons for d in differences)
     corrected = (
         f" Verdicts are corrected for the {most} comparisons of each quantity (Holm); {MARK}: the interval alone "
         "would show a difference."
     )
     spans = "Nothing is called lower or higher where the interval spans 1 (of a difference: 0)."
-    return f"{what}, {how}. {spans}{corrected if most > 1 else ''}"
+    return f"{what}, {how}. {spans}{corrected if most > 1 else ''}{why}"
 
 
 def _listed(methods: Iterable[str]) -> str:
     return " and ".join(sorted(set(filter(None, methods))))
+
+
+def over_seeds(on_days: Sequence[Compared] | None) -> str:
+    """The chance that differences over seeds are about, in a few words.
+
+    Args:
+        on_days: the same job by job; empty where every seed draws the workload, None where that is not known.
+    """
+    if on_days is None:
+        return "over seeds"
+    return f"over seeds (chance: choices{'' if on_days else ' and workload'})"
 
 
 def is_of_one_seed(differences: Sequence[Compared]) -> bool:
@@ -210,7 +240,7 @@ def caution(differences: Sequence[Compared], on_days: Sequence[Compared] | None 
         return ""
     seeds = min(d.difference.seeds for d in differences)
     if seeds < SEEDS_MIN:
-        told = " The intervals tell of the workload alone." if on_days else ""
+        told = " The intervals tell of the workload alone." if any(d.difference.method for d in on_days or ()) else ""
         return f"One seed does not tell how much random choices of the schedulers matter; --seeds 3 or more does.{told}"
     if all(d.difference.low is None for d in differences):
         other = "; what other days may bring is told job by job" if on_days else ", and say nothing of other workloads"

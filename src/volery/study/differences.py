@@ -208,6 +208,8 @@ def _is_shown_at(family: Mapping[str, JobsDifference], label: str, confidence: f
 
 
 def _as_difference(one: JobsDifference) -> Difference:
+    """The comparison by its ratio, unless only the difference has an interval."""
+    ratio = None if one.method and one.ratio_low is None else one.ratio
     return Difference(
-        one.difference, one.low, one.high, 1, one.verdict, one.method, one.ratio, one.ratio_low, one.ratio_high
+        one.difference, one.low, one.high, 1, one.verdict, one.method, ratio, one.ratio_low, one.ratio_high
     )

@@ -9,6 +9,7 @@ from tests.unit.report.samples import sample_run, spread
 from volery.metrics import RunSummary
 from volery.report.best import Best, _lowest, _ranked, best, sentences, told
 from volery.report.groups import group_runs
+from volery.statistics import LOWER, paired_ratio
 
 
 def with_medians(label: str, medians_s: list[float]) -> list[RunSummary]:
@@ -95,6 +96,15 @@ def test_where_nothing_is_random_the_caption_speaks_of_no_interval() -> None:
         "difference after the correction for all pairs of designs (Holm)."
     )
     assert told([*alike, *drawn]) == f"{told(drawn)} Where neither of the two is random, they are equal."
+
+
+def test_a_design_that_is_lower_by_its_ratios_is_not_called_higher() -> None:
+    one_bad_day = [1.0 + 0.001 * seed for seed in range(29)]
+    a, b = [*one_bad_day, 100.0], [*(1.5 * value for value in one_bad_day), 50.0]
+    assert sum(b) < sum(a)
+    assert paired_ratio(a, b).verdict == LOWER
+    found = _lowest("", "all", "median delay", "s", _ranked({"a": a, "b": b, "c": [9.0 * value for value in a]}))
+    assert (found.label, found.level, found.next) == ("b", ("a",), ("c",))
 
 
 def test_a_board_of_equal_designs_names_a_false_next_in_at_most_seven_percent() -> None:

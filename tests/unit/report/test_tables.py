@@ -19,7 +19,18 @@ from volery.metrics import Distribution
 from volery.report.groups import group_runs, label_of
 from volery.report.tables import notes, plain
 from volery.report.units import NOTHING, TIMES, duration
-from volery.report.verdict import DRAWN_ANEW, against, caution, headline, interval, reading, rule, sentence
+from volery.report.verdict import (
+    DRAWN_ANEW,
+    against,
+    caution,
+    effect,
+    headline,
+    interval,
+    over_seeds,
+    reading,
+    rule,
+    sentence,
+)
 from volery.statistics import CORRECTED, ComparedJobs, ComparedMeans, Difference, paired_difference, paired_ratio
 
 
@@ -169,7 +180,7 @@ class TestVerdict:
     def test_a_shown_difference_names_both_numbers_and_the_interval(self) -> None:
         text = sentence(compared([0.010, 0.011, 0.012], [1.0, 1.1, 1.3]))
         assert text.startswith("The median delay is lower under megha than under pigeonc: 11.0 ms against 1.13 s")
-        assert text.endswith("(ratio 0.010\u00d7, 95 % interval 0.009 \u2026 0.011\u00d7, paired t over 3 seeds).")
+        assert text.endswith("(pigeonc / megha 103\u00d7, 95 % interval 91.6 \u2026 115\u00d7, paired t over 3 seeds).")
 
     @pytest.mark.parametrize(("a", "b"), [([1.0, 3.0], [2.0, 2.0]), ([1.0], [2.0])])
     def test_nothing_is_called_lower_or_higher_that_was_not_shown(self, a: list[float], b: list[float]) -> None:
@@ -206,6 +217,15 @@ class TestVerdict:
         assert "no difference shown in the mean delay between megha and pigeonc" in spans
         assert "(0.800 to 1.25; block bootstrap" in spans
 
+    def test_without_a_statement_the_values_of_the_day_are_named_alone(self) -> None:
+        why = "no statement: fewer than 30 jobs"
+        day = ComparedJobs(
+            "megha", "pigeonc", "all", "mean delay", "s", 2.0, 1.0, Difference(1.0, None, None, 1, why, "", 2.0),
+            seed=0, job_count=20, block=0,
+        )  # fmt: skip
+        assert sentence(day) == f"The mean delay of this day is 2.00 s under megha and 1.00 s under pigeonc; {why}."
+        assert rule([day]) == f"Delays are compared as ratios b / a. A dash: {why}."
+
     def test_a_verdict_that_the_correction_takes_away_is_marked(self) -> None:
         taken = by_job(0.5, 0.4, 0.625, CORRECTED)
         assert against(taken) == "no diff.* (1.60\u20132.50)"
@@ -217,7 +237,16 @@ class TestVerdict:
     def test_fractions_differ_in_percentage_points(self) -> None:
         difference = compared([0.5, 0.52], [0.4, 0.41], unit="")
         assert "51.0 % against 40.5 %" in sentence(difference)
-        assert interval(difference.difference, "") == "+4.15 \u2026 +16.9 pp"
+        assert interval(difference.difference, "") == "\u221216.9 \u2026 \u22124.15 pp"
+        assert "(pigeonc \u2212 megha \u221210.5 pp," in sentence(difference)
+
+    def test_a_small_ratio_has_three_digits(self) -> None:
+        assert effect(compared([1.0, 1.0], [0.00165, 0.00165])) == "0.00165\u00d7"
+
+    def test_seeds_are_said_to_be_about_the_workload_only_where_it_is_drawn(self) -> None:
+        assert over_seeds([]) == "over seeds (chance: choices and workload)"
+        assert over_seeds([by_job(0.5, 0.4, 0.6, "lower")]) == "over seeds (chance: choices)"
+        assert over_seeds(None) == "over seeds"
 
     def test_classes_are_named_in_the_sentence_and_stay_out_of_the_headline(self) -> None:
         difference = compared([1.0, 1.0], [2.0, 2.0], jobs="short")

@@ -96,6 +96,17 @@ def test_jobs_of_one_run_tell_what_differs_on_such_days() -> None:
     assert {one.jobs for one in found} == {"all"}, "all jobs are long"
 
 
+def test_where_only_the_difference_has_an_interval_no_ratio_is_given() -> None:
+    random = np.random.default_rng(5)
+    delays_s = random.permutation(np.concatenate([np.zeros(985), random.exponential(1.0, 1015)]))
+    found = on_days_like_this({"a": jobs(delays_s), "b": jobs(delays_s + 0.5)})
+    median = next(one for one in found if one.quantity == "median delay")
+    assert median.a_mean > 0
+    assert (median.difference.ratio, median.difference.ratio_low) == (None, None)
+    assert median.difference.low is not None
+    assert median.difference.verdict == "lower"
+
+
 def test_classes_of_jobs_are_compared_where_both_occur() -> None:
     delays_s = np.random.default_rng(4).exponential(1.0, 400)
     found = on_days_like_this({"a": jobs(delays_s, 100), "b": jobs(2 * delays_s, 100)}, {"b"})
