@@ -39,6 +39,7 @@ TEMPLATES: dict[tuple[str, ...], list[str]] = {
     ("strl",): ["nCk(g, 1, 0, 1, 1)", "--set", "g=0-1"],
     ("stages",): ["omega"],
     ("architectures",): ["omega"],
+    ("calibrate",): ["--architecture", "oracle", "--nodes", "2", "--trace", "syn:3x2"],
     ("storm",): ["--architecture", "sparrow", "--seed", "0"],
     ("why",): ["0", "--in", "made"],
     **{(name,): ["made"] for name in ("show", "report", "verify", "timeline")},

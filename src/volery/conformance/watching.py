@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from volery.core.component import Component, Deployment
-from volery.core.events import Event, Fact
+from volery.core.events import Event, Fact, Switched
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port, Problem
 
@@ -119,10 +119,12 @@ class WatchedPort:
 
 
 class Silenced(Watch):
-    """A watch under which nobody hears what components observe."""
+    """A watch that drops what components observe, except the switching of a machine, on which the driver acts."""
 
     def observed(self, port: Port, fact: Fact) -> None:
-        """Drop the fact."""
+        """Pass on a machine's switch, and drop every other fact."""
+        if isinstance(fact, Switched):
+            port.observe(fact)
 
 
 class Deliveries(Watch):

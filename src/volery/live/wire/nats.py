@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 import volery
+from volery.core.errors import InputError
 
 PORT: Final = 4222
 CONNECT_S: Final = 2.0
@@ -150,14 +151,20 @@ class NatsClient:
 
     Attributes:
         payload_max: bytes.
+
+    Raises:
+        InputError: the URL has no host or port that can be.
     """
 
     def __init__(
         self, url: str, name: str, on_trouble: Callable[[str], None], tls: ssl.SSLContext | None = None,
         login: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        parts = urlsplit(url if "://" in url else f"nats://{url}")
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or PORT
+        try:
+            parts = urlsplit(url if "://" in url else f"nats://{url}")
+            self._host, self._port = parts.hostname or "127.0.0.1", parts.port or PORT
+        except ValueError as error:
+            raise InputError("broker", f"{url!r} is no address ({error}); give nats://HOST:PORT") from None
         self._wants_tls = parts.scheme == "tls" or tls is not None
         self._tls = tls
         self._login = login or {}
