@@ -118,7 +118,7 @@ TOLD = "told"
 HELD: dict[tuple[str, str], str | Callable[[Path], None]] = {
     (README, "takes ten minutes"): TOLD,
     (README, "Your own scheduler in 100 lines"): check_lines,
-    (README, "paired differences with their 95 % intervals"): INPUT,
+    (README, "compared as ratios with their 95 % intervals"): INPUT,
     (README, "Megha below 3 ms"): check_the_first_picture,
     (README, "PigeonC below 3 ms for two jobs in three"): check_the_first_picture,
     (README, "up to minutes"): check_the_first_picture,
