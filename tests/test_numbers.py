@@ -130,6 +130,8 @@ HELD: dict[tuple[str, str], str | Callable[[Path], None]] = {
     (FIRST, "is 300 jobs, one per second, of 250 one-second tasks"): check_the_load,
     (FIRST, "takes under a minute"): check_under_a_minute,
     (FIRST, "a 95 % interval over seeds"): INPUT,
+    (FIRST, "begins with three and adds seeds"): INPUT,
+    (FIRST, "ends at 30 seeds"): INPUT,
     (FIRST, "at most 2,000 tasks"): TOLD,
     (FIRST, "On 10,000 ten masters of each kind make the median a millisecond longer"): check_masters,
     (OWN, "Write your own scheduler in 100 lines"): check_lines,
