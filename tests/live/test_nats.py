@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from volery.core.errors import InputError
 from volery.live.wire import nats
 from volery.live.wire.nats import NatsClient, NatsError
 
@@ -171,3 +172,9 @@ def test_where_certificates_are_given_nothing_is_said_in_the_clear() -> None:
         assert heard == b""
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("url", ["[]", "nats://h:99999", "nats://h:x"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(InputError, match="is no address"):
+        NatsClient(url, "test", lambda trouble: None)

@@ -153,7 +153,7 @@ class NatsClient:
         payload_max: bytes.
 
     Raises:
-        InputError: the URL has no host or port that can be.
+        InputError: the URL names no valid host or port.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class NatsClient:
     ) -> None:  # fmt: skip
         try:
             parts = urlsplit(url if "://" in url else f"nats://{url}")
-            self._host, self._port = parts.hostname or "127.0.0.1", parts.port or PORT
+            self._host, self._port = parts.hostname or "127.0.0.1", PORT if parts.port is None else parts.port
         except ValueError as error:
             raise InputError("broker", f"{url!r} is no address ({error}); give nats://HOST:PORT") from None
         self._wants_tls = parts.scheme == "tls" or tls is not None
