@@ -107,7 +107,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         quoted: false where the source is not at hand, and the sentence is empty.
         printed: the number of an "about" as the source prints it, without its unit; its precision is read from it.
         tolerance: where the percent or margin of a "within" comes from.
-        effect: percent of the right side that a strict order must exceed.
+        effect: percent of the right side that a strict order must exceed; 0 in a first form older than this rule.
         input: the chosen input that sets the outcome; the verdict is then "by construction".
         changed: why the tested form is not the first one that was committed.
     """
@@ -130,7 +130,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     quoted: bool = True
     printed: str = ""
     tolerance: str = ""
-    effect: Annotated[float, msgspec.Meta(gt=0, lt=100)] = EFFECT_PERCENT
+    effect: Annotated[float, msgspec.Meta(ge=0, lt=100)] = EFFECT_PERCENT
     input: str = ""
     changed: str = ""
 

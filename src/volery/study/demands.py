@@ -94,6 +94,8 @@ def _check_tolerance(claim: Claim, place: str) -> None:
             )
     if relation not in STRICT and claim.effect != EFFECT_PERCENT:
         raise InputError(f"{place}.effect", f"goes with relation '<' or '>', not with {relation!r}; leave it out")
+    if not claim.effect:
+        raise InputError(f"{place}.effect", f"0 belongs to first forms that came back, whose ids end in {FIRST!r}")
     if claim.effect < EFFECT_PERCENT and not re.search(r"\d", claim.published):
         raise InputError(
             f"{place}.effect",

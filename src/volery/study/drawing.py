@@ -29,7 +29,7 @@ FIRST_MIN = 2
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """How many seeds may be drawn.
+    """The limits of the seeds that are drawn.
 
     Args:
         seeds_max: per run of an undecided claim, those of the file among them.

@@ -50,14 +50,14 @@ class Gave(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a claim's labels stood for: workloads and architectures of its experiment, by label."""
+    """The workloads and architectures of a claim's experiment, by the labels that the claim uses."""
 
     workloads: dict[str, dict[str, Any]] = {}
     architectures: dict[str, Any] = {}
 
 
 class FirstForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """How a claim was first committed, and the verdict that its first record gave.
+    """The first committed form of a claim, and the verdict of its first record.
 
     Args:
         claim: "experiment/claim".
@@ -100,8 +100,13 @@ def claim_id(experiment: str, claim: str) -> str:
 
 
 def form_of(claim: Claim) -> dict[str, Any]:
-    """The fields of a claim that decide its verdict, without those at their defaults."""
+    """The fields of a claim that decide its verdict, without those at their defaults.
+
+    An effect of 0 is left out too: forms that are older than the rule on effects have none.
+    """
     fields = _plain(claim)
+    if not claim.effect:
+        del fields["effect"]
     return {name: fields[name] for name in TESTED if name in fields}
 
 
@@ -112,7 +117,7 @@ def _plain(struct: Claim | Workload) -> dict[str, Any]:
 
 
 def setting_of(experiment: Experiment, claim: Claim) -> Setting:
-    """What the labels of a claim stand for in its experiment."""
+    """The workloads and architectures that the labels of a claim name in its experiment."""
     named = [side.on for side in claim.sides if side.on]
     if len(named) < len(claim.sides):
         named += claim.on or [workload.label for workload in experiment.workload]
@@ -299,7 +304,7 @@ def _check_claim(claim: Claim, name: str, forms: Mapping[str, FirstForm], place:
 
 
 def follows_the_rule(first: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether the rules of the ledger account for all that differs between two tested forms.
+    """Return true if the rules of the ledger explain every difference between two tested forms.
 
     They do where the source's number is tested as a number now, where an order or a bound is as narrow as it was, and
     where the tolerance of a "within" is not wider.

@@ -71,7 +71,7 @@ Lookup = Callable[[str, str, str, str], "Values | Missing"]
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What claims of an experiment are judged on.
+    """The workloads, populations, seeds and looks on which the claims of an experiment are judged.
 
     Args:
         workloads: those of the experiment, for claims that name none.
@@ -175,7 +175,7 @@ class _Trial:
         return None if self.looks else Missing("not all runs are finished")
 
     def _is_ratio(self, left: Sequence[float], right: Sequence[float]) -> bool:
-        """Whether a look is judged on the logarithm of left / (factor x right).
+        """Return true if a look is judged on the logarithm of left / (factor x right).
 
         Each look by its own values: a later one must not change what an earlier one decided.
         """
@@ -195,7 +195,7 @@ class _Trial:
         return [target + side * (room.share * abs(target) + room.margin) for target in targets]
 
     def _slack(self, left: Sequence[float], right: Sequence[float], side: int) -> tuple[float, ...]:
-        """How far the claim holds, per seed; negative where it does not."""
+        """Return the distance from the bound per seed; negative where the claim does not hold."""
         pairs = list(zip(left, self._bounds(right, side), strict=True))
         rounding = 0.0 if self.claim.relation in STRICT else ROUNDING
         if self._is_ratio(left, right):
@@ -203,7 +203,7 @@ class _Trial:
         return tuple(side * (bound - value) + rounding * abs(bound) for value, bound in pairs)
 
     def _outcome(self, look: int, confidence: float) -> Outcome:
-        """What the values of one look say at a confidence."""
+        """Return the outcome of one look at a confidence."""
         _, left, right = self.looks[look]
         found = [
             _beyond(self._slack(left, right, side), self.claim, self.is_random, confidence) for side in self._sides
@@ -219,7 +219,7 @@ class _Trial:
         return next(held, len(self.looks))
 
     def fails(self, confidence: float) -> bool:
-        """Whether the case fails at a confidence of all looks together; one that held before has been decided."""
+        """Return true if the case fails at a confidence of all looks together; a case that held before is decided."""
         for k, (look, _, _) in enumerate(self.looks[: self.held_at]):
             spent = (1 - look.confidence) * (1 - confidence) / (1 - CONFIDENCE)
             if self._outcome(k, 1 - spent) == FAILS:
@@ -302,7 +302,7 @@ def _number(value: float) -> str:
 
 
 def allowed(claim: Claim) -> Tolerance:
-    """How far beyond the target the bounds lie; an order has to exceed it, so that its bound lies before the target."""
+    """The distance of the bounds from the target; the bound of an order lies on the near side of the target."""
     if claim.relation in STRICT:
         return Tolerance(-claim.effect / 100)
     if claim.relation != "about":
@@ -335,7 +335,7 @@ def _at(values: Values, seeds: Sequence[int]) -> list[float]:
 
 
 def _expected(text: str, measured: Callable[[str], Values | Missing]) -> Values | Missing:
-    """What theory expects of each run."""
+    """The values that theory expects of each run."""
     analysis = parse_analysis(text, THEORY)
     columns: dict[str, Values] = {}
     for metric in analysis.measured.values():
@@ -396,7 +396,7 @@ def _together(cases: Sequence[Case], stand_in: bool) -> tuple[Verdict, str]:
 
 
 def _told(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:
-    """Which workloads stand for which."""
+    """Name the workloads that are stand-ins, and what the first one stands for."""
     names = list(dict.fromkeys(on for trial in trials for on in trial.places if on in stand_ins))
     first = names[0]
     more = f", and {len(names) - 1} more" if len(names) > 1 else ""
@@ -404,7 +404,7 @@ def _told(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:
 
 
 def _name(case: Case, cases: Sequence[Case]) -> str:
-    """What tells a case from the others: workload, architectures, population."""
+    """Name the workload, architectures and population by which a case differs from the others."""
     parts = [case.workload] if len({one.workload for one in cases}) > 1 else []
     pairs = {(one.left and one.left.of, one.right and one.right.of) for one in cases}
     if case.left is not None and case.left.of and len(pairs) > 1:
@@ -416,7 +416,7 @@ def _name(case: Case, cases: Sequence[Case]) -> str:
 
 
 def _where(failed: Sequence[Case], cases: Sequence[Case]) -> str:
-    """Which workloads, and how many cases, when it is not all of them."""
+    """Name the workloads of the failed cases and count these; empty where all cases failed."""
     if len(failed) == len(cases):
         return ""
     names = list(dict.fromkeys(case.workload for case in failed))

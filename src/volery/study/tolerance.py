@@ -123,6 +123,6 @@ def _changes(percent: float) -> Iterator[float]:
 
 
 def _agree(goal: float, printed: float, half_unit: float) -> bool:
-    """Whether a tested number is the printed one: no further from it than its last digit tells, nor than AGREEMENT."""
+    """Return true if a tested number is the printed one, within its last digit and within AGREEMENT."""
     room = min(AGREEMENT * abs(printed), half_unit)
     return math.isclose(goal, printed, abs_tol=room)

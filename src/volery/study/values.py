@@ -159,7 +159,7 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def full_label(label: str, reading: str) -> str:
-    """What tables call an architecture under a reading."""
+    """The name of an architecture under a reading in tables."""
     return f"{label} ({reading})" if reading else label
 
 

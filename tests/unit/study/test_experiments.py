@@ -145,7 +145,12 @@ def test_every_paper_has_an_experiment() -> None:
         ('relation = "<="', 'relation = ">"\nmargin = 5', "small.claim[0].margin", "has no tolerance of its own"),
         ('relation = "<="', 'relation = "<"\neffect = 2', "small.claim[0].effect", "published names no size"),
         ('relation = "<="', 'relation = "<="\neffect = 2', "small.claim[0].effect", "goes with relation '<' or '>'"),
-        ('relation = "<="', 'relation = "<"\neffect = 0', "small.claim[0].effect", "> 0"),
+        (
+            'relation = "<="',
+            'relation = "<"\neffect = 0',
+            "small.claim[0].effect",
+            "0 belongs to first forms that came back",
+        ),
         ('is_source = "section 5"', "", "small.workload[0].stands_for", "'syn:5x4' is made here"),
         (
             'trace = "syn:5x4"\nworkers = 30\nis_source = "section 5"',
