@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from tests.live.test_processes import sh
 
 from volery.live.node.agent import NodeAgent
 from volery.live.node.descendants import agent_mark, is_marked
-from volery.live.node.proctable import processes
+from volery.live.node.proctable import children, processes, status_of
 
 FIFTY = "for i in $(seq 50); do (setsid sleep 77 &) ; done"
 """As an operator has tried it: each one a session of its own, and a child of nobody's."""
@@ -57,6 +60,29 @@ def test_daemons_of_a_task_end_with_its_cancellation(tmp_path: Path, script: str
             it.executor.kill(task, 0)
         await it.until(lambda: task in it.outcomes)
         assert daemons_of(it.executor) == []
+
+    bench(tmp_path, scenario)
+
+
+def test_whoever_loses_its_parent_while_daemons_are_listed_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(it: Bench) -> None:
+        it.start(sh("(setsid sh -c 'sleep 77 & echo $$ > parent; wait' &) ; sleep 60"))
+        (parent,) = map(int, await written(tmp_path / "3" / "0.0" / "parent"))
+        (child,) = children(parent)
+
+        def list_and_kill(pid: int) -> list[int]:
+            listed = children(pid)
+            if parent in listed and child not in listed:
+                os.kill(parent, signal.SIGKILL)
+                while (status := status_of(parent)) is not None and status.lives:
+                    time.sleep(0.001)
+            return listed
+
+        monkeypatch.setattr("volery.live.node.descendants.children", list_and_kill)
+        (found,) = it.executor._means.descendants.adopted().values()
+        assert [status.pid for status in found] == [child]
 
     bench(tmp_path, scenario)
 

@@ -81,20 +81,27 @@ class Descendants:
         self._first.discard(pid)
 
     def adopted(self) -> dict[int, list[Status]]:
-        """Living processes that lost their parent and have become children of this one, by mark; reaps zombies."""
+        """Living processes that lost their parent and have become children of this one, by mark; reaps zombies.
+
+        One that dies after the list was read leaves its children to this process: then the list is read again.
+        """
         found: dict[int, list[Status]] = {}
-        for pid in children(os.getpid()):
-            status = None if pid in self._first else status_of(pid)
-            if status is None or status.session == self._session:
-                continue
-            mark = soft_limit(pid, _MARK_TITLE)
-            if mark >> _ATTEMPT_BITS != self._agent >> _ATTEMPT_BITS:
-                continue
-            if status.lives:
-                found.setdefault(mark, []).append(status)
-            else:
+        pids = children(os.getpid())
+        while pids:
+            found, reaped = {}, 0
+            for pid in pids:
+                status = None if pid in self._first else status_of(pid)
+                if status is None or status.session == self._session:
+                    continue
+                mark = soft_limit(pid, _MARK_TITLE)
+                if mark >> _ATTEMPT_BITS != self._agent >> _ATTEMPT_BITS:
+                    continue
+                if status.lives:
+                    found.setdefault(mark, []).append(status)
+                    continue
                 with suppress(ChildProcessError):
-                    os.waitpid(pid, os.WNOHANG)
+                    reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
+            pids = children(os.getpid()) if reaped else []
         return found
 
     def left(self, mark: int, first: int, adopted: Mapping[int, list[Status]] | None = None) -> list[Status]:
