@@ -175,9 +175,16 @@ def test_a_number_that_nothing_holds_is_found() -> None:
     assert unheld(README, text) == ["It is 10 times as fast.", "| a | twice as good |"]
 
 
+WORDS = {"ten": "10", "hundred": "100", "thousand": "1000", "five": "5", "four": "4", "eight": "8"}
+SHARES = re.compile(r"\b(half|halve[sd]?|twice|double[sd]?|thirds?|quarters?|percent|tenfold|million)\b")
+
+
 def typed_numbers(text: str) -> list[str]:
-    """The numbers of a finding that no value fills in."""
-    return [found.replace(",", "") for found in re.findall(r"\d[\d,]*(?:\.\d+)?", re.sub(r"\{\w+\}", "", text))]
+    """The numbers of a finding that no value fills in; of those in words, the ones beyond three, and shares."""
+    plain = re.sub(r"\{\w+\}", "", text)
+    digits = [found.replace(",", "") for found in re.findall(r"\d[\d,]*(?:\.\d+)?", plain)]
+    words = [WORDS[found] for found in re.findall(r"\w+", plain.lower()) if found in WORDS]
+    return digits + words + SHARES.findall(plain.lower())
 
 
 def test_the_numbers_that_a_finding_writes_itself_are_inputs_of_its_experiment() -> None:
@@ -191,4 +198,5 @@ def test_the_numbers_that_a_finding_writes_itself_are_inputs_of_its_experiment()
 
 
 def test_a_typed_result_is_found() -> None:
-    assert typed_numbers("{a} of 1,000 tasks wait 2.5 s.") == ["1000", "2.5"]
+    assert typed_numbers("{a} of 1,000 tasks wait 2.5 s, ten times as long.") == ["1000", "2.5", "10"]
+    assert typed_numbers("The loop halves the bill.") == ["halves"]
