@@ -284,6 +284,17 @@ def test_few_jobs_and_jobs_that_all_depend_on_each_other_have_no_statement() -> 
     assert {one.verdict for one in jobs_difference(range(2_000), swelling, swelling * b)} == {workload.FEW_BLOCKS}
 
 
+def test_a_queue_that_fills_once_has_no_statement() -> None:
+    """One observation, whatever is done with blocks (docs/decisions/0055): of 10,000 jobs 3,000 overload one server."""
+    random = np.random.default_rng(34)
+    load = np.repeat([0.6, 1.5, 0.7], [3_000, 3_000, 4_000])
+    work = random.exponential(1, (20, len(load)))
+    gaps = random.exponential(1, work.shape) / load
+    sides = [lindley(service, gaps) + service for service in (work, FASTER * work)]
+    for a, b in zip(*sides, strict=True):
+        assert {one.verdict for one in jobs_difference(range(len(a)), a, b)} == {workload.FEW_BLOCKS}
+
+
 def test_the_same_jobs_give_the_same_intervals() -> None:
     assert jobs_difference(range(2_000), *bursts(9)) == jobs_difference(range(2_000), *bursts(9))
 
