@@ -282,18 +282,24 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _facts(experiment: Experiment, table: ValueTable) -> Iterator[Fact]:
+    """Metrics over the seeds that all architectures of a place have, so that claims with added seeds shift none."""
     rows: dict[tuple[str, str, str], list[RunDigest]] = {}
     for row in table.runs:
         rows.setdefault((row.of, row.workload, row.population), []).append(row)
     for workload in experiment.workload:
         for population in experiment.population:
             place = (workload.label, population.label)
-            for label, reading, _ in experiment.variants():
-                of = full_label(label, reading)
-                runs = rows.get((of, *place), [])
+            here = {
+                full_label(label, reading): (label, rows.get((full_label(label, reading), *place), []))
+                for label, reading, _ in experiment.variants()
+            }
+            drawn = [{row.seed for row in runs} for label, runs in here.values() if label not in experiment.unseeded]
+            common = set.intersection(*filter(None, drawn)) if any(drawn) else set()
+            for of, (label, runs) in here.items():
+                shared = [row for row in runs if row.seed in common or label in experiment.unseeded]
                 for metric in (one for one in experiment.columns or FACTS if one in table.metrics):
                     number = table.metrics.index(metric)
-                    yield from _fact(place, of, metric, [row.values[number] for row in runs])
+                    yield from _fact(place, of, metric, [row.values[number] for row in shared])
             inputs = [row for row in table.inputs if (row.workload, row.population) == place]
             for metric in (one for one in INPUT_FACTS if one in table.input_metrics):
                 number = table.input_metrics.index(metric)

@@ -24,7 +24,6 @@ title = "queues"
 paper = "test"
 figure = "Figure 0"
 seeds = [3, 5]
-table = false
 network = { delay_us = 0 }
 
 [quick]
@@ -98,6 +97,12 @@ def test_seeds_are_drawn_for_the_runs_of_undecided_claims_alone(experiment: Expe
     assert set(counts.values()) == {2}
     assert record.seeds[:3] == (3, 5, 6)
     assert record.complete
+
+
+def test_tables_compare_designs_over_the_same_seeds(experiment: Experiment, tmp_path: Path) -> None:
+    record = drawn(experiment, tmp_path)
+    assert len(set(seeds_by_place(record).values())) > 1
+    assert {(fact.workload, fact.runs) for fact in record.facts if fact.of} == {("busy", 2), ("idle", 2)}
 
 
 def test_the_looks_together_keep_the_confidence_of_one(experiment: Experiment, tmp_path: Path) -> None:
