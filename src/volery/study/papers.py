@@ -38,7 +38,7 @@ INPUT_COLUMNS = (
 RANGED = ("delay_s.p50", "delay_s.p99")
 ON_VERDICTS: Final = """Verdicts on the claims of each paper. A claim that is judged under several readings of a
 paper, or both on the source's workload and on a stand-in, has a verdict for each."""
-FORMER: Final = """**{former} of these {all} experiments were judged by the former rules** and wait for their next run.
+FORMER: Final = """**Judged by the former rules: {former} of these {all} experiments**, which wait for their next run.
 Their stand-ins count as reproduced, their orders needed no effect, and their intervals were too narrow."""
 BY_THE_RULE: Final = """Claims that are older than the ledger's rules on tolerances and orders, and were changed by
 nothing else:"""
