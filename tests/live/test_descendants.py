@@ -71,6 +71,9 @@ def test_whoever_loses_its_parent_while_daemons_are_listed_is_listed(
         it.start(sh("(setsid sh -c 'sleep 77 & echo $$ > parent; wait' &) ; sleep 60"))
         (parent,) = map(int, await written(tmp_path / "3" / "0.0" / "parent"))
         (child,) = children(parent)
+        async with asyncio.timeout(LIMIT_S):
+            while parent not in children(os.getpid()):
+                await asyncio.sleep(0.005)
 
         def list_and_kill(pid: int) -> list[int]:
             listed = children(pid)
