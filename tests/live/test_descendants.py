@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,20 @@ def test_daemons_of_a_task_end_with_it(tmp_path: Path, script: str) -> None:
         assert len(left) <= 2, "of the other alone"
         it.executor.kill(other, 0)
         await it.until(lambda: other in it.outcomes)
+        assert daemons_of(it.executor) == []
+
+    bench(tmp_path, scenario)
+
+
+def test_a_task_has_ended_when_what_was_killed_of_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[tuple[int, int]] = []
+    # Its group is told, and does not come to die before the first look.
+    monkeypatch.setattr("volery.live.node.processes._signal_group", lambda *told: killed.append(told))
+
+    async def scenario(it: Bench) -> None:
+        end = await it.run(sh("sleep 77 & exit 0"))
+        assert (end.state, end.reason) == ("finished", "")
+        assert len(killed) == 1
         assert daemons_of(it.executor) == []
 
     bench(tmp_path, scenario)
@@ -88,6 +105,41 @@ def test_whoever_loses_its_parent_while_daemons_are_listed_is_listed(
         assert [status.pid for status in found] == [child]
 
     bench(tmp_path, scenario)
+
+
+def test_children_of_a_thread_that_ends_while_children_are_listed_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    ready, end = threading.Event(), threading.Event()
+
+    def start_and_wait() -> None:
+        started.append(subprocess.Popen(["sleep", "77"]))
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=start_and_wait)
+    thread.start()
+    assert ready.wait(LIMIT_S)
+    of_thread = Path(f"/proc/self/task/{thread.native_id}")
+
+    class Listed(list[str]):
+        """Threads, of which the one with the child ends just before it is read."""
+
+        def __iter__(self) -> Iterator[str]:
+            for name in sorted(super().__iter__(), key=of_thread.name.__eq__):
+                if name == of_thread.name:
+                    end.set()
+                    while of_thread.exists():
+                        time.sleep(0.001)
+                yield name
+
+    list_folder = os.listdir
+    monkeypatch.setattr("volery.live.node.proctable.os.listdir", lambda path: Listed(list_folder(path)))
+    try:
+        assert started[0].pid in children(os.getpid())
+    finally:
+        started[0].kill()
+        started[0].wait()
+    assert end.is_set()
 
 
 def test_daemons_leave_no_zombies_while_their_task_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

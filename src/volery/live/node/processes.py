@@ -279,10 +279,11 @@ class ProcessExecutor:
             self._leave(attempt)
             return
         attempt.signal_all()
-        outside = self._means.descendants.signal(attempt.mark, attempt.pid)
-        if outside or ((group := attempt.group) is not None and group.lives):
+        # Of its process group too: what was killed is not gone yet, and until then may have had children outside of it.
+        lives = self._means.descendants.kill_all(attempt.mark, attempt.pid)
+        if lives or ((group := attempt.group) is not None and group.lives):
             attempt.deadline = time.monotonic()
-            self._leave(attempt)  # it has been killed, and is not gone yet
+            self._leave(attempt)
         else:
             self._reap(attempt)
 

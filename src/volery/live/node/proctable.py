@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -62,17 +63,22 @@ def processes() -> Iterator[Status]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes whose parent is a process, zombies included; none where it is gone."""
+    """The processes whose parent is a process, zombies included; none where it is gone.
+
+    A thread that ends leaves its children to another one, which may have been read already: then all are read anew.
+    """
     found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - as below
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123 - each end of a task waits
-                found += map(int, file.read().split())
-    except FileNotFoundError:
-        if status_of(pid) is not None and not _LISTS_CHILDREN.exists():
-            return [status.pid for status in processes() if status.parent == pid]
-    except OSError:
-        pass  # it is going
+    read: list[str] = []
+    with suppress(OSError):  # the process is going
+        while (threads := os.listdir(f"/proc/{pid}/task")) != read:  # noqa: PTH208 - as above
+            found, read = [], threads
+            for thread in threads:
+                try:
+                    with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123 - each end of a task waits
+                        found += map(int, file.read().split())
+                except FileNotFoundError:
+                    if not _LISTS_CHILDREN.exists():
+                        return [status.pid for status in processes() if status.parent == pid]
     return found
 
 
