@@ -15,13 +15,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from volery.architectures.quincy.flow.costs import QuincyCosts, Rates, Room
+from volery.architectures.quincy.flow.graph import Graph, Question
+from volery.architectures.quincy.flow.items import Item
+from volery.architectures.quincy.flow.network import Drawn, Wish
+from volery.architectures.quincy.flow.scaling import scaled_here
+from volery.architectures.quincy.flow.solving import solve
 from volery.core.model import SECOND, Cluster, Task
-from volery.policies.flow.costs import QuincyCosts, Rates, Room
-from volery.policies.flow.graph import Graph, Question
-from volery.policies.flow.items import Item
-from volery.policies.flow.network import Drawn, Wish
-from volery.policies.flow.scaling import scaled_here
-from volery.policies.flow.solving import solve
 
 SLOTS = 4
 RACK = 20

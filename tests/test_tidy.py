@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "volery"
 SOURCES = sorted(path for room in ("src", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))
 OURS = [path for path in SOURCES if path.is_relative_to(PACKAGE)]
-PURE = [path for path in OURS if path.relative_to(PACKAGE).parts[0] in ("core", "policies", "architectures")]
+PURE = [path for path in OURS if path.relative_to(PACKAGE).parts[0] in ("core", "roles", "policies", "architectures")]
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
@@ -162,7 +162,7 @@ def imported_modules(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def test_components_have_no_clock_no_entropy_and_no_channel_of_their_own() -> None:
-    """In core, policies and architectures: DESIGN section 1."""
+    """In core, roles, policies and architectures: DESIGN section 1."""
     impure = [
         f"{place(path, line)} imports {module}"
         for path in PURE

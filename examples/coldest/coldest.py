@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from volery.policies.stages import Candidates, Policy, View, Waiting
+from volery.architectures.pipeline.policies import Candidates, Policy, View, Waiting
 
 
 class Coldest(Policy, frozen=True):

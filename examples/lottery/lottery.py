@@ -18,7 +18,7 @@ from volery.core.events import Cancel, MoreTasks, Submit, TaskFinished
 from volery.core.model import Address, Cluster, Message, Task, TaskId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.jobs import ANSWERS, JobLedger
+from volery.roles.submission import ANSWERS, JobLedger
 
 
 class Launch(Message, frozen=True):

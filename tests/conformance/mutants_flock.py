@@ -20,7 +20,7 @@ from volery.core.component import Architecture, Deployment
 from volery.core.events import TimerFired
 from volery.core.model import Address, Cluster, Time
 from volery.core.streams import Streams
-from volery.policies.reservations import TaskRequest
+from volery.roles.reservations import TaskRequest
 
 
 def with_defaults(design: str, **parameters: Any) -> Architecture:

@@ -9,8 +9,8 @@ from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.streams import Streams
-from volery.policies.jobs import JobLedger
-from volery.policies.nodes import Completed, Launch
+from volery.roles.nodes import Completed, Launch
+from volery.roles.submission import JobLedger
 
 
 class TrustsOrder(Scheduler):

@@ -9,9 +9,9 @@ from volery.core.component import Deployment
 from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
 from volery.core.streams import Streams
-from volery.policies.jobs import JobLedger
-from volery.policies.nodes import Completed
 from volery.policies.queueing import ConstraintQueue
+from volery.roles.nodes import Completed
+from volery.roles.submission import JobLedger
 
 
 class LosesCompletions(Scheduler):

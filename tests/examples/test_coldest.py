@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from tests.examples.installed import EXAMPLES, install
 
+from volery.architectures.pipeline.policies import forget, parse
 from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.core.stages import Stage
-from volery.policies.stages import forget, parse
 
 BAD = '''
 import time
-from volery.policies.stages import Policy
+from volery.architectures.pipeline.policies import Policy
 
 
 class Fickle(Policy, frozen=True):

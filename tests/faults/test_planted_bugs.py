@@ -24,9 +24,9 @@ from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalM
 from volery.architectures.pigeon.surviving import SurvivingMaster
 from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
-from volery.policies.guarded import GuardedNode, Lease, Result, Run
-from volery.policies.leading import PairedMaster
-from volery.policies.links import Linked
+from volery.roles.recovery.channel import Linked
+from volery.roles.recovery.election import PairedMaster
+from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run
 from volery.storm import Failure, draw, shrink, weather
 from volery.storm.scenario import Scenario
 

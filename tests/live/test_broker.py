@@ -17,7 +17,7 @@ from volery.core.errors import InputError
 from volery.live.hosts.host import Host, Superseded
 from volery.live.wire.broker import DOUBT_S, LIFE_MAX, Assembly, BrokerTransport, pieces
 from volery.live.wire.codec import Codec, Frame
-from volery.policies.links import RENEWALS
+from volery.roles.recovery.channel import RENEWALS
 
 LIMIT_S = 20
 

@@ -16,7 +16,7 @@ from volery.core.model import Cluster, Message
 from volery.live.cluster.building import Plan
 from volery.live.trials.replay import replay
 from volery.live.wire.broker import BrokerTransport
-from volery.policies.links import RENEWALS, Frame
+from volery.roles.recovery.channel import RENEWALS, Frame
 
 LIMIT_S = 20
 NONSENSE = {

@@ -15,8 +15,8 @@ from volery.core.events import Event, PeerBack, PeerLost, TaskFinished, TimerFir
 from volery.core.model import SECOND, SUBMITTER, Address, Job, Message, Task, Time
 from volery.core.port import Port
 from volery.core.streams import Streams
-from volery.policies.links import Acknowledgement, Frame, Greeting, Linked
 from volery.policies.match import positions
+from volery.roles.recovery.channel import Acknowledgement, Frame, Greeting, Linked
 from volery.sim import Network, Options, simulate
 from volery.sim.faults import FaultPlan
 

@@ -24,7 +24,6 @@ from volery.core.model import SECOND, Address, Amounts, Cluster, JobId, Task, Ta
 from volery.core.resources import SLOT
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies import nodes
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.fairness import (
     DrfTurns,
@@ -39,11 +38,12 @@ from volery.policies.fairness import (
     WeightedDrf,
     parse_shares_text,
 )
-from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
-from volery.policies.nodes import PLAIN_NODE_MESSAGES, Completed, Kill, Launch
 from volery.policies.queueing import ConstraintQueue
 from volery.policies.vectorqueue import VectorQueue
+from volery.roles import nodes
+from volery.roles.nodes import PLAIN_NODE_MESSAGES, Completed, Kill, Launch
+from volery.roles.submission import ANSWERS, JobLedger
 
 ADDRESS: Final[Address] = "oracle/0"
 

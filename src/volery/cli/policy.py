@@ -27,7 +27,7 @@ def list_policies(
     as_json: AsJson = False,
 ) -> None:
     """List the policies of the stages, those of other packages included, with their parameters."""
-    from volery.policies.stages import METHODS
+    from volery.architectures.pipeline.policies import METHODS
 
     stages = [_stage(stage)] if stage else list(METHODS)
     if as_json:
@@ -65,7 +65,7 @@ def check(
 
 
 def _stage(name: str) -> Stage:
-    from volery.policies.stages import METHODS
+    from volery.architectures.pipeline.policies import METHODS
 
     known = [stage.value for stage in METHODS]
     if name not in known:
@@ -74,7 +74,7 @@ def _stage(name: str) -> Stage:
 
 
 def _described(stage: Stage) -> list[dict[str, Any]]:
-    from volery.policies.stages import parameters, policies, summary
+    from volery.architectures.pipeline.policies import parameters, policies, summary
 
     return [
         {

@@ -13,8 +13,8 @@ from volery.cli.output import print_json
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.policies.utility.expressions import Expression
-    from volery.policies.utility.planning import Plan
+    from volery.architectures.tetrisched.expressions import Expression
+    from volery.architectures.tetrisched.planning import Plan
 
 MACHINES_MAX = 100_000
 ITEM = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
@@ -33,9 +33,9 @@ def strl(
     as_json: AsJson = False,
 ) -> None:
     """Read a utility expression (STRL) and print it; with --set, plan it on those machines."""
+    from volery.architectures.tetrisched.expressions import leaves
+    from volery.architectures.tetrisched.text import written
     from volery.policies.match import positions
-    from volery.policies.utility.expressions import leaves
-    from volery.policies.utility.text import written
 
     path = Path(expression)
     found = read(path.read_text(encoding="utf-8"), str(path)) if _is_file(path) else read(expression, "STRL")
@@ -60,8 +60,8 @@ def read(text: str, place: str) -> Expression:
     Raises:
         InputError: it is neither; the message names the place in it.
     """
-    from volery.policies.utility.expressions import from_json
-    from volery.policies.utility.text import parse
+    from volery.architectures.tetrisched.expressions import from_json
+    from volery.architectures.tetrisched.text import parse
 
     return from_json(text) if text.lstrip().startswith("{") else parse(text, place)
 
@@ -71,8 +71,8 @@ def _is_file(path: Path) -> bool:
 
 
 def _planned(found: Expression, sets: list[str], busy: list[str]) -> Plan:
-    from volery.policies.utility.parts import Supply
-    from volery.policies.utility.planning import Planning, solve
+    from volery.architectures.tetrisched.parts import Supply
+    from volery.architectures.tetrisched.planning import Planning, solve
 
     members = {}
     for text in sets:

@@ -22,12 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.core.errors import InputError, suggestion
-from volery.core.model import SECOND, Cluster, Task
-from volery.core.stages import Stage
-from volery.core.streams import Streams
-from volery.policies.match import positions
-from volery.policies.stages import (
+from volery.architectures.pipeline.policies import (
     METHODS,
     Candidates,
     Choice,
@@ -44,6 +39,11 @@ from volery.policies.stages import (
     names,
     parse,
 )
+from volery.core.errors import InputError, suggestion
+from volery.core.model import SECOND, Cluster, Task
+from volery.core.stages import Stage
+from volery.core.streams import Streams
+from volery.policies.match import positions
 
 SEEDS: Final = (0, 1, 2)
 MACHINES: Final = 1_000

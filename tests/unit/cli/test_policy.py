@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from volery.architectures.pipeline.policies import METHODS
 from volery.cli.main import main
-from volery.policies.stages import METHODS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "pipeline.md"
 

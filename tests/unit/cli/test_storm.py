@@ -11,7 +11,7 @@ import pytest
 from volery.architectures import lookup
 from volery.cli.main import main
 from volery.core.model import SECOND
-from volery.policies.links import Linked
+from volery.roles.recovery.channel import Linked
 from volery.storm import draw_schedule
 from volery.storm.schedule import Harm
 

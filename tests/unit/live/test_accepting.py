@@ -15,7 +15,7 @@ from volery.live.cluster.machine import Machine
 from volery.live.jobs import job_from_table
 from volery.live.service.accepting import Sent
 from volery.live.service.feeding import TASKS_PER_TURN
-from volery.policies.jobs import JobLedger
+from volery.roles.submission import JobLedger
 from volery.sim.recording import RecordingPort
 
 FLEET = Fleet([Machine("x86_64", "linux", "6.1", 4, 1024, {})], [1])

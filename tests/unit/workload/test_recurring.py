@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from volery.architectures.jockey.stages import parents_of, sizes, stages_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER
 from volery.core.trace import Trace
 from volery.core.workflows import check_workflows
-from volery.policies.deadlines.stages import parents_of, sizes, stages_of
 from volery.workload import load_trace
 
 SPEC = "recurring:4x6,tasks=60,workers=50"

@@ -27,8 +27,8 @@ from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness import Pools, parse_shares_text
-from volery.policies.heartbeats import Heartbeats
 from volery.policies.locality import delay_policy
+from volery.roles.heartbeats import Heartbeats
 
 
 class HfsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

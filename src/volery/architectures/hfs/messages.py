@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volery.core.model import Message
-from volery.policies.attempts import AttemptEnded, Kill, Launch
+from volery.roles.attempts import AttemptEnded, Kill, Launch
 
 
 class Heartbeat(Message, frozen=True):

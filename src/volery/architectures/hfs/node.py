@@ -8,9 +8,9 @@ from volery.architectures.hfs.messages import Heartbeat
 from volery.core.component import sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Time
-from volery.policies import attempts
-from volery.policies.attempts import AttemptEnded, Kill, Launch
-from volery.policies.heartbeats import Heartbeats
+from volery.roles import attempts
+from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.heartbeats import Heartbeats
 
 TRACKER: Final[Address] = "jobtracker/0"
 BEAT: Final = "heartbeat"

@@ -13,8 +13,8 @@ from volery.architectures.hfs.tracker import JobTracker, JobWork, Running
 from volery.core.events import Preemption, TimerFired
 from volery.core.model import NEVER, Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
-from volery.policies.attempts import AttemptEnded, Kill
 from volery.policies.fairness import Pool
+from volery.roles.attempts import AttemptEnded, Kill
 
 LOOK: Final = "shares"
 

@@ -11,12 +11,12 @@ from volery.architectures.hfs.node import BEAT
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
-from volery.policies.attempts import AttemptEnded, Kill, Launch
 from volery.policies.fairness import Pools
-from volery.policies.heartbeats import Heartbeats
-from volery.policies.jobs import ANSWERS, JobLedger
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
+from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.heartbeats import Heartbeats
+from volery.roles.submission import ANSWERS, JobLedger
 
 
 class Running(NamedTuple):

@@ -29,7 +29,9 @@ from volery.architectures.hybrid.central import Central, Layout
 from volery.architectures.hybrid.messages import MESSAGES, PHOENIX_MESSAGES
 from volery.architectures.hybrid.monitor import Monitor, WatchSetting
 from volery.architectures.hybrid.phoenix import PhoenixCentral, PhoenixScheduler, PhoenixWorker
+from volery.architectures.hybrid.scarcity import supply
 from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
+from volery.architectures.hybrid.waiting import LeastWait
 from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
 from volery.core.bounds import (
     PROBES_MAX,
@@ -47,11 +49,9 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Draws, Sampler
-from volery.policies.scarcity import supply
-from volery.policies.waiting import LeastWait
+from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
 EmptyWorkers = Literal["random", "first"]
 

@@ -16,11 +16,11 @@ from volery.architectures.hybrid.messages import (
     VectorRequest,
     WithdrawJob,
 )
+from volery.architectures.hybrid.waiting import LeastWait, Units
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.match import Matches, positions, vector_bytes
-from volery.policies.reservations import Kill, NoTask, TaskRequest, by_needs
-from volery.policies.waiting import LeastWait, Units
+from volery.roles.reservations import Kill, NoTask, TaskRequest, by_needs
 
 MEMO_MAX = 256
 """Lists of eligible units that are kept."""

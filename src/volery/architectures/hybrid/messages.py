@@ -2,13 +2,13 @@
 
 A batch is what was probed for or placed together: the tasks of a job that need the same constraints. A vector has one
 bit per machine: whether a long task runs or waits there; versions grow. What all designs with reservations say stands
-in `policies/reservations.py`.
+in `roles/reservations.py`.
 """
 
 from __future__ import annotations
 
 from volery.core.model import JobId, Message, Task, TaskId, Time
-from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
+from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 
 
 class Probe(Message, frozen=True):

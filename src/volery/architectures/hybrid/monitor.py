@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.architectures.hybrid.messages import Crowded, Demanded, Reorder, Scarcity
+from volery.architectures.hybrid.scarcity import Demand, scarcity
 from volery.core.component import Component, sent_to
 from volery.core.events import Counted, Measured, TimerFired
 from volery.core.model import Address, Time
 from volery.core.port import Port
-from volery.policies.scarcity import Demand, scarcity
 
 NONE = -1
 """No constraint is scarce."""

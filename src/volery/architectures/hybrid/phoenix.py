@@ -13,16 +13,16 @@ import msgspec
 from volery.architectures.hybrid.central import Central, Layout
 from volery.architectures.hybrid.messages import Assign, Crowded, Demanded, Reorder, Scarcity, WithdrawJob
 from volery.architectures.hybrid.monitor import BEAT, NONE, DemandReport, WatchSetting, next_beat
+from volery.architectures.hybrid.scarcity import RecentService
 from volery.architectures.hybrid.scheduler import Batch, Scheduler, SchedulerSetting
+from volery.architectures.hybrid.waiting import LeastWait
 from volery.architectures.hybrid.worker import Entry, Worker, WorkerSetting
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Counted, MoreTasks, PeerLost, Submit, TaskFinished, TimerFired
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.policies.match import positions
-from volery.policies.reservations import TaskRequest
 from volery.policies.sampling import Draws, Sampler
-from volery.policies.scarcity import RecentService
-from volery.policies.waiting import LeastWait
+from volery.roles.reservations import TaskRequest
 
 
 class PhoenixScheduler(Scheduler):

@@ -23,9 +23,9 @@ from volery.architectures.hybrid.messages import (
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, JobId, Task, Time
-from volery.policies.jobs import ANSWERS
-from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, Withdraw, by_needs
 from volery.policies.sampling import Sampler
+from volery.roles.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, Withdraw, by_needs
+from volery.roles.submission import ANSWERS
 
 Sharing = Literal["none", "vector", "ideal"]
 ShortPlacement = Literal["probes", "least-wait"]

@@ -12,9 +12,9 @@ from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe
 from volery.core.component import sent_to
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, TaskId, Time
-from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.policies.sampling import Draws
-from volery.policies.slots import SlotKeeper
+from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
+from volery.roles.slots import SlotKeeper
 
 Stealing = Literal["off", "behind-long", "random"]
 Order = Literal["fifo", "srpt"]

@@ -39,8 +39,8 @@ from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness import parse_shares_text
-from volery.policies.heartbeats import Heartbeats
-from volery.policies.links import LINK_MESSAGES, Linking
+from volery.roles.heartbeats import Heartbeats
+from volery.roles.recovery.channel import LINK_MESSAGES, Linking
 
 
 class HydraConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

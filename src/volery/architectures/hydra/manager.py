@@ -27,7 +27,7 @@ from volery.core.events import Computed, TimerFired
 from volery.core.model import NEVER, Address, JobId, Task, Time
 from volery.core.port import Problem
 from volery.policies.fairness import FairQueue, WeightedDrf
-from volery.policies.heartbeats import Heartbeats
+from volery.roles.heartbeats import Heartbeats
 
 SERVE: Final = "serve"
 TELL: Final = "tell"

@@ -24,8 +24,8 @@ from volery.architectures.hydra.messages import (
 from volery.core.component import Component, sent_to
 from volery.core.events import PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
-from volery.policies.heartbeats import Heartbeats
-from volery.policies.links import Renewed
+from volery.roles.heartbeats import Heartbeats
+from volery.roles.recovery.channel import Renewed
 
 BEAT: Final = "heartbeat"
 EXPIRY: Final = "expiry"

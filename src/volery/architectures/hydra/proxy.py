@@ -29,8 +29,8 @@ from volery.architectures.hydra.splitting import Splitter, View
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.jobs import JobLedger
-from volery.policies.links import Renewed
+from volery.roles.recovery.channel import Renewed
+from volery.roles.submission import JobLedger
 
 
 class Running(NamedTuple):

@@ -12,7 +12,7 @@ from volery.architectures.hydra.weighing import by_hash, draw_weighted
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, Job, JobId, Message, Time
-from volery.policies.jobs import ANSWERS
+from volery.roles.submission import ANSWERS
 
 Routing = Literal["uniform", "weighted", "priority", "load", "hash", "locality"]
 

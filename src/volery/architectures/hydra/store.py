@@ -21,7 +21,7 @@ from volery.architectures.hydra.weighing import WHOLE
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Measured, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, JobId, Time
-from volery.policies.links import Renewed
+from volery.roles.recovery.channel import Renewed
 
 PUBLISH: Final = "publish"
 UNKNOWN: Final = -1

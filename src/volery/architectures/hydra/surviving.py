@@ -10,7 +10,7 @@ from volery.architectures.hydra.messages import Held, NodeDead, Reborn, Register
 from volery.core.component import sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Time
-from volery.policies.links import Renewed
+from volery.roles.recovery.channel import Renewed
 
 
 class MortalManager(ResourceManager):

@@ -20,21 +20,21 @@ from typing import Annotated
 
 import msgspec
 
+from volery.architectures.jockey.control import Loop
 from volery.architectures.jockey.controlled import Control, Deviation, Setting
+from volery.architectures.jockey.curves import DEFAULT, parsed
 from volery.architectures.jockey.learning import learned
+from volery.architectures.jockey.profiles import Learned
+from volery.architectures.jockey.rehearsal import Rehearsing
 from volery.architectures.jockey.scheduler import Scheduler
+from volery.architectures.jockey.stages import Indicator
 from volery.core.bounds import ROUNDS_MAX, Period, PositiveCount, PositiveRatio, Seconds
 from volery.core.component import Architecture, Component, Deployment, Learning, Simulate
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.deadlines.control import Loop
-from volery.policies.deadlines.curves import DEFAULT, parsed
-from volery.policies.deadlines.profiles import Learned
-from volery.policies.deadlines.rehearsal import Rehearsing
-from volery.policies.deadlines.stages import Indicator
-from volery.policies.runners import MESSAGES, SCHEDULER, Node
+from volery.roles.runners import MESSAGES, SCHEDULER, Node
 
 
 class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,14 +8,14 @@ from typing import Literal
 
 import msgspec
 
+from volery.architectures.jockey.arbiter import Claim
+from volery.architectures.jockey.control import Left, Loop
+from volery.architectures.jockey.curves import Curve, due
+from volery.architectures.jockey.profiles import Learned, estimated
+from volery.architectures.jockey.rehearsal import Rehearsal, Rehearsing
+from volery.architectures.jockey.remaining import Remaining
+from volery.architectures.jockey.stages import Stage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths
 from volery.core.model import Job, Task, TaskId, Time
-from volery.policies.deadlines.arbiter import Claim
-from volery.policies.deadlines.control import Left, Loop
-from volery.policies.deadlines.curves import Curve, due
-from volery.policies.deadlines.profiles import Learned, estimated
-from volery.policies.deadlines.rehearsal import Rehearsal, Rehearsing
-from volery.policies.deadlines.remaining import Remaining
-from volery.policies.deadlines.stages import Stage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths
 
 Control = Literal["adaptive", "first", "max"]
 Deviation = Literal["resimulate", "share", "ignore"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 
+from volery.architectures.jockey.profiles import Learned, Profile, Run, profiled
+from volery.architectures.jockey.rehearsal import Rehearsing, drawn, samples_of
+from volery.architectures.jockey.remaining import Remaining, tabulated
 from volery.core.component import Deployment, Simulate
 from volery.core.model import NEVER, Cluster, JobId, Time
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
 from volery.core.workflows import with_parents
-from volery.policies.deadlines.profiles import Learned, Profile, Run, profiled
-from volery.policies.deadlines.rehearsal import Rehearsing, drawn, samples_of
-from volery.policies.deadlines.remaining import Remaining, tabulated
 
 Alone = Callable[[Cluster], Deployment]
 """The design's components for a cluster that a job has to itself."""

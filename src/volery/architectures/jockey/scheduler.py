@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from volery.architectures.jockey.arbiter import arbitrated
 from volery.architectures.jockey.controlled import Controlled, Setting
+from volery.architectures.jockey.profiles import Learned
+from volery.architectures.jockey.rehearsal import rehearse
 from volery.architectures.jockey.tokens import Holder, Tokens
 from volery.core.component import Component, sent_to
 from volery.core.events import Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.policies.deadlines.arbiter import arbitrated
-from volery.policies.deadlines.profiles import Learned
-from volery.policies.deadlines.rehearsal import rehearse
-from volery.policies.jobs import ANSWERS, JobLedger
-from volery.policies.readiness import Workflow
-from volery.policies.runners import Completed, Kill, Launch
+from volery.roles.readiness import Workflow
+from volery.roles.runners import Completed, Kill, Launch
+from volery.roles.submission import ANSWERS, JobLedger
 
 PERIOD = "period"
 REHEARSED = "rehearsed"

@@ -51,7 +51,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.guarded import GuardedNode
+from volery.roles.recovery.leases import GuardedNode
 
 Preempted = Literal["restart", "keep"]
 

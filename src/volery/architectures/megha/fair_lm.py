@@ -34,7 +34,7 @@ from volery.core.component import sent_to
 from volery.core.events import Counted, Drain, Preemption, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
-from volery.policies.nodes import Completed, Kill
+from volery.roles.nodes import Completed, Kill
 
 
 class Holder(NamedTuple):

@@ -12,9 +12,9 @@ from volery.architectures.megha.messages import Ask, Inconsistency, Notice, Requ
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Look, Measured, MoreTasks, Seen, Submit
 from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
-from volery.policies.jobs import ANSWERS, REFUSALS, SIGHTS, JobLedger
 from volery.policies.match import bytes_vector, positions
 from volery.policies.queueing import ConstraintQueue
+from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 MeghaMatch = Literal["random", "min-constraints", "best-fit"]
 """Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy."""

@@ -9,9 +9,9 @@ from volery.architectures.megha.messages import Ask, Change, Inconsistency, Noti
 from volery.core.component import Component, sent_to
 from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, TaskId, Time
-from volery.policies import nodes
 from volery.policies.match import vector_bytes
-from volery.policies.nodes import Completed, Kill, Launch
+from volery.roles import nodes
+from volery.roles.nodes import Completed, Kill, Launch
 
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]

@@ -7,7 +7,7 @@ a repeated or stale message is recognised.
 from __future__ import annotations
 
 from volery.core.model import Message, Task, TaskId
-from volery.policies.nodes import PLAIN_NODE_MESSAGES
+from volery.roles.nodes import PLAIN_NODE_MESSAGES
 
 
 class Request(Message, frozen=True):

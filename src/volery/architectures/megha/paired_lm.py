@@ -26,9 +26,9 @@ from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.component import sent_to
 from volery.core.events import Drain, Move, Moved, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
-from volery.policies.guarded import Active, Deposed, Fence, Fenced, Forget, Lease, Result, Run, Status, Stop
-from volery.policies.leading import PairedMaster, Standing, pair_sends
-from volery.policies.links import Renewed
+from volery.roles.recovery.channel import Renewed
+from volery.roles.recovery.election import PairedMaster, Standing, pair_sends
+from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Forget, Lease, Result, Run, Status, Stop
 
 
 def pair_of(lm: int) -> tuple[Address, Address]:

@@ -14,8 +14,8 @@ from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.component import Component, Deployment, role_of
 from volery.core.model import Address, Time
 from volery.core.streams import Streams
-from volery.policies.guarded import Lease
-from volery.policies.links import Linking
+from volery.roles.recovery.channel import Linking
+from volery.roles.recovery.leases import Lease
 
 
 class Survival:

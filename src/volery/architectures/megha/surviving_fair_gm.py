@@ -22,7 +22,7 @@ from volery.core.component import sent_to
 from volery.core.events import MoreTasks, Reweigh, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.resources import SLOT
-from volery.policies.guarded import Active
+from volery.roles.recovery.leases import Active
 
 
 class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):

@@ -21,7 +21,7 @@ from volery.architectures.megha.vector_lm import Told
 from volery.core.component import sent_to
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
-from volery.policies.guarded import Active, GuardedNode, Result
+from volery.roles.recovery.leases import Active, GuardedNode, Result
 
 PREEMPTIONS_MAX: Final = ATTEMPTS // 2
 """A task that was preempted so often in one life of its GM is no victim any more: the rest is for what is lost."""

@@ -22,8 +22,8 @@ from volery.architectures.megha.surviving_messages import ATTEMPTS, MOVE_SHIFT, 
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Move, Moved, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.guarded import Active, Deposed, Forget, Inquire
-from volery.policies.jobs import ANSWERS, REFUSALS, SIGHTS
+from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire
+from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS
 
 
 class Surviving(GlobalMaster):

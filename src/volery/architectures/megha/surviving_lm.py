@@ -18,8 +18,8 @@ from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Place, pla
 from volery.core.component import sent_to
 from volery.core.events import TimerFired
 from volery.core.model import Address, TaskId, Time
-from volery.policies.guarded import Active, Lease
 from volery.policies.match import positions, vector_bytes
+from volery.roles.recovery.leases import Active, Lease
 
 
 class SurvivingLocalMaster(PairedLocalMaster, LocalMaster):

@@ -10,9 +10,9 @@ from volery.architectures.megha.vector_messages import StateUpdate
 from volery.core.events import Moved
 from volery.core.model import Message, Task, TaskId
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.policies.guarded import NODE_MESSAGES, Active
-from volery.policies.leading import PAIR_MESSAGES
-from volery.policies.links import LINK_MESSAGES
+from volery.roles.recovery.channel import LINK_MESSAGES
+from volery.roles.recovery.election import PAIR_MESSAGES
+from volery.roles.recovery.leases import NODE_MESSAGES, Active
 
 
 class Place(Message, frozen=True):

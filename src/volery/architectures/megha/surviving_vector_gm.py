@@ -10,7 +10,7 @@ from volery.architectures.megha.vector_gm import VectorGlobalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Cancel, Look, MoreTasks, Moved, Submit
 from volery.core.model import Address, Message, Task, Time
-from volery.policies.guarded import Active, Inquire
+from volery.roles.recovery.leases import Active, Inquire
 
 
 class SurvivingVectorMaster(Surviving, VectorGlobalMaster):

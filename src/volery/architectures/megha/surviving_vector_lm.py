@@ -21,7 +21,7 @@ from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpda
 from volery.core.component import sent_to
 from volery.core.events import Counted, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
-from volery.policies.guarded import Active, Lease
+from volery.roles.recovery.leases import Active, Lease
 
 
 class SurvivingVectorLocalMaster(PairedLocalMaster, VectorLocalMaster):

@@ -18,7 +18,7 @@ from volery.core.component import sent_to
 from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import positions, vector_bytes
-from volery.policies.nodes import Completed, Kill, Launch
+from volery.roles.nodes import Completed, Kill, Launch
 
 
 class Told:

@@ -25,6 +25,7 @@ import msgspec
 
 from volery.architectures.omega.cell import CellState, Conflicts
 from volery.architectures.omega.elastic import Elasticity, Policy
+from volery.architectures.omega.firstfit import Rings
 from volery.architectures.omega.layout import WORKLOADS, Deciding, Layout, Workload, parse_rule
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.node import Front, Node
@@ -39,8 +40,7 @@ from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness import WeightedDrf, parse_shares_text
-from volery.policies.firstfit import Rings
-from volery.policies.links import LINK_MESSAGES, linked
+from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
 CELL = "cell/0"
 

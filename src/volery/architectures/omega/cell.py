@@ -9,7 +9,7 @@ from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.attempts import AttemptEnded, Kill, Launch
+from volery.roles.attempts import AttemptEnded, Kill, Launch
 
 Conflicts = Literal["fine", "coarse"]
 LOG_MIN: Final = 4096

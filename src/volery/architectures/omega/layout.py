@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from volery.architectures.omega.firstfit import Rings
 from volery.core.devices import packing_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
-from volery.policies.firstfit import Rings
 
 Workload = Literal["batch", "service", "fill"]
 WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import JobId, Message, Task, TaskId
-from volery.policies.attempts import ATTEMPT_NODE_MESSAGES
+from volery.roles.attempts import ATTEMPT_NODE_MESSAGES
 
 
 class Refresh(Message, frozen=True):

@@ -8,9 +8,9 @@ from volery.architectures.omega.layout import Rule, Workload
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, JobId, Time
-from volery.policies import attempts
-from volery.policies.attempts import AttemptEnded
-from volery.policies.jobs import ANSWERS
+from volery.roles import attempts
+from volery.roles.attempts import AttemptEnded
+from volery.roles.submission import ANSWERS
 
 
 class Node(attempts.Node):

@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from volery.architectures.omega.cell import Claims, Running
+from volery.architectures.omega.firstfit import NOWHERE, Placed, Placing, place
 from volery.architectures.omega.layout import Layout, Workload
 from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
@@ -14,9 +15,8 @@ from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.policies.attempts import AttemptEnded, Kill, Launch
 from volery.policies.fairness import FairOrder
-from volery.policies.firstfit import NOWHERE, Placed, Placing, place
+from volery.roles.attempts import AttemptEnded, Kill, Launch
 
 BATCH: Final = "batch"
 NEXT: Final = "next"

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.architectures.omega.elastic import Elasticity
+from volery.architectures.omega.firstfit import Placing, place, stretch
 from volery.architectures.omega.layout import Deciding, Layout, Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
 from volery.core.component import Component, sent_to
@@ -29,8 +30,7 @@ from volery.core.events import (
     Transaction,
 )
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
-from volery.policies.firstfit import Placing, place, stretch
-from volery.policies.jobs import ANSWERS, JobLedger, comes_in_parts
+from volery.roles.submission import ANSWERS, JobLedger, comes_in_parts
 
 SEARCHES: Final = 32
 """Draws after which a gang that the empty cell did not hold in any of them counts as impossible."""

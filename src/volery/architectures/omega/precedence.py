@@ -15,6 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 from volery.architectures.omega.cell import CellState, Conflicts, Running
+from volery.architectures.omega.firstfit import NOWHERE, Placed, Placing, place
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Verdict, Withdraw
 from volery.architectures.omega.placer import Setting
@@ -24,8 +25,7 @@ from volery.core.events import Preemption
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.core.records import ATTEMPT_MAX
-from volery.policies.attempts import AttemptEnded, Kill, Launch
-from volery.policies.firstfit import NOWHERE, Placed, Placing, place
+from volery.roles.attempts import AttemptEnded, Kill, Launch
 
 
 class Held(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from volery.architectures.omega.firstfit import Placed, Placing, place
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
 from volery.architectures.omega.placer import Placer, Setting, Waiting
@@ -11,7 +12,6 @@ from volery.core.component import sent_to
 from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, Time
 from volery.core.port import Problem
-from volery.policies.firstfit import Placed, Placing, place
 
 NEXT = "next"
 

@@ -30,8 +30,8 @@ from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.guarded import Lease
 from volery.policies.match import MatchPolicy
+from volery.roles.recovery.leases import Lease
 
 
 class PigeonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

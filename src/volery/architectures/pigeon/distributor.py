@@ -12,7 +12,7 @@ from volery.architectures.pigeon.messages import Completed, GroupTasks, Withdraw
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.jobs import ANSWERS, JobLedger
+from volery.roles.submission import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
 

@@ -17,7 +17,10 @@ from volery.architectures.pigeon.messages import MESSAGES, Withdraw, Withdrawn
 from volery.core.component import Component, Deployment, role_of, sent_to
 from volery.core.events import Cancel, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
-from volery.policies.guarded import (
+from volery.policies.match import positions
+from volery.roles.recovery.channel import LINK_MESSAGES, Linking, Renewed
+from volery.roles.recovery.election import PAIR_MESSAGES, PairedMaster, Standing, pair_sends
+from volery.roles.recovery.leases import (
     NODE_MESSAGES,
     Active,
     Deposed,
@@ -30,10 +33,7 @@ from volery.policies.guarded import (
     Status,
     Stop,
 )
-from volery.policies.jobs import ANSWERS
-from volery.policies.leading import PAIR_MESSAGES, PairedMaster, Standing, pair_sends
-from volery.policies.links import LINK_MESSAGES, Linking, Renewed
-from volery.policies.match import positions
+from volery.roles.submission import ANSWERS
 
 
 class Deal(Message, frozen=True):

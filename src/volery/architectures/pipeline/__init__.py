@@ -33,6 +33,9 @@ from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.nearness import NearScheduler
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place
+from volery.architectures.pipeline.policies import Policy, parse
+from volery.architectures.pipeline.policies.ordering import PoorestUser
+from volery.architectures.pipeline.policies.preempting import ByFairness, NoPreemption
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager, ManagedMortalNode, ManagedNode
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds
@@ -44,11 +47,8 @@ from volery.core.records import ATTEMPT_MAX
 from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.locality import ByTime
-from volery.policies.stages import Policy, parse
-from volery.policies.stages.ordering import PoorestUser
-from volery.policies.stages.preempting import ByFairness, NoPreemption
+from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
 
 class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

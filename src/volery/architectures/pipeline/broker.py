@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from volery.architectures.pipeline.messages import Pass
 from volery.architectures.pipeline.placing import Place
+from volery.architectures.pipeline.policies import State, View, Waiting
+from volery.architectures.pipeline.policies.policy import Management
 from volery.core.model import Address, Task, TaskId
-from volery.policies.stages import State, View, Waiting
-from volery.policies.stages.policy import Management
 
 ADDRESS: Address = "broker/0"
 

@@ -16,13 +16,13 @@ from volery.architectures.pipeline.fleet import Boot, Fleet, Rental
 from volery.architectures.pipeline.messages import Ready, Risen, SwitchOff, SwitchOn
 from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.placing import Assembly, Place
+from volery.architectures.pipeline.policies import Kind, Offer, Running, Supply, Waiting
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.tending import Tending
 from volery.architectures.pipeline.two_level import LocalManager, ManagedMortalNode
 from volery.core.component import sent_to
 from volery.core.events import Counted, PeerLost, Switched, TimerFired
 from volery.core.model import Address, Time
-from volery.policies.stages import Kind, Offer, Running, Supply, Waiting
 
 SCALE = "scale"
 BOOT = "boot"

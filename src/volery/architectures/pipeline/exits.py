@@ -10,8 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from volery.architectures.pipeline.policies import Running, Waiting
 from volery.core.model import TaskId
-from volery.policies.stages import Running, Waiting
 
 
 class Then(StrEnum):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from volery.architectures.pipeline.policies import Offer, State, Supply
 from volery.core.model import Time
 from volery.core.provisioning import HOUR, Billing
 from volery.policies.match import positions
-from volery.policies.stages import Offer, State, Supply
 
 
 class Rental(msgspec.Struct, frozen=True):

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.architectures.pipeline.lines import Entry
+from volery.architectures.pipeline.policies import FAR, Kind, State, Waiting
 from volery.architectures.pipeline.queues import KeyedQueue, Queue
 from volery.core.model import Time
 from volery.policies.match import positions
-from volery.policies.stages import FAR, Kind, State, Waiting
 
 KINDS_MAX: Final = 64
 """Kinds of which it is kept when each machine will have room for them."""

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from volery.architectures.pipeline.policies import Kind
 from volery.core.resources import Packing
-from volery.policies.stages import Kind
 
 LOOP_MAX: Final = 32
 """Above this many closed kinds a numpy pass is faster than a loop."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any, Final
 
+from volery.architectures.pipeline.policies import FAR, Waiting
 from volery.core.model import Time
-from volery.policies.stages import FAR, Waiting
 
 BLOCK: Final = 256
 """Entries per block: an insertion moves so many at most, a search for a short task looks at one block in full."""

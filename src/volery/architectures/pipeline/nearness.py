@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from volery.architectures.pipeline.kinds import ANYWHERE, Kinds
 from volery.architectures.pipeline.placing import Assembly, Place
+from volery.architectures.pipeline.policies import Candidates, JobRecord, Kind, Waiting, vector_of
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.locality import ANY, NODE, RACK, racks_of
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.core.resources import Packing
 from volery.policies.locality import ByTime
-from volery.policies.stages import Candidates, JobRecord, Kind, Waiting, vector_of
 
 FARTHER: Final = "farther"
 """The timer of the first job that may go farther from its input."""

@@ -12,15 +12,15 @@ from volery.architectures.pipeline.exits import Exit, Exits, Then
 from volery.architectures.pipeline.iterations import Easy, Iteration, Skipping, Strict
 from volery.architectures.pipeline.kinds import Kinds
 from volery.architectures.pipeline.messages import Completed, Kill, Launch, Risen
+from volery.architectures.pipeline.policies import Candidates, Choice, JobRecord, Kind, Running, State, View, Waiting
+from volery.architectures.pipeline.policies.policy import Preempting
+from volery.architectures.pipeline.policies.preempting import NoPreemption
 from volery.architectures.pipeline.queues import KeyedQueue, Queue, RandomQueue, TurnsQueue
 from volery.architectures.pipeline.reserving import Conservative
 from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason, TimerFired
 from volery.core.model import NEVER, SECOND, Address, Cluster, Task, TaskId, Time
 from volery.policies.match import positions
-from volery.policies.stages import Candidates, Choice, JobRecord, Kind, Running, State, View, Waiting
-from volery.policies.stages.policy import Preempting
-from volery.policies.stages.preempting import NoPreemption
 
 BACKFILLING: Final[dict[str, type[Easy | Conservative]]] = {"easy": Easy, "conservative": Conservative}
 """Iterations that reserve: they need an order that is fixed when a task is queued, and estimates of what runs."""

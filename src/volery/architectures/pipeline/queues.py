@@ -8,9 +8,9 @@ from typing import Protocol
 
 from volery.architectures.pipeline.kinds import Kinds
 from volery.architectures.pipeline.lines import Entry, Line
+from volery.architectures.pipeline.policies import Kind, Turn, View, Waiting
+from volery.architectures.pipeline.policies.policy import Keyed, TakingTurns
 from volery.core.model import TaskId
-from volery.policies.stages import Kind, Turn, View, Waiting
-from volery.policies.stages.policy import Keyed, TakingTurns
 
 
 class Queue(Protocol):

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from functools import reduce
 
 from volery.architectures.pipeline.iterations import Skipping
+from volery.architectures.pipeline.policies import FAR, State, Waiting
 from volery.architectures.pipeline.queues import KeyedQueue
 from volery.core.model import Time
 from volery.core.resources import Packing
 from volery.policies.match import positions
-from volery.policies.stages import FAR, State, Waiting
 
 
 class Profile:

@@ -9,13 +9,13 @@ from random import Random
 from volery.architectures.pipeline.broker import ADDRESS, Outside
 from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Risen
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
+from volery.architectures.pipeline.policies import JobRecord, Kind, State, Waiting
 from volery.architectures.pipeline.tending import Tending
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
-from volery.policies.jobs import ANSWERS, JobLedger
-from volery.policies.readiness import Workflow
-from volery.policies.stages import JobRecord, Kind, State, Waiting
+from volery.roles.readiness import Workflow
+from volery.roles.submission import ANSWERS, JobLedger
 
 
 class Scheduler(Tending):

@@ -9,11 +9,11 @@ from random import Random
 from volery.architectures.pipeline.exits import Then
 from volery.architectures.pipeline.messages import Completed
 from volery.architectures.pipeline.placing import Assembly, Place, Placing
+from volery.architectures.pipeline.policies import Candidates, Running, State, Waiting
+from volery.architectures.pipeline.policies.replicating import NoCopies
 from volery.core.events import TimerFired
 from volery.core.model import Address, Time
 from volery.core.records import ATTEMPT_MAX
-from volery.policies.stages import Candidates, Running, State, Waiting
-from volery.policies.stages.replicating import NoCopies
 
 PATIENCE = 16
 """A task that is late is asked about again until it is so many times as old as it was at first."""

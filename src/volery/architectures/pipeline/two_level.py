@@ -16,18 +16,18 @@ from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass
 from volery.architectures.pipeline.mortal import MortalNode
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place, Placing
+from volery.architectures.pipeline.policies import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
+from volery.architectures.pipeline.policies.migrating import NoMigration
+from volery.architectures.pipeline.policies.preempting import NoPreemption
+from volery.architectures.pipeline.policies.replicating import NoCopies
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.tending import Tending
 from volery.core.component import sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, Amounts, Cluster, JobId, Task, Time
 from volery.core.resources import Packing
-from volery.policies.jobs import ANSWERS
 from volery.policies.match import positions
-from volery.policies.stages import JobRecord, Kind, Manager, Running, State, Waiting, vector_of
-from volery.policies.stages.migrating import NoMigration
-from volery.policies.stages.preempting import NoPreemption
-from volery.policies.stages.replicating import NoCopies
+from volery.roles.submission import ANSWERS
 
 PASSED = 0
 """Attempts are the lower level's: to the upper one a task that it has passed has this one alone."""

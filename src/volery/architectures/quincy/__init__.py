@@ -19,6 +19,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from volery.architectures.quincy.flow.costs import UNIT, CostModel, LoadSpreading, NetworkAware, QuincyCosts, Rates
+from volery.architectures.quincy.flow.graph import Solver
+from volery.architectures.quincy.flow.scaling import check_solver
 from volery.architectures.quincy.node import SCHEDULER, Node
 from volery.architectures.quincy.scheduler import Scheduler, Setting
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Seconds
@@ -26,10 +29,7 @@ from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.attempts import ATTEMPT_NODE_MESSAGES
-from volery.policies.flow.costs import UNIT, CostModel, LoadSpreading, NetworkAware, QuincyCosts, Rates
-from volery.policies.flow.graph import Solver
-from volery.policies.flow.scaling import check_solver
+from volery.roles.attempts import ATTEMPT_NODE_MESSAGES
 
 
 class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from volery.architectures.quincy.flow.costs import Room
+from volery.architectures.quincy.flow.items import NOWHERE, Item
 from volery.core.model import NEVER, Cluster, JobId, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
-from volery.policies.flow.costs import Room
-from volery.policies.flow.items import NOWHERE, Item
 
 
 class Machines:

@@ -6,8 +6,8 @@ from typing import Final
 
 from volery.core.component import sent_to
 from volery.core.model import Address
-from volery.policies import attempts
-from volery.policies.attempts import AttemptEnded
+from volery.roles import attempts
+from volery.roles.attempts import AttemptEnded
 
 SCHEDULER: Final[Address] = "scheduler/0"
 

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import msgspec
 
+from volery.architectures.quincy.flow.bounds import fair_floors
+from volery.architectures.quincy.flow.costs import CostModel
+from volery.architectures.quincy.flow.graph import Answer, Graph, Question, Solver
+from volery.architectures.quincy.flow.items import Item, Waiting
+from volery.architectures.quincy.flow.network import Bounds, Drawn, Wish
+from volery.architectures.quincy.flow.solving import solve
 from volery.architectures.quincy.machines import Machines
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
-from volery.policies.attempts import AttemptEnded, Kill, Launch
-from volery.policies.flow.bounds import fair_floors
-from volery.policies.flow.costs import CostModel
-from volery.policies.flow.graph import Answer, Graph, Question, Solver
-from volery.policies.flow.items import Item, Waiting
-from volery.policies.flow.network import Bounds, Drawn, Wish
-from volery.policies.flow.solving import solve
-from volery.policies.jobs import ANSWERS, JobLedger
+from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.submission import ANSWERS, JobLedger
 
 CYCLE = "cycle"
 FLOW = "flow"

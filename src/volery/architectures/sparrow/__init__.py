@@ -26,9 +26,9 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.links import LINK_MESSAGES, linked
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Sampler
+from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
 
 class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

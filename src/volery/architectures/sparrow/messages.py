@@ -1,13 +1,13 @@
 """What schedulers and node monitors of Sparrow say to each other.
 
 A batch is what was probed for together: the tasks of a job that need the same constraints, or one task. What all
-designs with reservations say stands in `policies/reservations.py`.
+designs with reservations say stands in `roles/reservations.py`.
 """
 
 from __future__ import annotations
 
 from volery.core.model import Message, Task
-from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
+from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 
 
 class Probe(Message, frozen=True):

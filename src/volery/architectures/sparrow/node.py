@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
+from volery.architectures.sparrow.lines import FairLines, Lines, PriorityLines
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.component import sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
-from volery.policies.lines import FairLines, Lines, PriorityLines
-from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
-from volery.policies.slots import SlotKeeper
+from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
+from volery.roles.slots import SlotKeeper
 
 QueuePolicy = Literal["fifo", "priority", "fair"]
 

@@ -12,9 +12,9 @@ from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLen
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, Time
-from volery.policies.jobs import ANSWERS
-from volery.policies.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, Withdraw, by_needs
 from volery.policies.sampling import Sampler
+from volery.roles.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, Withdraw, by_needs
+from volery.roles.submission import ANSWERS
 
 Sampling = Literal["batch", "per-task"]
 

@@ -19,6 +19,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from volery.architectures.tetrisched.highs import Limits, check_solver
+from volery.architectures.tetrisched.planning import Solver
 from volery.architectures.tetrisched.requests import Asking, Soft
 from volery.architectures.tetrisched.scheduler import Scheduler, Setting
 from volery.core.bounds import Count, Microseconds, Milliseconds, Period, PositiveCount, PositiveRatio, Ratio, Seconds
@@ -27,9 +29,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.runners import MESSAGES, SCHEDULER, Node
-from volery.policies.utility.highs import Limits, check_solver
-from volery.policies.utility.planning import Solver
+from volery.roles.runners import MESSAGES, SCHEDULER, Node
 
 
 class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

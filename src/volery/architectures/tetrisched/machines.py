@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
+from volery.architectures.tetrisched.parts import Supply
+from volery.architectures.tetrisched.wishes import Grid, Option
 from volery.core.model import Cluster, Preference, Task, TaskId, Time
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
-from volery.policies.utility.parts import Supply
-from volery.policies.utility.wishes import Grid, Option
 
 SPEEDS_MAX: Final = 4
 """Classes of machines by speed that a job chooses among."""

@@ -12,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
+from volery.architectures.tetrisched.expressions import Expression, LnCk, Min, NCk, Sum
+from volery.architectures.tetrisched.greedy import Greedy
 from volery.architectures.tetrisched.machines import Machines
+from volery.architectures.tetrisched.parts import Parts, Supply
+from volery.architectures.tetrisched.wishes import Branch, Grid, Option, Wishes, branches, joined
 from volery.core.model import NEVER, Job, JobId, Task, Time
-from volery.policies.utility.expressions import Expression, LnCk, Min, NCk, Sum
-from volery.policies.utility.greedy import Greedy
-from volery.policies.utility.parts import Parts, Supply
-from volery.policies.utility.wishes import Branch, Grid, Option, Wishes, branches, joined
 
 Soft = Literal["soft", "hard", "none"]
 Groups = dict[int, list[Task]]

@@ -6,19 +6,19 @@ import itertools
 
 import msgspec
 
+from volery.architectures.tetrisched.expressions import leaves
+from volery.architectures.tetrisched.highs import Limits
 from volery.architectures.tetrisched.machines import Machines
+from volery.architectures.tetrisched.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed
 from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
+from volery.architectures.tetrisched.wishes import Grid
 from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
-from volery.policies.jobs import ANSWERS, JobLedger, comes_in_parts
 from volery.policies.match import positions
-from volery.policies.runners import Completed, Kill, Launch
-from volery.policies.utility.expressions import leaves
-from volery.policies.utility.highs import Limits
-from volery.policies.utility.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed
-from volery.policies.utility.wishes import Grid
+from volery.roles.runners import Completed, Kill, Launch
+from volery.roles.submission import ANSWERS, JobLedger, comes_in_parts
 
 CYCLE = "cycle"
 PLAN = "plan"

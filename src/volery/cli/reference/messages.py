@@ -68,7 +68,7 @@ def _submitters() -> list[type[Message]]:
 
 
 def _links() -> list[type[Message]]:
-    from volery.policies.links import LINK_MESSAGES
+    from volery.roles.recovery.channel import LINK_MESSAGES
 
     return sorted(LINK_MESSAGES, key=lambda one: one.__name__)
 

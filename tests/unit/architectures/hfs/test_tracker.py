@@ -16,7 +16,7 @@ from volery.core.model import SECOND, Cluster, Job
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.metrics import locality_summary
-from volery.policies.attempts import AttemptEnded, Kill, Launch
+from volery.roles.attempts import AttemptEnded, Kill, Launch
 from volery.sim import simulate
 from volery.sim.recording import TimerSet
 from volery.workload import load_cluster, load_trace

@@ -23,7 +23,7 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, JobDone, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
-from volery.policies.reservations import TaskRequest
+from volery.roles.reservations import TaskRequest
 from volery.sim.recording import TimerSet
 
 SCHEDULER, CENTRAL, NODE, MONITOR = "scheduler/0", "central/0", "node/0", "monitor/0"

@@ -22,7 +22,7 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
-from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
+from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.sim.recording import TimerSet
 
 CENTRAL = "central/0"

@@ -17,7 +17,7 @@ from volery.conformance.watching import Deliveries
 from volery.core.component import role_of
 from volery.core.events import TaskFinished
 from volery.core.model import SUBMITTER, Cluster
-from volery.policies.reservations import Completed, NoTask, TaskRequest, Withdraw
+from volery.roles.reservations import Completed, NoTask, TaskRequest, Withdraw
 
 SCHEDULER, CENTRAL, NODE = "scheduler/0", "central/0", "node/0"
 TASKS = tasks(0, *[0] * 6)

@@ -10,15 +10,15 @@ import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, submit
 
 from volery.architectures import configure, lookup
+from volery.architectures.jockey.profiles import Learned, Run, profiled
+from volery.architectures.jockey.rehearsal import rehearse
+from volery.architectures.jockey.remaining import BINS, Remaining
 from volery.core.errors import InputError
 from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.hosts.port import COMPUTE, checksum
-from volery.policies.deadlines.profiles import Learned, Run, profiled
-from volery.policies.deadlines.rehearsal import rehearse
-from volery.policies.deadlines.remaining import BINS, Remaining
-from volery.policies.runners import Completed, Kill, Launch
+from volery.roles.runners import Completed, Kill, Launch
 from volery.sim.recording import ComputeAsked, Observed, TimerSet
 
 MINUTE = 60 * SECOND

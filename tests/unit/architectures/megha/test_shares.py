@@ -37,7 +37,7 @@ from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.cluster.building import Plan
 from volery.policies.match import vector_bytes
-from volery.policies.nodes import Completed
+from volery.roles.nodes import Completed
 from volery.sim import Options, simulate
 from volery.sim.recording import Observed, Sent, TimerSet
 

@@ -26,8 +26,8 @@ from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.core.shares import ShareChange
 from volery.core.streams import Streams
-from volery.policies.guarded import Active, Lead, Result, Run, Status
-from volery.policies.links import Frame, Linked
+from volery.roles.recovery.channel import Frame, Linked
+from volery.roles.recovery.leases import Active, Lead, Result, Run, Status
 from volery.sim.recording import Killed, Launched, RecordingPort, Sent
 
 CLUSTER = Cluster.uniform(4)

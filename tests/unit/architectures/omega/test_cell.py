@@ -10,7 +10,7 @@ from tests.unit.architectures.parts import Alone, messages, tasks
 from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict
 from volery.architectures.omega.messages import Withdraw as WithdrawTasks
 from volery.core.model import Cluster, Task
-from volery.policies.attempts import AttemptEnded, Kill, Launch
+from volery.roles.attempts import AttemptEnded, Kill, Launch
 
 X, Y = "scheduler/0", "scheduler/1"
 

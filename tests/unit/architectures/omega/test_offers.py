@@ -11,7 +11,7 @@ from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Re
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster, Task
-from volery.policies.attempts import AttemptEnded, Launch
+from volery.roles.attempts import AttemptEnded, Launch
 from volery.sim.recording import ComputeAsked, TimerSet
 
 FRONT, CELL, BATCH, SERVICE = "front/0", "cell/0", "framework/0", "framework/1"

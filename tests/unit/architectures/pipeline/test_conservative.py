@@ -9,10 +9,10 @@ from tests.unit.architectures.pipeline.runs import Row, cores_cluster, run, star
 from tests.unit.architectures.pipeline.test_recovery import crashed
 
 from volery.architectures import configure, lookup
+from volery.architectures.pipeline.policies import FAR
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.core.streams import Streams
-from volery.policies.stages import FAR
 
 GIVEN = {"T2": "fifo", "T3": "conservative"}
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from tests.unit.architectures.pipeline.runs import Row, cores_cluster, run, starts, trace_of_rows
 
+from volery.architectures.pipeline.policies import FAR
 from volery.core.model import SECOND
-from volery.policies.stages import FAR
 
 
 def test_what_ends_in_time_or_leaves_enough_is_backfilled() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.unit.policies.stages.states import Made
+from tests.unit.architectures.pipeline.policies.states import Made
 
 from volery.architectures.pipeline.kinds import ANYWHERE, LOOP_MAX, Kinds
+from volery.architectures.pipeline.policies import Kind
 from volery.core.model import Cluster
-from volery.policies.stages import Kind
 
 OFFERED = (7, 3, 5, 0)
 

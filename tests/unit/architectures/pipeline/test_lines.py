@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.unit.policies.stages.states import Made
+from tests.unit.architectures.pipeline.policies.states import Made
 
 from volery.architectures.pipeline.lines import BLOCK, Entry, Line
 from volery.core.model import Cluster

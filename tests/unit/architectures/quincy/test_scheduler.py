@@ -10,13 +10,13 @@ import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures import configure, lookup
+from volery.architectures.quincy.flow.solving import solve
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, Preemption, Submit, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.hosts.port import COMPUTE, checksum
-from volery.policies.attempts import AttemptEnded, Kill, Launch
-from volery.policies.flow.solving import solve
+from volery.roles.attempts import AttemptEnded, Kill, Launch
 from volery.sim.recording import ComputeAsked, Observed, Sent, TimerSet
 from volery.study.runs import execute
 from volery.study.spec import RunSpec

@@ -9,7 +9,7 @@ from tests.unit.architectures.parts import Alone, launched, messages, tasks
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.events import TaskFinished
 from volery.core.model import SECOND, Cluster
-from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
+from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.sim.recording import Launched
 
 ONE, TWO = "scheduler/0", "scheduler/1"

@@ -10,7 +10,7 @@ from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit, t
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.events import Cancel, JobDone, Submit
 from volery.core.model import Cluster, Job
-from volery.policies.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
+from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 
 NODES = Cluster.uniform(20)
 

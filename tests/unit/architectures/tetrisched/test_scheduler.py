@@ -10,15 +10,15 @@ import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit
 
 from volery.architectures import configure, lookup
+from volery.architectures.tetrisched.expressions import leaves
+from volery.architectures.tetrisched.planning import Planning, solve, unpacked
+from volery.architectures.tetrisched.text import written
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Preference, Task
 from volery.core.streams import Streams
 from volery.live.hosts.port import COMPUTE, checksum
-from volery.policies.runners import Completed, Kill, Launch
-from volery.policies.utility.expressions import leaves
-from volery.policies.utility.planning import Planning, solve, unpacked
-from volery.policies.utility.text import written
+from volery.roles.runners import Completed, Kill, Launch
 from volery.sim.recording import ComputeAsked, TimerSet
 
 GPU, RACKS = 1, 0b110

@@ -1,0 +1,117 @@
+"""What earlier runs have taught about a recurring job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from volery.architectures.jockey.rehearsal import listed
+from volery.architectures.jockey.remaining import Remaining
+from volery.architectures.jockey.stages import Places, Stage, parents_of, sizes, stages_of, with_paths
+from volery.core.model import Time
+
+
+class Run(msgspec.Struct, frozen=True):
+    """An earlier run, as it was recorded; times in microseconds since its submission.
+
+    Args:
+        waits: per task, places of those that it waits for.
+        ready_us, start_us, finish_us: per task.
+    """
+
+    waits: tuple[tuple[int, ...], ...]
+    ready_us: tuple[Time, ...]
+    start_us: tuple[Time, ...]
+    finish_us: tuple[Time, ...]
+
+    @property
+    def run_us(self) -> list[Time]:
+        """Per task, how long its last attempt ran."""
+        return [end - begin for begin, end in zip(self.start_us, self.finish_us, strict=True)]
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """A recurring job.
+
+    Args:
+        waits: per task of its latest run, places of those that it waits for.
+        stage_of: per task, its stage.
+        stages: what progress is measured by.
+        run_us: per stage, the run times of its tasks in all runs, in order.
+    """
+
+    waits: tuple[tuple[int, ...], ...]
+    stage_of: tuple[int, ...]
+    stages: tuple[Stage, ...]
+    run_us: tuple[tuple[Time, ...], ...]
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What a scheduler is told of a recurring job.
+
+    Args:
+        job: its name, which its runs have as their user.
+        profile: of it.
+        table: C(progress, allocation), from simulated runs.
+    """
+
+    job: str
+    profile: Profile
+    table: Remaining
+
+
+def profiled(runs: Sequence[Run]) -> Profile:
+    """The profile from earlier runs, of which those with the stages of the last one count.
+
+    Args:
+        runs: at least one, the last one has tasks.
+    """
+    last = runs[-1]
+    stage_of = stages_of(last.waits)
+    parents = parents_of(last.waits, stage_of)
+    alike = [(run, numbers) for run in runs if parents_of(run.waits, numbers := stages_of(run.waits)) == parents]
+    pooled: list[list[Time]] = [[] for _ in parents]
+    queued: list[list[Time]] = [[] for _ in parents]
+    for run, numbers in alike:
+        for stage, ran_us, ready_us, start_us in zip(numbers, run.run_us, run.ready_us, run.start_us, strict=True):
+            pooled[stage].append(ran_us)
+            queued[stage].append(start_us - ready_us)
+    spans = _spans(last.start_us, last.finish_us, stage_of)
+    ended_us = listed(last.waits, last.run_us, len(last.waits))
+    ideal = _spans([end - ran for end, ran in zip(ended_us, last.run_us, strict=True)], ended_us, stage_of)
+    stages = [
+        Stage(
+            tasks=count,
+            parents=parents[stage],
+            work_us=count * sum(pooled[stage]) // len(pooled[stage]),
+            queued_us=count * sum(queued[stage]) // len(queued[stage]),
+            longest_us=max(pooled[stage]),
+            begin=spans[stage][0],
+            end=spans[stage][1],
+            ideal_begin=ideal[stage][0],
+            ideal_end=ideal[stage][1],
+        )
+        for stage, count in enumerate(sizes(stage_of))
+    ]
+    return Profile(last.waits, stage_of, with_paths(stages), tuple([tuple(sorted(times)) for times in pooled]))
+
+
+def _spans(start_us: Sequence[Time], finish_us: Sequence[Time], stage_of: Sequence[int]) -> list[tuple[float, float]]:
+    """Per stage, when its first task began and its last one ended, as shares of the whole."""
+    whole = max(finish_us) or 1
+    begins, ends = [whole] * len(sizes(stage_of)), [0] * len(sizes(stage_of))
+    for stage, start, finish in zip(stage_of, start_us, finish_us, strict=True):
+        begins[stage], ends[stage] = min(begins[stage], start), max(ends[stage], finish)
+    return [(begin / whole, end / whole) for begin, end in zip(begins, ends, strict=True)]
+
+
+def estimated(waits: Places, estimate_us: Sequence[Time]) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
+    """Per task its stage, and the stages, of a job of which nothing is known but estimates of its tasks."""
+    stage_of = stages_of(waits)
+    work, longest = [0] * len(sizes(stage_of)), [0] * len(sizes(stage_of))
+    for stage, us in zip(stage_of, estimate_us, strict=True):
+        work[stage] += us
+        longest[stage] = max(longest[stage], us)
+    rows = zip(sizes(stage_of), parents_of(waits, stage_of), work, longest, strict=True)
+    return stage_of, with_paths([Stage(count, above, us, 0, most) for count, above, us, most in rows])

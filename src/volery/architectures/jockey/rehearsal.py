@@ -1,0 +1,128 @@
+"""Simulating a job on a number of tokens: ready tasks start in the order in which they have become ready.
+
+The lab's own kernel makes the table of a job before it runs. While it runs, a scheduler cannot reach the kernel: what
+is here answers then, and tests demand that both agree to the microsecond where no message takes time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from volery.architectures.jockey.remaining import Remaining, tabulated
+from volery.architectures.jockey.stages import Indicator, Places, Stage, progress, sizes
+from volery.core.model import Time
+from volery.core.streams import Streams
+
+
+def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time]:
+    """When each task finishes, microseconds after the job's submission.
+
+    Args:
+        waits: per task, places of those that it waits for.
+        duration_us: per task.
+        tokens: tasks that run at once, at least 1.
+    """
+    children: list[list[int]] = [[] for _ in waits]
+    for child, parents in enumerate(waits):
+        for parent in parents:
+            children[parent].append(child)
+    missing = [len(parents) for parents in waits]
+    ready = deque([place for place, count in enumerate(missing) if not count])
+    finish_us, running, started, now = [0] * len(waits), list[tuple[Time, int, int]](), 0, 0
+    while True:
+        while ready and len(running) < tokens:
+            place = ready.popleft()
+            heapq.heappush(running, (now + duration_us[place], started, place))
+            started += 1
+        if not running:
+            return finish_us
+        now, _, place = heapq.heappop(running)
+        finish_us[place] = now
+        for child in children[place]:
+            missing[child] -= 1
+            if not missing[child]:
+                ready.append(child)
+
+
+def samples_of(
+    finish_us: Sequence[Time], stage_of: Sequence[int], stages: Sequence[Stage], indicator: Indicator, period_us: Time
+) -> list[tuple[float, Time]]:
+    """(progress, time left) at the beginning of a run and after every period of it.
+
+    Args:
+        finish_us: per task, since the submission.
+        stage_of: per task.
+        stages: of the profile that measures progress.
+        indicator: how.
+        period_us: from one sample to the next.
+    """
+    counts, ended = sizes(stage_of), [0] * len(stages)
+    order = sorted(range(len(finish_us)), key=finish_us.__getitem__)
+    samples, place, end_us = list[tuple[float, Time]](), 0, max(finish_us, default=0)
+    for at in range(0, end_us, period_us):
+        while finish_us[order[place]] <= at:
+            ended[stage_of[order[place]]] += 1
+            place += 1
+        done = [finished / count for finished, count in zip(ended, counts, strict=True)]
+        samples.append((progress(indicator, stages, done), end_us - at))
+    return samples
+
+
+class Rehearsing(msgspec.Struct, frozen=True):
+    """How often a job is simulated, and what is made of it.
+
+    Args:
+        grid: allocations, tokens.
+        repetitions: runs per allocation.
+        indicator: of progress.
+        percentile: of the times left, see `tabulated`.
+        period_us: from one sample to the next.
+    """
+
+    grid: tuple[int, ...]
+    repetitions: int
+    indicator: Indicator
+    percentile: float
+    period_us: Time
+
+
+class Rehearsal(msgspec.Struct, frozen=True):
+    """What `rehearse` is asked.
+
+    Args:
+        waits, stage_of: per task of the job.
+        stages: that measure its progress.
+        run_us: per stage, run times to draw from.
+        rehearsing: how often, and on what.
+        seed: of the draws.
+    """
+
+    waits: tuple[tuple[int, ...], ...]
+    stage_of: tuple[int, ...]
+    stages: tuple[Stage, ...]
+    run_us: tuple[tuple[Time, ...], ...]
+    rehearsing: Rehearsing
+    seed: int
+
+
+def rehearse(asked: Rehearsal) -> Remaining:
+    """`solve`, for `Port.compute`: the table of a job."""
+    how, samples = asked.rehearsing, list[list[tuple[float, Time]]]()
+    for tokens in how.grid:
+        found: list[tuple[float, Time]] = []
+        for repetition in range(how.repetitions):
+            duration_us = drawn(asked.run_us, asked.stage_of, f"{tokens}/{repetition}", asked.seed)
+            finish_us = listed(asked.waits, duration_us, tokens)
+            found += samples_of(finish_us, asked.stage_of, asked.stages, how.indicator, how.period_us)
+        samples.append(found)
+    return tabulated(how.grid, samples, how.percentile)
+
+
+def drawn(run_us: Sequence[Sequence[Time]], stage_of: Sequence[int], name: str, seed: int) -> list[Time]:
+    """Per task, one of the run times of its stage, from a stream of this name."""
+    random = Streams(seed).of(f"rehearsal/{name}").random
+    return [run_us[stage][int(random() * len(run_us[stage]))] for stage in stage_of]

@@ -1,0 +1,148 @@
+"""Policies of stage R7 that look into workflows: what will be ready when machines provisioned now are on.
+
+The ideas are those of Plan and Token in Ilyushkin et al. (ICPE 2017; reference 14 of the reference architecture). How
+a plan places tasks, and how far tokens go, is our choice.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from volery.architectures.pipeline.policies.scaling import Scaling
+from volery.architectures.pipeline.policies.supply import Supply
+from volery.architectures.pipeline.policies.view import View
+from volery.core.model import SECOND, JobId, Task, TaskId, Time
+
+Pool = list[tuple[Time, int]]
+
+
+class Foreseeing(Scaling, frozen=True):
+    """What needs to see the workflows of the tasks that wait and run."""
+
+    foresees: ClassVar[bool] = True
+
+
+class Plan(Foreseeing, frozen=True):
+    """As many as a plan by estimates uses until what is provisioned at the next decision would be on (Plan)."""
+
+    def units(self, view: View, supply: Supply) -> int:
+        """Place what runs, waits and becomes ready, on what there is first, and count."""
+        plan = _Planning(view, supply)
+        for running in view.running():
+            plan.runs(running.task, max(running.expected_end_us, view.now))
+        for waiting in view.waiting():
+            plan.may_start(waiting.task, view.now)
+        return max(self.least, plan.used())
+
+
+class _Planning:
+    """A plan in the making: units that have no machines, and are as fast as the reference machine.
+
+    What is free from a time on is kept as (time, units): of those that have run something, and of those that have not.
+    """
+
+    def __init__(self, view: View, supply: Supply) -> None:
+        self._view = view
+        new_at = view.now + supply.boot_us
+        self._until = new_at + supply.every_us
+        idle, more = (view.now, max(supply.on - supply.held, 0)), (new_at, supply.whole - supply.units)
+        self._pools: tuple[Pool, Pool] = [], sorted([idle, *supply.coming, more])
+        self._queue: list[tuple[Time, int, Task]] = []
+        self._missing: dict[TaskId, tuple[int, Time]] = {}
+        self._numbered = 0
+
+    def runs(self, task: Task, end: Time) -> None:
+        """It has its units until then."""
+        bisect.insort(self._pools[0], (end, self._view.units(task)))
+        for child, missing in self._view.ahead(task):
+            left, at = self._missing.get(child.id, (missing, end))
+            self._missing[child.id] = left - 1, max(at, end)
+            if left == 1:
+                self.may_start(child, max(at, end))
+
+    def may_start(self, task: Task, at: Time) -> None:
+        """All that it waits for has ended by then."""
+        self._numbered += 1
+        heapq.heappush(self._queue, (at, self._numbered, task))
+
+    def used(self) -> int:
+        """Units that have something to run before the plan ends."""
+        while self._queue and self._queue[0][0] < self._until and self._earliest() < self._until:
+            at, _, task = heapq.heappop(self._queue)
+            start = self._take(self._view.units(task), at)
+            if start < self._until:
+                self.runs(task, start + task.estimate_us)
+        return sum([units for _, units in self._pools[0]])
+
+    def _earliest(self) -> Time:
+        return min([pool[0][0] for pool in self._pools if pool], default=self._until)
+
+    def _take(self, count: int, at: Time) -> Time:
+        """When so many units are free together, which are taken if that is before the plan ends.
+
+        Of those that are free by then the ones that have run something come first, and the latest of them; else the
+        earliest.
+        """
+        chosen, left, start = list[tuple[int, Time, int]](), count, at
+        for which, free_at, units in self._free(at):
+            if left <= 0:
+                break
+            chosen.append((which, free_at, units))
+            left, start = left - units, max(start, free_at)
+        if left > 0 or start >= self._until:
+            return self._until
+        for which, free_at, units in chosen:
+            del self._pools[which][bisect.bisect_left(self._pools[which], (free_at, units))]
+        if left < 0:
+            which, free_at, _ = chosen[-1]
+            bisect.insort(self._pools[which], (free_at, -left))
+        return start
+
+    def _free(self, at: Time) -> Iterator[tuple[int, Time, int]]:
+        """What is free, in the order in which it is taken: pool, time, units."""
+        places = [bisect.bisect_right(pool, at, key=lambda one: one[0]) for pool in self._pools]
+        for which, pool in enumerate(self._pools):
+            for place in range(places[which] - 1, -1, -1):
+                yield which, *pool[place]
+        used, unused = [itertools.islice(pool, place, None) for pool, place in zip(self._pools, places, strict=True)]
+        tagged = heapq.merge(((end, 0, units) for end, units in used), ((end, 1, units) for end, units in unused))
+        for end, which, units in tagged:
+            yield which, end, units
+
+
+class Token(Foreseeing, frozen=True):
+    """The most that each workflow runs at once on its way there, were all its tasks of one length (Token)."""
+
+    def units(self, view: View, supply: Supply) -> int:
+        """Put a token on every task that runs or waits, move them down while the time lasts, and count."""
+        ways: dict[JobId, list[Task]] = {}
+        for task in [*[one.task for one in view.running()], *[one.task for one in view.waiting()]]:
+            ways.setdefault(task.job, []).append(task)
+        horizon_us = supply.boot_us + supply.every_us
+        return max(self.least, sum([_widest(view, tasks, horizon_us) for tasks in ways.values()]))
+
+
+def _widest(view: View, tasks: list[Task], horizon_us: Time) -> int:
+    """The most units that the tasks of a workflow take that have a token at once; tokens move one step at least."""
+    missing: dict[TaskId, int] = {}
+    widest, left_us = 0, horizon_us
+    while tasks:
+        widest = max(widest, sum([view.units(task) for task in tasks]))
+        if left_us <= 0:
+            break
+        left_us -= max(sum([task.estimate_us for task in tasks]) // len(tasks), SECOND // 1000)
+        tasks = list(_below(view, tasks, missing))
+    return widest
+
+
+def _below(view: View, tasks: Iterable[Task], missing: dict[TaskId, int]) -> Iterable[Task]:
+    """The tasks all of whose parents have had a token."""
+    for task in tasks:
+        for child, count in view.ahead(task):
+            left = missing[child.id] = missing.get(child.id, count) - 1
+            if not left:
+                yield child

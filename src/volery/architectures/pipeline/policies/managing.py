@@ -1,0 +1,110 @@
+"""Stages M1, M4 and M5: who manages a task (Andreadis et al., SC18, section III-D3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from random import Random
+from typing import Annotated
+
+import msgspec
+
+from volery.architectures.pipeline.policies.policy import Manager, Policy
+from volery.architectures.pipeline.policies.records import Waiting
+from volery.architectures.pipeline.policies.view import View
+from volery.core.bounds import Count, PositiveRatio, Seconds
+from volery.core.model import SECOND
+
+
+class NoBroker(Policy, frozen=True):
+    """There is no broker."""
+
+    def brokered(self, view: View, task: Waiting) -> bool:
+        """Never."""
+        return False
+
+
+class LongToBroker(Policy, frozen=True):
+    """Tasks whose estimate is at least so long go to the broker."""
+
+    estimate_s: Annotated[Seconds, msgspec.Meta(description="from this estimate on")] = 600.0
+
+    def brokered(self, view: View, task: Waiting) -> bool:
+        """By the estimate."""
+        return task.task.estimate_us >= self.estimate_s * SECOND
+
+
+class OverflowToBroker(Policy, frozen=True):
+    """While so many tasks wait, further ones go to the broker."""
+
+    tasks: Annotated[Count, msgspec.Meta(description="tasks that wait")] = 100
+
+    def brokered(self, view: View, task: Waiting) -> bool:
+        """By the queue."""
+        return view.waiting_count > self.tasks
+
+
+class AllManagers(Policy, frozen=True):
+    """Every local resource manager may be passed tasks, however many wait there."""
+
+    def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
+        """Always."""
+        return True
+
+
+class Managed(Policy, frozen=True):
+    """Those that manage fewer tasks than this per machine."""
+
+    per_machine: Annotated[PositiveRatio, msgspec.Meta(description="tasks per machine")] = 2.0
+
+    def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
+        """By what was passed and has not ended."""
+        return manager.managed < self.per_machine * manager.machine_count
+
+
+class FreeFraction(Policy, frozen=True):
+    """Those of whose processors at least this fraction is free."""
+
+    least: Annotated[float, msgspec.Meta(ge=0, le=1, description="of the processors, or slots")] = 0.1
+
+    def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
+        """By what was passed and has not ended."""
+        resource = view.work_resource
+        return manager.free[resource] > 0 and manager.free[resource] >= self.least * manager.capacity[resource]
+
+
+def free_share(manager: Manager, resource: int) -> Fraction:
+    """The fraction of a resource that is free; below 0 where more was passed than there is."""
+    return Fraction(manager.free[resource], manager.capacity[resource] or 1)
+
+
+class FirstManager(Policy, frozen=True):
+    """The first."""
+
+    def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
+        """In the order of numbers."""
+        return managers[0].number
+
+
+class FullestManager(Policy, frozen=True):
+    """The one of which the smallest fraction of processors is free."""
+
+    def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
+        """Ties go to the lowest number."""
+        return min(managers, key=lambda one: free_share(one, view.work_resource)).number
+
+
+class EmptiestManager(Policy, frozen=True):
+    """The one of which the largest fraction of processors is free."""
+
+    def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
+        """Ties go to the lowest number."""
+        return max(managers, key=lambda one: (free_share(one, view.work_resource), -one.number)).number
+
+
+class AnyManager(Policy, frozen=True):
+    """One at random."""
+
+    def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
+        """Each with the same probability."""
+        return managers[int(draw.random() * len(managers))].number

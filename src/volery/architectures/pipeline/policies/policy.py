@@ -1,0 +1,296 @@
+"""What every policy of a stage is: an immutable value whose fields are its parameters, and a method that decides.
+
+A policy has no state, reads a `View` and returns a decision; what is drawn at random comes from the stream that it is
+handed. The protocols below say, per stage, which method that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from random import Random
+from typing import ClassVar, Final, NamedTuple, Protocol
+
+import msgspec
+
+from volery.architectures.pipeline.policies.records import JobRecord, Kind, Running, Waiting
+from volery.architectures.pipeline.policies.supply import Offer, Supply
+from volery.architectures.pipeline.policies.view import Candidates, View
+from volery.core.events import PreemptionReason
+from volery.core.model import Amounts, TaskId, Time
+from volery.core.stages import Stage
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all policies; the first line of a subclass's docstring is what users are told of it."""
+
+
+class Choice(NamedTuple):
+    """A machine, and where the next search for one should begin (`View.resume`)."""
+
+    machine: int
+    resume: int
+
+
+class Turn(NamedTuple):
+    """A line of tasks that wait, as an order that gives turns sees it.
+
+    Args:
+        line: what it is, as the order's `line` said.
+        waiting: how many tasks stand in it.
+        served: number of its last turn, which grows from turn to turn; 0: it has never had one.
+        given: how many turns it has had in this cycle.
+    """
+
+    line: Hashable
+    waiting: int
+    served: int
+    given: int
+
+
+class Manager(NamedTuple):
+    """A local resource manager (LRM), as the scheduler above it sees it.
+
+    Args:
+        number: its own.
+        capacity: of all its machines.
+        free: of all its machines, less what was passed to it and has not ended; below 0 where tasks wait there.
+        managed: how many tasks were passed to it and have not ended.
+        machine_count: how many machines it has.
+    """
+
+    number: int
+    capacity: Amounts
+    free: Amounts
+    managed: int
+    machine_count: int
+
+
+class Eligible(Protocol):
+    """Stage J2: jobs stand in lines, and nobody behind one that is not eligible is."""
+
+    def line(self, job: JobRecord) -> Hashable:
+        """The line in which a job waits to become eligible."""
+
+    def eligible(self, view: View, job: JobRecord) -> bool:
+        """Whether the tasks of a job may be queued now; asked of the first of each line, until it is."""
+
+
+class Keyed(Protocol):
+    """Stages J3 and T2: smallest key first. It is asked for when the task is queued, and holds until it leaves."""
+
+    def key(self, view: View, task: Waiting) -> float | tuple[float, ...]:
+        """The task's rank (T2), or that of its job (J3)."""
+
+
+class TakingTurns(Protocol):
+    """Stages J3 and T2: tasks stand in lines, and lines take turns."""
+
+    def line(self, task: Waiting) -> Hashable:
+        """The line in which a task waits."""
+
+    def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
+        """The lines in the order in which they are next; asked before every turn.
+
+        Args:
+            view: of the state.
+            lines: those with a task that may fit, in the order in which they came to be.
+        """
+
+
+class Setup(Protocol):
+    """Stages J5 and T5."""
+
+    def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
+        """How long files are staged in for a job (J5), or for a task that has been given a machine (T5)."""
+
+
+class Authorisation(Protocol):
+    """Stage R2."""
+
+    def machines(self, view: View, user: str) -> Iterable[int] | None:
+        """The machines that a user may have, by their numbers in the whole cluster; None: all. Asked once per user."""
+
+
+class Nearness(Protocol):
+    """Stage R3, beyond constraints."""
+
+    def waits_us(self) -> tuple[Time, Time] | None:
+        """How long a job waits for machines that hold its input, then for racks that do; None: not at all."""
+
+
+class Selection(Protocol):
+    """Stage R5."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int | Choice | None:
+        """The machine that the task takes; None: it has to wait for the next cycle."""
+
+
+class Management(Protocol):
+    """Stage M1."""
+
+    def brokered(self, view: View, task: Waiting) -> bool:
+        """Whether the task goes to the broker."""
+
+
+class Usable(Protocol):
+    """Stage M4."""
+
+    def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
+        """Whether a task may be passed to this local resource manager now."""
+
+
+class ManagerSelection(Protocol):
+    """Stage M5."""
+
+    def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
+        """The number of one of the managers, of which there is at least one."""
+
+
+class Eviction(NamedTuple):
+    """Whoever loses its place, and where.
+
+    Args:
+        machine: on which the other task gets it.
+        tasks: that run there; each frees something that is needed.
+    """
+
+    machine: int
+    tasks: tuple[TaskId, ...]
+
+
+class Preempting(Protocol):
+    """Stage T10; `reason`: by what rule, in the words of `Preemption`."""
+
+    reason: ClassVar[PreemptionReason]
+
+    def claim(self, job: JobRecord) -> Hashable:
+        """What tells claims apart: tasks of jobs with the same claim may preempt the same tasks."""
+
+    def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
+        """Who loses its place to a task that fits nowhere; None: nobody.
+
+        Args:
+            view: of the state.
+            task: that waits.
+            machines: that suit it.
+        """
+
+
+class Replicating(Protocol):
+    """Stage T9."""
+
+    def copies(self, view: View, task: Running) -> int:
+        """How many attempts of a task should run at once."""
+
+    def ask_us(self, view: View, task: Running) -> Time:
+        """When that is asked again; NEVER, or a time that has passed: not, unless room was lacking then."""
+
+
+class Move(NamedTuple):
+    """A task that runs shall go on on another machine, which has room for it."""
+
+    task: TaskId
+    machine: int
+
+
+class Migrating(Protocol):
+    """Stage T12."""
+
+    def every_us(self) -> Time:
+        """How often that is decided; 0: never."""
+
+    def moves(self, view: View) -> Sequence[Move]:
+        """Who moves where now; each in turn, so that room counts that an earlier one takes."""
+
+    def cost_us(self, view: View, task: Running) -> Time:
+        """For how long a task that moves runs nowhere."""
+
+
+class Recovering(Protocol):
+    """Stage T11."""
+
+    def period_us(self) -> Time | None:
+        """What an attempt that has died had done since the last whole period is lost.
+
+        0: all of it; None: nothing is recovered, and no machine may die.
+        """
+
+
+class Provisioning(Protocol):
+    """Stage R6."""
+
+    def provision(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
+        """The machines to boot, by their numbers.
+
+        Args:
+            view: of the state.
+            supply: what there is.
+            offers: machines that are off, at least one.
+            units: that they should have together, at least 1.
+        """
+
+    def release(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
+        """The machines to switch off now.
+
+        Args:
+            view: of the state.
+            supply: what there is.
+            offers: machines that are on and run nothing, at least one.
+            units: that they may have together at most, at least 1.
+        """
+
+
+class Scaling(Protocol):
+    """Stage R7."""
+
+    def units(self, view: View, supply: Supply) -> int:
+        """How many processors, or slots, machines shall have that are on; what cannot be had is not."""
+
+
+METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
+    Stage.J2: (("line", "eligible"),),
+    Stage.J3: (("key",), ("line", "turns")),
+    Stage.J5: (("stage_us",),),
+    Stage.T2: (("key",), ("line", "turns")),
+    Stage.T5: (("stage_us",),),
+    Stage.T9: (("copies", "ask_us"),),
+    Stage.T10: (("claim", "evict"),),
+    Stage.T11: (("period_us",),),
+    Stage.T12: (("every_us", "moves", "cost_us"),),
+    Stage.M1: (("brokered",),),
+    Stage.M4: (("usable",),),
+    Stage.M5: (("select",),),
+    Stage.R2: (("machines",),),
+    Stage.R3: (("waits_us",),),
+    Stage.R5: (("select",),),
+    Stage.R6: (("provision", "release"),),
+    Stage.R7: (("units",),),
+}
+"""Per stage that has policies, the methods that one must have: any of these sets."""
+
+__all__ = [
+    "METHODS",
+    "Authorisation",
+    "Choice",
+    "Eligible",
+    "Eviction",
+    "Keyed",
+    "Kind",
+    "Management",
+    "Manager",
+    "ManagerSelection",
+    "Migrating",
+    "Move",
+    "Nearness",
+    "Policy",
+    "Preempting",
+    "Provisioning",
+    "Recovering",
+    "Replicating",
+    "Scaling",
+    "Selection",
+    "Setup",
+    "TakingTurns",
+    "Turn",
+    "Usable",
+]

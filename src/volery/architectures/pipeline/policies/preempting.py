@@ -1,0 +1,202 @@
+"""Stage T10: who loses a running task to one that fits nowhere.
+
+No policy here makes a circle. By priority a place only ever goes from a lower to a strictly higher priority. By
+fairness it goes from a user who keeps its share without it to one who has no more than its share with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Annotated, ClassVar, Final
+
+import msgspec
+
+from volery.architectures.pipeline.policies.policy import Eviction, Policy
+from volery.architectures.pipeline.policies.records import JobRecord, Running, Waiting
+from volery.architectures.pipeline.policies.view import View
+from volery.core.bounds import Seconds
+from volery.core.errors import InputError
+from volery.core.events import PreemptionReason
+from volery.core.model import SECOND
+from volery.policies.fairness import parse_shares_text
+from volery.policies.fairness.shares import Resources, minus, plus
+
+LATEST: Final = 256
+"""Tasks of a user that are looked at, the youngest first."""
+
+
+class NoPreemption(Policy, frozen=True):
+    """Nobody loses a running task."""
+
+    reason: ClassVar[PreemptionReason] = "share"
+
+    def claim(self, job: JobRecord) -> Hashable:
+        """All alike."""
+        return None
+
+    def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
+        """Never."""
+        return None
+
+
+class ByPriority(Policy, frozen=True):
+    """Lower priorities lose to higher ones, never inside the production band (Verma et al., EuroSys 2015, 2.5).
+
+    On a machine tasks are ended from the lowest priority up, the youngest first, until there is room (section 3.2).
+    Of several machines it is the one on which the highest priority that loses is lowest, then the one with the fewest
+    losers, as in Kubernetes' public code, which also weighs what we leave out. Band: Reiss et al., SoCC 2012.
+    """
+
+    reason: ClassVar[PreemptionReason] = "priority"
+    production_from: Annotated[int, msgspec.Meta(description="lowest priority of the production band")] = 9
+    production_to: Annotated[
+        int, msgspec.Meta(description="highest one: 9 to 11 in Google 2011, 120 to 359 in 2019")
+    ] = 11
+
+    def claim(self, job: JobRecord) -> Hashable:
+        """The priority."""
+        return job.priority
+
+    def _loses(self, loser: int, winner: int) -> bool:
+        production = self.production_from <= loser and winner <= self.production_to
+        return loser < winner and not production
+
+    def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
+        """From the lowest priority up. Cost: the tasks that run on these machines, where one has a lower priority."""
+        mine, lowest = task.job.priority, view.lowest_priority()
+        if lowest is None or lowest >= mine:
+            return None
+        best: tuple[tuple[int, int, int], list[Running]] | None = None
+        for machine in machines:
+            runs = [run for run in view.losable(machine) if self._loses(run.job.priority, mine)]
+            if not runs or not view.makes_room(task, machine, runs):
+                continue
+            losers = fewest(view, task, machine, sorted(runs, key=lambda run: run.job.priority))
+            rank = max([run.job.priority for run in losers]), len(losers), machine
+            if best is None or rank < best[0]:
+                best = rank, losers
+            if rank[:2] == (lowest, 1):
+                break
+        return best and Eviction(best[0][2], tuple([run.task.id for run in best[1]]))
+
+
+class ByFairness(Policy, frozen=True):
+    """Users above their share lose their youngest tasks to users below it; needs T2=drf with the same shares.
+
+    A user is due its part of everything by weight, whether the others want theirs or not; without `shares` nobody is
+    named, and those that hold or wait for something are due the same. Nobody loses what it is due.
+    """
+
+    reason: ClassVar[PreemptionReason] = "share"
+    shares: Annotated[str, msgspec.Meta(description="weights of users, as ann:2+bob:1; others are due nothing")] = ""
+    settle_s: Annotated[
+        Seconds,
+        msgspec.Meta(description="tasks placed this short ago may not run yet: they do not count"),
+    ] = 0.01
+
+    def __post_init__(self) -> None:
+        """Refuse what are no weights.
+
+        Raises:
+            ValueError: saying why.
+        """
+        try:
+            members = parse_shares_text(self.shares).members if self.shares else ()
+        except InputError as error:
+            raise ValueError(error.problem) from None
+        if any(member.members for member in members):
+            raise ValueError("preemption is between users; a tree has no place here")
+
+    def due(self) -> Mapping[str, Fraction]:
+        """Per user that is named, its part of everything."""
+        return _due(self.shares)
+
+    def claim(self, job: JobRecord) -> Hashable:
+        """The user."""
+        return job.user
+
+    def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
+        """From the user furthest above its share down, the youngest task that makes room, or several of one machine."""
+        users, named = view.holders(), self.due()
+        if not named:
+            wanting = {*users, *[job.user for job in view.jobs.values()]}
+            named = dict.fromkeys(wanting, Fraction(1, max(1, len(wanting))))
+        total, mine = view.total, task.job.user
+        request = task.task.request or (1,)
+        if share_of(plus(view.used(mine), request), total) > named.get(mine, 0):
+            return None
+        above = [
+            (-excess, user)
+            for user in users
+            if user != mine and (excess := share_of(view.used(user), total) - named.get(user, 0)) > 0
+        ]
+        allowed = set(machines) if above else set()
+        for _, user in sorted(above):
+            found = self._among(view, task, user, named.get(user, Fraction(0)), allowed)
+            if found is not None:
+                return found
+        return None
+
+    def _among(self, view: View, task: Waiting, user: str, due: Fraction, allowed: set[int]) -> Eviction | None:
+        settled = view.now - round(self.settle_s * SECOND)
+        held: Resources = view.used(user)
+        for run in view.latest_of(user):
+            if run.start_us <= settled:
+                break
+            held = minus(held, run.task.request or (1,))
+        runs = [run for run in _youngest(view, user) if run.start_us <= settled and run.machine in allowed]
+        spared = [run for run in runs if _stays_above(held, run, view.total, due)]
+        for run in spared:
+            if view.makes_room(task, run.machine, [run]):
+                return Eviction(run.machine, (run.task.id,))
+        on_machine: dict[int, list[Running]] = {}
+        left: dict[int, Resources] = {}
+        for run in spared:
+            machine = run.machine
+            if _stays_above(left.get(machine, held), run, view.total, due):
+                left[machine] = minus(left.get(machine, held), run.task.request or (1,))
+                losers = on_machine.setdefault(machine, [])
+                losers.append(run)
+                if view.makes_room(task, machine, losers):
+                    return Eviction(machine, tuple([one.task.id for one in fewest(view, task, machine, losers)]))
+        return None
+
+
+@lru_cache
+def _due(shares: str) -> Mapping[str, Fraction]:
+    members = parse_shares_text(shares).members if shares else ()
+    total = sum(member.weight for member in members)
+    return {member.name: Fraction(member.weight, total) for member in members}
+
+
+def share_of(used: Resources, total: Resources) -> Fraction:
+    """The dominant share, of what there is any of."""
+    return max(Fraction(units, whole) for units, whole in zip(used, total, strict=True) if whole)
+
+
+def fewest(view: View, task: Waiting, machine: int, runs: Sequence[Running]) -> list[Running]:
+    """The first of these that make room together, without those that need not end; nothing where all do not suffice."""
+    losers: list[Running] = []
+    for run in runs:
+        losers.append(run)
+        if view.makes_room(task, machine, losers):
+            break
+    else:
+        return []
+    for run in losers[-2::-1]:
+        others = [one for one in losers if one is not run]
+        if view.makes_room(task, machine, others):
+            losers = others
+    return losers
+
+
+def _youngest(view: View, user: str) -> Iterator[Running]:
+    return itertools.islice((run for run in view.latest_of(user) if run.losable), LATEST)
+
+
+def _stays_above(held: Resources, run: Running, total: Resources, due: Fraction) -> bool:
+    """Whether a user that holds so much has its due without this task."""
+    return share_of(minus(held, run.task.request or (1,)), total) >= due

@@ -1,0 +1,177 @@
+"""Stage R5: which of the machines that a task fits it takes (Andreadis et al., SC18, section III-D4).
+
+Ties that a policy does not decide go to the machine that meets the fewest constraints: it is the least useful to others
+(minimum constraints, Thiyyakat et al., IoT 2023, section 4.3).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from volery.architectures.pipeline.policies.policy import Choice, Policy
+from volery.architectures.pipeline.policies.records import Waiting
+from volery.architectures.pipeline.policies.view import Candidates, View
+from volery.core.bounds import PositiveCount, Ratio
+from volery.policies.match import nth_position, positions
+
+Scores = npt.NDArray[np.float64]
+
+
+class FirstFit(Policy, frozen=True):
+    """The first in the order of machines."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """The lowest number."""
+        return machines.first()
+
+
+class BestFit(Policy, frozen=True):
+    """The one with the least free of the resource of which the task takes the largest share."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """The fullest."""
+        return machines.least()
+
+
+class WorstFit(Policy, frozen=True):
+    """The one with the most free of the resource of which the task takes the largest share."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """The emptiest."""
+        return machines.most()
+
+
+class RandomFit(Policy, frozen=True):
+    """One at random."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """Each with the same probability."""
+        return nth_position(machines.vector, int(draw.random() * len(machines)))
+
+
+class MinimumConstraints(Policy, frozen=True):
+    """The one that meets the fewest constraints."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """Ties go to the lowest number."""
+        return machines.fewest_constraints()
+
+
+class Fastest(Policy, frozen=True):
+    """The one with the highest speed; where the cluster gives none, the first."""
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """Ties go to the lowest number."""
+        speeds = view.cluster.speeds
+        return max(machines, key=speeds.__getitem__) if speeds else machines.first()
+
+
+class Kubernetes(Policy, frozen=True):
+    """Kubernetes' scoring: some feasible nodes, each with a weighted sum of scores from 0 to 100, and the best of them.
+
+    Published (kubernetes.io, "Scheduler Performance Tuning"; the public code): how many nodes are looked for, that the
+    next search goes on where the last one stopped, least allocated = mean of 100 * (capacity - requested) / capacity,
+    balanced = 100 * (1 - standard deviation of the fractions requested), most allocated, and ties at random. The
+    other score plugins read what our tasks do not have: affinities, taints, images, topology.
+    """
+
+    least_allocated: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesFit, LeastAllocated")] = 1
+    balanced: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesBalancedAllocation")] = 1
+    most_allocated: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesFit, MostAllocated")] = 0
+    percentage: Annotated[
+        int, msgspec.Meta(ge=0, le=100, description="of nodes to find before scoring; 0: 50 - nodes / 125, 5 at least")
+    ] = 0
+
+    def nodes_to_find(self, count: int) -> int:
+        """How many feasible nodes are enough among so many."""
+        if count < 100:
+            return count
+        percentage = self.percentage or max(5, 50 - count // 125)
+        return max(100, count * percentage // 100)
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> Choice:
+        """The best score."""
+        count = view.machine_count
+        start = view.resume % count
+        found = from_on(machines.vector, start, self.nodes_to_find(count))
+        capacity, free = _after(view, task, found)
+        left = free / np.maximum(capacity, 1)
+        scores = self.least_allocated * (100 * left).mean(axis=1) + self.most_allocated * (100 * (1 - left)).mean(
+            axis=1
+        )
+        scores += self.balanced * 100 * (1 - left.std(axis=1))
+        best = np.flatnonzero(scores >= scores.max() - 1e-9)
+        chosen = found[int(best[int(draw.random() * len(best))])]
+        return Choice(chosen, (found[-1] + 1) % count)
+
+
+class Borg(Policy, frozen=True):
+    """Borg's scoring: least stranded resources, spread of a job, and packing, over enough feasible machines.
+
+    Published (Verma et al., EuroSys 2015, 3.2 and 3.4): a hybrid that reduces stranded resources, those that cannot be
+    used because another one of the machine is exhausted; spreading; packing; and relaxed randomisation, which looks at
+    machines in a random order until enough are feasible. Our choice: the weights, the formulas and what is enough.
+    """
+
+    stranded: Annotated[Ratio, msgspec.Meta(description="weight: largest less smallest fraction left")] = 1
+    packing: Annotated[Ratio, msgspec.Meta(description="weight: mean of the fractions left")] = 0.5
+    spread: Annotated[Ratio, msgspec.Meta(description="weight: tasks of the same job on the machine")] = 0.1
+    enough: Annotated[PositiveCount, msgspec.Meta(description="feasible machines, or 5 %, whichever is more")] = 10
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """The lowest penalty; ties go to the machine that was looked at first."""
+        count = view.machine_count
+        found = from_on(machines.vector, int(draw.random() * count), max(self.enough, count // 20))
+        capacity, free = _after(view, task, found)
+        left = free / np.maximum(capacity, 1)
+        penalties: Scores = self.stranded * (left.max(axis=1) - left.min(axis=1)) + self.packing * left.mean(axis=1)
+        if self.spread and task.job.running:
+            job = task.job
+            penalties += self.spread * np.array([sum(r.job is job for r in view.running_on(m)) for m in found])
+        return found[int(penalties.argmin())]
+
+
+class Ranked(Policy, frozen=True):
+    """HTCondor's match: the machine that the job ranks highest, then as NEGOTIATOR_PRE_JOB_RANK would, then at random.
+
+    Published (its manual): candidates meet the requirements of both sides and are sorted by ranks. A job's Rank reads
+    what our tasks have: speed, or what is free. Our choice: by default the fastest, then the one that meets the fewest
+    constraints.
+    """
+
+    rank: Annotated[str, msgspec.Meta(pattern="^(speed|free|none)$", description="speed, free or none")] = "speed"
+
+    def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
+        """The highest rank."""
+        if self.rank == "free":
+            return machines.most()
+        found = list(machines)
+        speeds = view.cluster.speeds
+        if self.rank == "speed" and speeds:
+            best = max(speeds[machine] for machine in found)
+            found = [machine for machine in found if speeds[machine] == best]
+        constraints = view.cluster.constraints
+        fewest = min(constraints[machine].bit_count() for machine in found)
+        found = [machine for machine in found if constraints[machine].bit_count() == fewest]
+        return found[int(draw.random() * len(found))]
+
+
+def from_on(vector: int, start: int, count: int) -> list[int]:
+    """At most so many positions of a vector, from a start on, round the end."""
+    high = vector >> start << start
+    found = positions(high)[:count]
+    if len(found) < count:
+        found += positions(vector ^ high)[: count - len(found)]
+    return found
+
+
+def _after(view: View, task: Waiting, machines: list[int]) -> tuple[Scores, Scores]:
+    """What these machines have, and what they would have free with the task: a row each."""
+    asked = np.array(task.task.request or (1,), dtype=np.float64)
+    capacity = np.array([view.capacity(machine) for machine in machines], dtype=np.float64)
+    return capacity, view.free_table()[machines] - asked

@@ -1,0 +1,272 @@
+"""The state of a scheduler that is assembled from stages: machines, jobs, tasks that wait and run, what users hold.
+
+Whoever schedules changes it; policies are shown a `View` of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from volery.architectures.pipeline.policies.records import JobRecord, Kind, Running, Runs, Waiting
+from volery.core.devices import packing_of
+from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
+from volery.core.resources import Packing, work_resource
+from volery.policies.capacity import CapacityIndex, Ladders
+from volery.policies.match import Anchors, Matches, fewest_constraints_first
+from volery.roles.readiness import Workflow
+
+Table = npt.NDArray[np.int64]
+AVERAGE_MIN = 0.5
+"""HTCondor's user priorities start here and never fall below (its manual, "User Priorities and Negotiation")."""
+
+
+class Average:
+    """What a user holds, averaged with a half-life: units of the work resource, brought up to date when it changes."""
+
+    __slots__ = ("at", "held", "value")
+
+    def __init__(self) -> None:
+        self.value = AVERAGE_MIN
+        self.held = 0
+        self.at: Time = 0
+
+    def value_at(self, now: Time, half_life_us: Time) -> float:
+        """The average at a time: b * value + (1 - b) * held with b = 0.5 ^ (time passed / half-life)."""
+        kept: float = 0.5 ** ((now - self.at) / half_life_us)
+        return max(AVERAGE_MIN, kept * self.value + (1 - kept) * self.held)
+
+
+class State:
+    """Everything that one scheduler knows.
+
+    Args:
+        cluster: the machines that it manages; here they are numbered from 0.
+        numbers: their numbers in the whole cluster.
+        half_life_us: of the average of what users hold; 0: nobody asks for it.
+        packing: of amounts; None: that of the cluster, with the devices of its machines.
+
+    Attributes:
+        index: what machines have free, by position.
+        whole: the same of empty machines.
+        online: vector of the machines that may be given tasks (stage R1).
+        strata: vectors of machines by how many constraints they meet, fewest first.
+        capacity: of all machines together.
+        work_resource: place of the resource that counts processors, else 0.
+        eligible: per user, how many of its jobs are eligible and not done.
+        resume: where the last search for a machine said that the next one should begin.
+        copies: per task of which several attempts run, those after the first.
+        priorities: how many tasks of each priority run; None where nobody asks.
+        held_by: per user the attempts that run, those placed first first; None where nobody asks.
+        graphs: per job whose tasks wait for each other, what is known of that (stage T1).
+    """
+
+    def __init__(
+        self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0, packing: Packing | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.numbers = numbers or range(len(cluster.constraints))
+        self.capacities: Sequence[Amounts] = cluster.capacities or [(slots,) for slots in cluster.slots]
+        self.capacity: Amounts = tuple([sum(column) for column in zip(*self.capacities, strict=True)])
+        self.ladders = Ladders(self.capacities, packing_of(cluster) if packing is None else packing)
+        self.packing = self.ladders.packing
+        self.whole = CapacityIndex(self.capacities, self.ladders)
+        self.index = self.whole.copy()
+        self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
+        self.online = self.matches.every
+        self.strata = _strata(cluster.constraints)
+        self.work_resource = work_resource(cluster.resources)
+        self.now: Time = 0
+        self.resume = 0
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.eligible: dict[str, int] = {}
+        self.waiting: dict[TaskId, Waiting] = {}
+        self.running: Runs = {}
+        self.copies: dict[TaskId, list[Running]] = {}
+        self.on_machine: list[Runs] = [{} for _ in cluster.constraints]
+        self.used: dict[str, list[int]] = {}
+        self.half_life_us = half_life_us
+        self.averages: dict[str, Average] = {}
+        self.priorities: dict[int, int] | None = None
+        self.held_by: dict[str, dict[tuple[TaskId, int], Running]] | None = None
+        self.graphs: dict[JobId, Workflow] = {}
+        self._allowed: list[int] = []
+        self._kinds: dict[tuple[int, Amounts, int, Hashable], Kind] = {}
+        self._free = np.array(self.capacities, dtype=np.int64)
+        self._outdated: list[int] = []
+
+    def access(self, machines: Iterable[int] | None) -> int:
+        """What stands for the machines of a user in `kind`.
+
+        Args:
+            machines: by their numbers in the whole cluster; None: all.
+        """
+        wanted = None if machines is None else set(machines)
+        places = range(len(self.capacities))
+        vector = vector_of(place for place in places if wanted is None or self.numbers[place] in wanted)
+        if vector not in self._allowed:
+            self._allowed.append(vector)
+        return self._allowed.index(vector)
+
+    def kind(self, task: Task, access: int, claim: Hashable = None) -> Kind:
+        """The kind of a task.
+
+        Args:
+            task: which.
+            access: its user may use the machines of this one.
+            claim: what stage T10 tells tasks apart by.
+        """
+        key = (task.constraints, task.request, access, claim)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._make_kind(task, access)
+        return kind
+
+    def _make_kind(self, task: Task, access: int) -> Kind:
+        need = self.ladders[task.request]
+        suitable = self.matches[task.constraints] & self._allowed[access]
+        return Kind(task.constraints, need, suitable, bool(self.whole.fitting(need, suitable)))
+
+    def work_us(self, task: Task) -> Time:
+        """Estimated time of a task times the processors that it asks for."""
+        return task.estimate_us * self.units(task)
+
+    def units(self, task: Task) -> int:
+        """Processors that a task asks for; slots where there are no processors."""
+        return task.request[self.work_resource] if task.request else 1
+
+    def launched(self, waiting: Waiting, machine: int, now: Time, takes: int | None = None) -> Running:
+        """A task that waited has been given a machine.
+
+        Args:
+            waiting, machine, now: which, where and when.
+            takes: what it takes there, packed; None: what it asks for, of what is free.
+        """
+        task, job = waiting.task, waiting.job
+        del self.waiting[task.id]
+        end = now + self.cluster.attempt_us(task.estimate_us, machine)
+        free = self.index.free[machine]
+        took = self.packing.named(free, waiting.kind.packed) if takes is None else takes
+        running = self.on_machine[machine][task.id] = Running(waiting, machine, now, end, took, waiting.attempt)
+        self.running[task.id] = running
+        self.index.put(machine, self.packing.settled(free - took))
+        self._outdated.append(machine)
+        job.running += 1
+        if self.priorities is not None:
+            self.priorities[job.priority] = self.priorities.get(job.priority, 0) + 1
+        if self.held_by is not None:
+            self.held_by.setdefault(job.user, {})[task.id, running.attempt] = running
+        self._hold(job.user, task, 1, now)
+        return running
+
+    def ended(self, task: TaskId, now: Time) -> Running | None:
+        """A task runs no more; None where it did not run."""
+        running = self.running.pop(task, None)
+        if running is None:
+            return None
+        machine, waiting = running.machine, running.waiting
+        del self.on_machine[machine][task]
+        self.index.put(machine, self.packing.settled(self.index.free[machine] + running.took))
+        self._outdated.append(machine)
+        waiting.job.running -= 1
+        if self.priorities is not None:
+            self.priorities[waiting.job.priority] -= 1
+        if self.held_by is not None:
+            held = self.held_by[waiting.job.user]
+            del held[task, running.attempt]
+            if not held:
+                del self.held_by[waiting.job.user]
+        self._hold(waiting.job.user, waiting.task, -1, now)
+        return running
+
+    def copied(self, waiting: Waiting, machine: int, now: Time) -> Running:
+        """A task that runs has been given a further machine, for another attempt."""
+        first = self.running[waiting.task.id]
+        waiting.attempt += 1
+        self.waiting[waiting.task.id] = waiting
+        copy = self.launched(waiting, machine, now)
+        self.running[waiting.task.id] = first
+        self.copies.setdefault(waiting.task.id, []).append(copy)
+        return copy
+
+    def copy_ended(self, running: Running, now: Time) -> None:
+        """One of several attempts of a task runs no more; if it was the first, the next one takes its place."""
+        number = running.task.id
+        first, others = self.running[number], self.copies[number]
+        others = [first, *others]
+        self.running[number] = running
+        self.ended(number, now)
+        left = [one for one in others if one is not running]
+        self.running[number] = left[0]
+        if left[1:]:
+            self.copies[number] = left[1:]
+        else:
+            del self.copies[number]
+
+    def _hold(self, user: str, task: Task, sign: int, now: Time) -> None:
+        used = self.used.get(user)
+        if used is None:
+            used = self.used[user] = [0] * len(self.capacity)
+        if task.request:
+            for k, amount in enumerate(task.request):
+                used[k] += sign * amount
+        else:
+            used[0] += sign
+        if self.half_life_us:
+            average = self.averages.setdefault(user, Average())
+            average.value = average.value_at(now, self.half_life_us)
+            average.held, average.at = used[self.work_resource], now
+
+    def free_table(self) -> Table:
+        """What every machine has free: a row per machine, a column per resource."""
+        if self._outdated:
+            for machine in dict.fromkeys(self._outdated):
+                self._free[machine] = self.packing.totals(self.index.free[machine])
+            self._outdated.clear()
+        return self._free
+
+    def fewest_constraints(self, vector: int) -> int:
+        """The machine of a vector that meets the fewest constraints; ties go to the lowest number."""
+        for stratum in self.strata:
+            if found := vector & stratum:
+                return (found & -found).bit_length() - 1
+        return -1
+
+    def check(self) -> None:
+        """Raise AssertionError where free, held and running disagree."""
+        held: dict[str, list[int]] = {user: [0] * len(self.capacity) for user in self.used}
+        for machine, runs in enumerate(self.on_machine):
+            taken = sum(run.took for run in runs.values())
+            settled = self.packing.settled(self.index.free[machine] + taken)
+            assert settled == self.whole.free[machine], f"machine {machine} leaks"
+            for run in runs.values():
+                for k, amount in enumerate(run.task.request or (1,)):
+                    held[run.job.user][k] += amount
+        assert held == self.used, f"users hold {held}, not {self.used}"
+        if self.held_by is not None:
+            placed = sorted(
+                [(run.job.user, run.task.id, run.attempt) for own in self.on_machine for run in own.values()]
+            )
+            assert placed == sorted([(user, *attempt) for user, own in self.held_by.items() for attempt in own])
+        copies = [copy for others in self.copies.values() for copy in others]
+        assert sum(map(len, self.on_machine)) == len(self.running) + len(copies)
+        assert all(self.copies.values()), "an empty list of copies"
+        assert not self.waiting.keys() & self.running.keys(), "a task waits and runs"
+
+
+def _strata(constraints: Sequence[int]) -> list[int]:
+    strata: dict[int, int] = {}
+    for machine in fewest_constraints_first(range(len(constraints)), constraints):
+        count = constraints[machine].bit_count()
+        strata[count] = strata.get(count, 0) | 1 << machine
+    return list(strata.values())
+
+
+def vector_of(machines: Iterable[int]) -> int:
+    """The vector of these machines."""
+    vector = 0
+    for machine in machines:
+        vector |= 1 << machine
+    return vector

@@ -1,0 +1,268 @@
+"""What a policy may read: a view of a scheduler's state, and the machines among which it may choose."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from volery.architectures.pipeline.policies.records import JobRecord, Running, Waiting
+from volery.architectures.pipeline.policies.state import AVERAGE_MIN, State, Table
+from volery.core.model import Amounts, Cluster, JobId, Task, Time
+from volery.policies.match import positions
+
+
+class Machine(NamedTuple):
+    """A machine, as it is now.
+
+    Args:
+        number: in the whole cluster.
+        constraints: that it meets.
+        capacity: units of each resource; slots where the cluster has no others.
+        free: what is not taken.
+        speed: in the cluster's unit; 0 where it gives none.
+        online: whether it may be given tasks.
+    """
+
+    number: int
+    constraints: int
+    capacity: Amounts
+    free: Amounts
+    speed: int
+    online: bool
+
+
+class View:
+    """The state of a scheduler, to be read. Machines are numbered from 0 among those that it manages."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def now(self) -> Time:
+        """The time of the decision, in microseconds."""
+        return self._state.now
+
+    @property
+    def cluster(self) -> Cluster:
+        """The machines that are managed, empty."""
+        return self._state.cluster
+
+    @property
+    def machine_count(self) -> int:
+        """How many machines are managed, those that are offline included."""
+        return len(self._state.capacities)
+
+    @property
+    def total(self) -> Amounts:
+        """Capacity of all machines together."""
+        return self._state.capacity
+
+    @property
+    def resume(self) -> int:
+        """Where the last search said that the next one should begin; 0 at first."""
+        return self._state.resume
+
+    @property
+    def work_resource(self) -> int:
+        """Place of the resource that counts processors; 0 where none does."""
+        return self._state.work_resource
+
+    def capacity(self, machine: int) -> Amounts:
+        """What a machine has, empty."""
+        return self._state.capacities[machine]
+
+    def free(self, machine: int) -> Amounts:
+        """What a machine has free."""
+        return self._state.packing.totals(self._state.index.free[machine])
+
+    def room(self, machine: int) -> int:
+        """What a machine has free, device by device, for `fits`, `with_task` and `without`."""
+        return self._state.index.free[machine]
+
+    def fits(self, task: Waiting, room: int) -> bool:
+        """Whether a room has enough for a task, on devices that it may use."""
+        guards = self._state.packing.guards
+        return (room - task.kind.packed) & guards == guards
+
+    def with_task(self, task: Waiting, room: int) -> int:
+        """What a room that has enough for a task is with it."""
+        packing = self._state.packing
+        return packing.settled(room - packing.named(room, task.kind.packed))
+
+    def without(self, run: Running, room: int) -> int:
+        """What the room of a machine is when a task that runs there ends."""
+        return self._state.packing.settled(room + run.took)
+
+    def used_of(self, machine: int, room: int) -> float:
+        """The fraction of a machine's processors, or slots, that is in use where it has this room."""
+        resource = self._state.work_resource
+        whole = self._state.capacities[machine][resource]
+        return (whole - self._state.packing.totals(room)[resource]) / (whole or 1)
+
+    def machine(self, machine: int) -> Machine:
+        """All about a machine."""
+        state, cluster = self._state, self._state.cluster
+        speed = cluster.speeds[machine] if cluster.speeds else 0
+        online = bool(state.online >> machine & 1)
+        constraints = cluster.constraints[machine]
+        return Machine(
+            state.numbers[machine], constraints, state.capacities[machine], self.free(machine), speed, online
+        )
+
+    def free_table(self) -> Table:
+        """What all machines have free: a row per machine, a column per resource; a copy must be made to write to it."""
+        table = self._state.free_table().view()
+        table.flags.writeable = False
+        return table
+
+    def running(self) -> Iterator[Running]:
+        """Tasks that run, those placed first first."""
+        return iter(self._state.running.values())
+
+    def running_on(self, machine: int) -> tuple[Running, ...]:
+        """Tasks that run on a machine."""
+        return tuple(self._state.on_machine[machine].values())
+
+    def holders(self) -> Collection[str]:
+        """Users of whom something runs, for policies of stage T10."""
+        return (self._state.held_by or {}).keys()
+
+    def latest_of(self, user: str) -> Iterator[Running]:
+        """Attempts of a user that run, those placed last first, for policies of stage T10."""
+        return reversed((self._state.held_by or {}).get(user, {}).values())
+
+    def attempts(self, task: Waiting) -> tuple[Running, ...]:
+        """The attempts of a task that run, the one placed first first."""
+        first = self._state.running.get(task.task.id)
+        return () if first is None else (first, *self._state.copies.get(task.task.id, ()))
+
+    @property
+    def running_count(self) -> int:
+        """How many tasks run."""
+        return len(self._state.running)
+
+    @property
+    def copied_count(self) -> int:
+        """How many of them run more than once."""
+        return len(self._state.copies)
+
+    def losable(self, machine: int) -> list[Running]:
+        """Tasks on a machine that may be ended, those placed last first."""
+        runs = reversed(self._state.on_machine[machine].values())
+        return [run for run in runs if run.losable]
+
+    def lowest_priority(self) -> int | None:
+        """The lowest priority that runs, for policies of stage T10; None: nothing does."""
+        counts = self._state.priorities or {}
+        return min([priority for priority, count in counts.items() if count], default=None)
+
+    def suits(self, task: Waiting, machine: int) -> bool:
+        """Whether a machine may be given a task when it has enough: allowed, suitable and online."""
+        return bool(task.kind.suitable & self._state.online & 1 << machine)
+
+    def makes_room(self, task: Waiting, machine: int, losers: Iterable[Running]) -> bool:
+        """Whether a machine holds a task when these end."""
+        return self.fits(task, self._state.packing.settled(self.room(machine) + sum([run.took for run in losers])))
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Tasks that wait, in the order in which they became ready."""
+        return iter(self._state.waiting.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """How many tasks wait."""
+        return len(self._state.waiting)
+
+    @property
+    def jobs(self) -> Mapping[JobId, JobRecord]:
+        """Jobs that are not done."""
+        return MappingProxyType(self._state.jobs)
+
+    def ahead(self, task: Task) -> Sequence[tuple[Task, int]]:
+        """The tasks of its workflow that wait for this one, each with how many it waits for in all."""
+        graph = self._state.graphs.get(task.job)
+        return graph.ahead(task.id) if graph is not None else ()
+
+    def units(self, task: Task) -> int:
+        """Processors that a task asks for, or slots."""
+        return self._state.units(task)
+
+    def eligible_count(self, user: str) -> int:
+        """How many jobs of a user are eligible (stage J2) and not done."""
+        return self._state.eligible.get(user, 0)
+
+    def used(self, user: str) -> Amounts:
+        """What the running tasks of a user hold."""
+        return tuple(self._state.used.get(user, ())) or (0,) * len(self._state.capacity)
+
+    def average_use(self, user: str) -> float:
+        """What a user held over time, with the half-life that the order of tasks asks for."""
+        average = self._state.averages.get(user)
+        return AVERAGE_MIN if average is None else average.value_at(self._state.now, self._state.half_life_us)
+
+
+class Candidates:
+    """The machines that a task may be given: allowed, suitable, online and with enough free. Never empty.
+
+    Iteration goes by ascending number, and only what is asked for is worked out.
+    """
+
+    __slots__ = ("_among", "_state", "_vector", "_waiting")
+
+    def __init__(self, state: State, waiting: Waiting, among: int) -> None:
+        self._state = state
+        self._waiting = waiting
+        self._among = among
+        self._vector = -1
+
+    @property
+    def vector(self) -> int:
+        """Bit m is set where machine m is a candidate."""
+        if self._vector < 0:
+            self._vector = self._state.index.fitting(self._waiting.kind.need, self._among)
+        return self._vector
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(positions(self.vector))
+
+    def __len__(self) -> int:
+        return self.vector.bit_count()
+
+    def __contains__(self, machine: object) -> bool:
+        return isinstance(machine, int) and machine >= 0 and bool(self.vector >> machine & 1)
+
+    def first(self, start: int = 0) -> int:
+        """The candidate with the lowest number from a start on, round the cluster."""
+        vector = self.vector
+        found = vector >> start << start or vector
+        return (found & -found).bit_length() - 1
+
+    def fewest_constraints(self) -> int:
+        """The candidate that meets the fewest constraints; ties go to the lowest number."""
+        return self._state.fewest_constraints(self.vector)
+
+    def least(self) -> int:
+        """The candidate with the least free of the resource of which the task takes the largest share.
+
+        Ties go to the machine that meets the fewest constraints, then to the lowest number.
+        """
+        resource = self._waiting.kind.need.tight[0]
+        return self._state.fewest_constraints(self._exact(resource, *self._state.index.least(resource, self.vector), 1))
+
+    def most(self) -> int:
+        """As `least`, with the most free."""
+        resource = self._waiting.kind.need.tight[0]
+        return self._state.fewest_constraints(self._exact(resource, *self._state.index.most(resource, self.vector), -1))
+
+    def _exact(self, resource: int, vector: int, alike: bool, sign: int) -> int:
+        """Those of a vector with the least (sign 1) or most (-1) free."""
+        if alike or not vector & (vector - 1):
+            return vector
+        found = positions(vector)
+        column = self._state.free_table()[:, resource]
+        amounts = (column[found] * sign).tolist()
+        best = min(amounts)
+        return sum([1 << machine for machine, amount in zip(found, amounts, strict=True) if amount == best])

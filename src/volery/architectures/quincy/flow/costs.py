@@ -1,0 +1,260 @@
+"""What it costs to let a task wait, to run it somewhere, to let it run on: the policies of Quincy and Firmament.
+
+Costs are whole thousandths of what moving a gigabyte through one rack's switch costs.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from volery.architectures.quincy.flow.items import MACHINE, Item, Place
+from volery.core.locality import ANY, NODE, RACK, racks_of
+from volery.core.model import SECOND, Cluster, Task, Time
+from volery.policies.match import Anchors, Matches, positions
+
+UNIT = 1000
+"""Of cost, to a gigabyte through one switch."""
+INERTIA = 2
+"""By so much what runs is cheaper where it is: more than rounding makes of what is equal."""
+ANYWHERE, IN_RACK = "any", "rack"
+MEGABITS_PER_GB = 8000
+
+
+class Room:
+    """What each machine has left to give, and what it has to do.
+
+    Attributes:
+        free: slots that a network may fill.
+        tasks: that run on it, or have been promised to it.
+        used_mbps: what these are taken to read from elsewhere.
+        open: the machines with free slots, as a bit vector.
+    """
+
+    __slots__ = ("free", "open", "tasks", "used_mbps")
+
+    def __init__(self, machines: int) -> None:
+        self.free = [0] * machines
+        self.tasks = [0] * machines
+        self.used_mbps = [0] * machines
+        self.open = 0
+
+    def fill(self, free: list[int]) -> None:
+        """Say what is free."""
+        self.free = free
+        self.open = sum([1 << machine for machine, count in enumerate(free) if count])
+
+
+class CostModel(abc.ABC):
+    """A policy: to which places tasks have arcs, where these lead, and what each costs.
+
+    Args:
+        cluster: the machines.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
+        rank = sorted(range(len(cluster.constraints)), key=lambda m: (-cluster.constraints[m].bit_count(), m))
+        self._place = {machine: place for place, machine in enumerate(rank)}
+
+    def fitting(self, constraints: int, among: int) -> list[int]:
+        """Machines that satisfy constraints; those that satisfy the fewest come last, where solvers look first.
+
+        Args:
+            constraints: that they satisfy.
+            among: a vector of machines.
+        """
+        return sorted(positions(self.matches[constraints] & among), key=self._place.__getitem__)
+
+    def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
+        """What a task is taken to read from elsewhere; nobody but the network-aware policy asks."""
+        return 0
+
+    @abc.abstractmethod
+    def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
+        """Places that a task has arcs to, and what these cost."""
+
+    @abc.abstractmethod
+    def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
+        """From a place that is no machine: where its arcs lead, with capacities of at least 1 and costs."""
+
+    @abc.abstractmethod
+    def unscheduled(self, waited_us: Time) -> int:
+        """What it costs to let a task wait, now that it has waited for so long in all."""
+
+    @abc.abstractmethod
+    def patience_us(self, cost: int) -> Time | None:
+        """For how long a task has waited when that becomes dearer than a place of this cost; None: never."""
+
+    @abc.abstractmethod
+    def stay(self, item: Item, ran_us: Time) -> int:
+        """What it costs to let a task run on where it runs."""
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Prices of the Quincy policy.
+
+    Args:
+        wait: of a second of waiting (omega).
+        rack: of a gigabyte through one rack's switch (psi).
+        core: of a gigabyte through the core switch (xi).
+        input_gb: what a task with input reads.
+        ran: what has been done in a second of running is worth.
+    """
+
+    wait: int = UNIT // 2
+    rack: int = UNIT
+    core: int = 2 * UNIT
+    input_gb: float = 1.0
+    ran: int = UNIT
+
+
+class QuincyCosts(CostModel):
+    """Moving input costs by how far it goes; waiting costs by time; what runs is worth its time (Quincy, section 4).
+
+    A task has arcs to the machines and the racks that hold its input, of their exact or worst cost, and to all machines
+    together at the worst in the cluster. A task without input has the last alone, for nothing.
+
+    Args:
+        cluster: the machines.
+        rates: the prices.
+    """
+
+    def __init__(self, cluster: Cluster, rates: Rates) -> None:
+        super().__init__(cluster)
+        self._racks = racks_of(cluster)
+        self._rates = rates
+        self._moved = {NODE: 0, RACK: round(rates.rack * rates.input_gb), ANY: round(rates.core * rates.input_gb)}
+        self._in_rack: dict[int, dict[int, list[int]]] = {}
+
+    def _by_rack(self, constraints: int) -> dict[int, list[int]]:
+        """Machines that satisfy constraints, by rack."""
+        found = self._in_rack.get(constraints)
+        if found is None:
+            found = self._in_rack[constraints] = {}
+            for machine in positions(self.matches[constraints]):
+                found.setdefault(self._racks[machine], []).append(machine)
+        return found
+
+    def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
+        """See the base."""
+        need = task.constraints
+        if not holders:
+            return (((ANYWHERE, need), 0),)
+        racks, by_rack = {self._racks[machine] for machine in holders}, self._by_rack(need)
+        found: list[tuple[Place, int]] = [
+            ((MACHINE, machine), 0) for machine in sorted(holders) if self.matches[need] >> machine & 1
+        ]
+        worst = {rack: self._worst(machines, holders, rack in racks) for rack, machines in by_rack.items()}
+        found += [((IN_RACK, need, rack), worst[rack]) for rack in sorted(racks) if rack in worst]
+        return (*found, ((ANYWHERE, need), max(worst.values())))
+
+    def _worst(self, machines: Sequence[int], holders: Sequence[int], near: bool) -> int:
+        """What the dearest machine of a rack costs."""
+        if not near:
+            return self._moved[ANY]
+        return self._moved[NODE if all(machine in holders for machine in machines) else RACK]
+
+    def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
+        """All machines by rack, racks by machine, for nothing more."""
+        kind, need, racks = place[0], int(place[1]), self._racks
+        machines = self.fitting(need, room.open)
+        if kind == ANYWHERE:
+            free: dict[int, int] = {}
+            for machine in machines:
+                free[racks[machine]] = free.get(racks[machine], 0) + room.free[machine]
+            for rack, count in free.items():
+                yield (IN_RACK, need, rack), count, 0
+        else:
+            for machine in machines:
+                if racks[machine] == place[2]:
+                    yield (MACHINE, machine), room.free[machine], 0
+
+    def unscheduled(self, waited_us: Time) -> int:
+        """By time; at first a little, so that nobody waits for nothing."""
+        return 1 + self._rates.wait * waited_us // SECOND
+
+    def patience_us(self, cost: int) -> Time | None:
+        """See the base."""
+        return -(-cost * SECOND // self._rates.wait) if self._rates.wait else None
+
+    def stay(self, item: Item, ran_us: Time) -> int:
+        """What moving its input has cost, less what it has done: that would be lost."""
+        held = item.holders
+        near = any(self._racks[item.machine] == self._racks[machine] for machine in held)
+        level = NODE if not held or item.machine in held else RACK if near else ANY
+        return self._moved[level] - INERTIA - self._rates.ran * ran_us // SECOND
+
+
+UNSCHEDULED = 1_000_000 * UNIT
+"""Firmament's cost of a task that waits, where waiting is never worth while."""
+
+
+class LoadSpreading(CostModel):
+    """Every task to the machine with the fewest (Firmament, section 3.3).
+
+    All may go anywhere; the next slot of a machine costs as much more as it has tasks.
+    """
+
+    def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
+        """Anywhere."""
+        return (((ANYWHERE, task.constraints), 0),)
+
+    def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
+        """An arc for each free slot."""
+        for machine in self.fitting(int(place[1]), room.open):
+            tasks = room.tasks[machine]
+            for more in range(room.free[machine]):
+                yield (MACHINE, machine), 1, (tasks + more) * UNIT
+
+    def unscheduled(self, waited_us: Time) -> int:
+        """More than any machine costs, and more for those that have waited longer."""
+        return UNSCHEDULED + waited_us // 1000
+
+    def patience_us(self, cost: int) -> Time | None:
+        """Nobody waits where there is room."""
+        return None
+
+    def stay(self, item: Item, ran_us: Time) -> int:
+        """Nothing, less what it has done."""
+        return -INERTIA - UNIT * ran_us // SECOND
+
+
+class NetworkAware(LoadSpreading):
+    """To machines with network bandwidth left, the least used first (Firmament, section 3.3).
+
+    A task with input is taken to read it in its estimated duration, from elsewhere, wherever it runs. Tasks that ask
+    for as much share an aggregator.
+
+    Args:
+        cluster: the machines.
+        input_gb: what a task with input reads.
+        machine_mbps: what each machine's network carries.
+    """
+
+    def __init__(self, cluster: Cluster, input_gb: float, machine_mbps: int) -> None:
+        super().__init__(cluster)
+        self._input_gb = input_gb
+        self._machine_mbps = machine_mbps
+
+    def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
+        """In steps of a hundred, at most all that a machine has: what asks for more could never run."""
+        if not holders:
+            return 0
+        mbps = self._input_gb * MEGABITS_PER_GB * SECOND / max(task.estimate_us, 1)
+        return min(-(-round(mbps) // 100) * 100, self._machine_mbps)
+
+    def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
+        """To those who ask for as much."""
+        return (((ANYWHERE, task.constraints, self.request_mbps(task, holders)), 0),)
+
+    def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
+        """Machines that can carry it: what is asked for and what is used already is the cost."""
+        asked = int(place[2])
+        for machine in self.fitting(int(place[1]), room.open):
+            spare = self._machine_mbps - room.used_mbps[machine]
+            most = min(room.free[machine], spare // asked) if asked else room.free[machine]
+            for more in range(most):
+                yield (MACHINE, machine), 1, room.used_mbps[machine] + asked * (more + 1)

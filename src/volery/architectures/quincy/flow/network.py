@@ -1,0 +1,173 @@
+"""Quincy's network, from the state of a cluster, and what a flow through it says.
+
+    task > its places (machine, rack, anywhere) > .. > machine > sink, slots as capacity
+    task > unscheduled of its job > sink
+
+What goes through the unscheduled node of a job waits, or is stopped. With n tasks in the network, of which at least m
+and at most M are to run, n - m units may pass it for nothing, and n - M have to. More than n - m pass at a price above
+everything else: where constraints or other jobs leave no room for m, the flow still exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from volery.architectures.quincy.flow.costs import CostModel, Room
+from volery.architectures.quincy.flow.graph import Graph, Network
+from volery.architectures.quincy.flow.items import MACHINE, Item, Place
+from volery.core.model import JobId
+
+SINK: Final = "sink"
+UNSCHEDULED_OF: Final = "unscheduled"
+BELOW_FLOOR: Final = 1 << 40
+"""The price of each task by which a job runs fewer than it should."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A task in the network.
+
+    Args:
+        item: the task.
+        unscheduled: what it costs to let it wait, or to stop it.
+        stay: what it costs to let it run on; None: it waits.
+    """
+
+    item: Item
+    unscheduled: int
+    stay: int | None = None
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How many of a job's tasks in the network are to run.
+
+    Args:
+        least: if there is room.
+        most: in any case; at least what runs and may not be stopped.
+    """
+
+    least: int
+    most: int
+
+
+class Drawn:
+    """A network with what its nodes stand for.
+
+    Args:
+        model: what things cost.
+        room: of the machines.
+
+    Attributes:
+        wishes: the tasks in it, in order.
+        names: of its nodes.
+    """
+
+    def __init__(self, model: CostModel, room: Room) -> None:
+        self._model = model
+        self._room = room
+        self._network = Network()
+        self._sink = self._network.node((SINK,))
+        self._reached: dict[Place, int | None] = {}
+        self._nodes: list[int] = []
+        self.wishes: Sequence[Wish] = ()
+
+    @property
+    def names(self) -> list[object]:
+        """Of the nodes, by number."""
+        return self._network.names
+
+    def place(self, place: Place) -> int | None:
+        """The node of a place, with all that it leads to; None where that is no slot."""
+        if place not in self._reached:
+            self._reached[place] = self._draw(place)
+        return self._reached[place]
+
+    def _draw(self, place: Place) -> int | None:
+        network = self._network
+        if place[0] == MACHINE:
+            free = self._room.free[int(place[1])]
+            if not free:
+                return None
+            node = network.node(place)
+            network.arc(node, self._sink, free, 0)
+            return node
+        if not self._model.matches[int(place[1])] & self._room.open:
+            return None
+        arcs = [
+            (head, capacity, cost)
+            for below, capacity, cost in self._model.below(place, self._room)
+            if (head := self.place(below)) is not None
+        ]
+        if not arcs:
+            return None
+        node = network.node(place)
+        for head, capacity, cost in arcs:
+            network.arc(node, head, capacity, cost)
+        return node
+
+    def draw_tasks(self, wishes: Sequence[Wish], bounds: Mapping[JobId, Bounds]) -> Graph:
+        """The graph, with these tasks.
+
+        Args:
+            wishes: the tasks.
+            bounds: of their jobs; those that are not named may run as many as they like.
+        """
+        network, sink = self._network, self._sink
+        self.wishes = wishes
+        counts: dict[JobId, int] = {}
+        for wish in wishes:
+            job = wish.item.task.job
+            counts[job] = counts.get(job, 0) + 1
+        waits = {job: network.node((UNSCHEDULED_OF, job)) for job in counts}
+        for job, count in counts.items():
+            bound = bounds.get(job, Bounds(0, count))
+            kept_back = max(0, count - bound.most)
+            network.node((UNSCHEDULED_OF, job), -kept_back)
+            least = min(bound.least, count - kept_back)
+            # one more than ever passes: an arc without room would have no price
+            network.arc(waits[job], sink, count - kept_back - least + (not least), 0)
+            if least:
+                network.arc(waits[job], sink, least + 1, BELOW_FLOOR)
+            network.node((SINK,), kept_back - count)
+        for wish in wishes:
+            node = network.node(wish.item.task.id, 1)
+            self._nodes.append(node)
+            network.arc(node, waits[wish.item.task.job], 1, wish.unscheduled)
+            for place, cost in wish.item.entries:
+                here = place == (MACHINE, wish.item.machine)
+                if (head := self.place(place)) is not None and not (here and wish.stay is not None):
+                    network.arc(node, head, 1, cost)
+            if wish.stay is not None:
+                head = self.place((MACHINE, wish.item.machine))
+                assert head is not None, "a task runs where there is no slot"
+                network.arc(node, head, 1, wish.stay)
+        return network.graph()
+
+    def machines(self, graph: Graph, flows: Sequence[int]) -> list[int | None]:
+        """Per task the machine on which the flow ends, None where it waits.
+
+        Units of several tasks meet in a place and part again: the first task takes the first arc.
+        """
+        leaving: dict[int, list[list[int]]] = {}
+        for tail, head, flow in zip(graph.tails, graph.heads, flows, strict=True):
+            if flow:
+                leaving.setdefault(tail, []).append([head, flow])
+        machine_of = {
+            node: int(name[1]) for node, name in enumerate(self.names) if isinstance(name, tuple) and name[0] == MACHINE
+        }
+        found: list[int | None] = []
+        for node in self._nodes:
+            at, machine = node, None
+            while machine is None and at in leaving:  # what ends in the sink or is kept back is led no further
+                arc = leaving[at][0]
+                arc[1] -= 1
+                if not arc[1]:
+                    leaving[at].pop(0)
+                    if not leaving[at]:
+                        del leaving[at]
+                at = arc[0]
+                machine = machine_of.get(at)
+            found.append(machine)
+        return found

@@ -1,0 +1,99 @@
+"""Cost scaling by OR-tools, in a process of its own; the only file that imports it.
+
+OR-tools and highspy bring HiGHS both, and their symbols clash: no process may load the two. So a child is started when
+first asked, kept, and spoken to in plain values; it is a child of the process that asks, whatever that was forked from.
+OR-tools comes with the extra `flow`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from multiprocessing import current_process, get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from volery.architectures.quincy.flow.augmenting import InfeasibleError
+from volery.architectures.quincy.flow.graph import Graph
+from volery.core.errors import InputError
+
+_children: dict[int | None, Connection[Any, Any]] = {}
+
+
+def check_solver(place: str) -> None:
+    """Refuse to solve without the solver.
+
+    Args:
+        place: whose parameter asks for it.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    if importlib.util.find_spec("ortools") is None:
+        raise InputError(place, "needs OR-tools: pip install 'volery[flow]'; solver=augmenting goes without")
+
+
+def scaled(graph: Graph) -> tuple[int, ...]:
+    """A cheapest flow, per arc.
+
+    Raises:
+        InfeasibleError: something that is supplied reaches no demand.
+        InputError: OR-tools is not installed.
+    """
+    check_solver("solver")
+    if not graph.tails:
+        if any(graph.supplies):
+            raise InfeasibleError("there is no arc")
+        return ()
+    own = current_process().pid
+    if own not in _children:
+        _children[own] = _child()
+    _children[own].send(msgspec.structs.astuple(graph))
+    found: list[int] | None = _children[own].recv()
+    if found is None:
+        raise InfeasibleError("something that is supplied reaches no demand")
+    return tuple(found)
+
+
+def _child() -> Connection[Any, Any]:
+    """Start a process that answers; it ends with the one that asks."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    context.Process(target=_answer_all, args=(theirs,), daemon=True).start()
+    theirs.close()  # so that its end is seen here
+    return ours
+
+
+def _answer_all(asking: Connection[Any, Any]) -> None:
+    """In the child: answer until nobody can ask any more."""
+    while True:
+        try:
+            columns = asking.recv()
+        except EOFError:
+            return
+        asking.send(scaled_here(Graph(*columns)))
+
+
+def scaled_here(graph: Graph) -> list[int] | None:
+    """The flow per arc, found in this process, which must never load HiGHS; None where there is none."""
+    assert "highspy" not in sys.modules, "HiGHS and OR-tools share a process"
+    import numpy as np
+    from ortools.graph.python import min_cost_flow
+
+    solver = min_cost_flow.SimpleMinCostFlow()
+    arcs = solver.add_arcs_with_capacity_and_unit_cost(
+        np.array(graph.tails, dtype=np.int32),
+        np.array(graph.heads, dtype=np.int32),
+        np.array(graph.capacities, dtype=np.int64),
+        np.array(graph.costs, dtype=np.int64),
+    )
+    nodes = np.arange(len(graph.supplies), dtype=np.int32)
+    solver.set_nodes_supplies(nodes, np.array(graph.supplies, dtype=np.int64))
+    status = solver.solve()
+    if status == solver.INFEASIBLE:
+        return None
+    assert status == solver.OPTIMAL, f"OR-tools answers with status {status}"
+    flows: list[int] = solver.flows(arcs).tolist()
+    return flows

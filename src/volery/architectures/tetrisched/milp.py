@@ -1,0 +1,276 @@
+"""Utility expressions as one mixed integer linear program (TetriSched, EuroSys 2016, section on MILP generation).
+
+gen(nCk, I)      integers P_x per part x of the set, sum P_x = k I; worth v I
+gen(LnCk, I)     the same with sum P_x <= k I; worth v / k sum P_x
+gen(max, I)      binaries I_i with sum I_i <= I; worth the sum of gen(e_i, I_i)
+gen(sum, I)      binaries I_i <= I; worth the sum of gen(e_i, I_i)
+gen(min, I)      V >= 0, V <= gen(e_i, I) each; worth V
+gen(scale, I)    c gen(e, I)
+gen(barrier, I)  v I <= gen(e, I); worth v I
+for each part x and time t: what leaves use of x at t <= what is available of x at t
+
+Three things are left out that change no optimum: the indicator of a job at the root (1), the P_x of an nCk over one
+part (k I), and times t at which no leaf starts: what is available only grows, and use only grows at starts. For the
+same reason a leaf is impossible for which there is too little when it starts, and is left out of its max. What is used
+of x at t is a column of its own, what was used before with what starts and without what ends: that is sparser.
+
+The program is arrays; who solves it does not matter here (`architectures/tetrisched/highs.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from volery.architectures.tetrisched.expressions import Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum
+from volery.architectures.tetrisched.parts import Parts
+
+Linear = list[tuple[int, float]]
+"""Columns and their coefficients."""
+Reals = npt.NDArray[np.float64]
+ALWAYS = -1
+"""Stands for the indicator of the root, which is 1."""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A leaf that is given machines.
+
+    Args:
+        request: the place of its expression.
+        leaf: its number in that, from left to right.
+        amounts: (part, how many machines of it).
+    """
+
+    request: int
+    leaf: int
+    amounts: tuple[tuple[int, int], ...]
+
+
+class Program(msgspec.Struct, frozen=True, eq=False):
+    """Maximise `worth` x, subject to rows, 0 <= x <= upper.
+
+    Args:
+        worth: per column.
+        upper: per column.
+        integer: per column.
+        row_low, row_high: per row, infinite where there is no bound.
+        row_first: place of each row's first entry, with the count of all at the end.
+        column, factor: of the entries.
+    """
+
+    worth: Reals
+    upper: Reals
+    integer: npt.NDArray[np.bool_]
+    row_low: Reals
+    row_high: Reals
+    row_first: npt.NDArray[np.int32]
+    column: npt.NDArray[np.int32]
+    factor: Reals
+
+
+class Generator:
+    """Builds the program of some expressions.
+
+    Args:
+        requests: one expression per job; the whole is worth their sum.
+        parts: the equivalence classes of the machines, and what is available of each at the starts of the leaves.
+    """
+
+    def __init__(self, requests: Sequence[Expression], parts: Parts) -> None:
+        self._parts = parts
+        self._upper: list[float] = []
+        self._integer: list[bool] = []
+        self._worth: dict[int, float] = {}
+        self._rows: list[tuple[float, float, Linear]] = []
+        self._use: dict[tuple[int, int], Linear] = {}
+        self._indicators: list[tuple[int, int, int]] = []
+        self._levels: list[tuple[int, int, Linear]] = []
+        self._minima: list[tuple[int, list[Linear]]] = []
+        self._amounts: list[tuple[int, int, float, int]] = []  # leaf over all, part, machines per unit, column
+        self._owner: list[tuple[int, int]] = []
+        for number, request in enumerate(requests):
+            before = len(self._owner)
+            for column, coefficient in self._generate(request, ALWAYS):
+                self._worth[column] = self._worth.get(column, 0.0) + coefficient
+            self._owner[before:] = [(number, leaf) for leaf in range(len(self._owner) - before)]
+        self._supply()
+
+    @property
+    def columns(self) -> int:
+        """How many variables there are."""
+        return len(self._upper)
+
+    @property
+    def rows(self) -> int:
+        """How many constraints there are."""
+        return len(self._rows)
+
+    def _column(self, upper: float, *, integer: bool = True) -> int:
+        self._upper.append(upper)
+        self._integer.append(integer)
+        return len(self._upper) - 1
+
+    def _indicator(self) -> int:
+        return self._column(1.0)
+
+    def _supply(self) -> None:
+        """What is used of each part at each time: what was, and what starts, without what ends."""
+        for part, room in enumerate(self._parts.available.tolist()):
+            before = ALWAYS
+            for time, available in enumerate(room):
+                change = self._use.get((part, time), [])
+                if not change and before == ALWAYS:
+                    continue
+                used = self._column(float(available), integer=False)
+                self._levels.append((used, before, change))
+                last = [] if before == ALWAYS else [(before, -1.0)]
+                self._row(0.0, 0.0, [(used, 1.0), *last, *((column, -factor) for column, factor in change)])
+                before = used
+
+    def _row(self, low: float, high: float, entries: Linear) -> None:
+        """Their sum is from `low` to `high`; a column may come twice: some nodes are worth their own indicator."""
+        joined: dict[int, float] = {}
+        for column, factor in entries:
+            joined[column] = joined.get(column, 0.0) + factor
+        kept = [(column, factor) for column, factor in joined.items() if factor]
+        if kept:
+            self._rows.append((low, high, kept))
+
+    def _at_most(self, left: Linear, indicator: int, times: float) -> None:
+        """Left <= times * indicator."""
+        if indicator == ALWAYS:
+            self._row(-math.inf, times, left)
+        else:
+            self._row(-math.inf, 0.0, [*left, (indicator, -times)])
+
+    def _generate(self, node: Expression, indicator: int) -> Linear:
+        """Columns and rows of a node; what it is worth."""
+        match node:
+            case NCk() | LnCk():
+                return self._leaf(node, indicator)
+            case Scale():
+                return [(column, node.factor * factor) for column, factor in self._generate(node.of, indicator)]
+            case Max() | Sum():
+                return self._any(node, indicator)
+        own = indicator
+        first = len(self._owner)
+        if own == ALWAYS:
+            own = self._indicator()
+        found = self._all(node, own) if isinstance(node, Min) else self._barrier(node, own)
+        if indicator == ALWAYS:
+            self._indicators.append((own, first, len(self._owner)))
+        return found
+
+    def _any(self, node: Max | Sum, indicator: int) -> Linear:
+        found: Linear = []
+        own: Linear = []
+        for each in node.of:
+            first = len(self._owner)
+            if isinstance(each, NCk) and not self._possible(each):
+                self._owner.append((0, 0))
+                continue
+            chosen = self._indicator()
+            found += self._generate(each, chosen)
+            self._indicators.append((chosen, first, len(self._owner)))
+            own.append((chosen, 1.0))
+        if isinstance(node, Max):
+            self._at_most(own, indicator, 1.0)
+        elif indicator != ALWAYS:
+            for one in own:
+                self._at_most([one], indicator, 1.0)
+        return found
+
+    def _possible(self, leaf: NCk | LnCk) -> bool:
+        """Whether there will be that many machines when it starts, whoever else takes some."""
+        return sum(self._parts.at_start(leaf).values()) >= leaf.k
+
+    def _all(self, node: Min, indicator: int) -> Linear:
+        found = [self._generate(each, indicator) for each in node.of]
+        least = self._column(math.inf, integer=False)
+        for each in found:
+            self._row(-math.inf, 0.0, [(least, 1.0), *((column, -factor) for column, factor in each)])
+        self._minima.append((least, found))
+        return [(least, 1.0)]
+
+    def _barrier(self, node: Barrier, indicator: int) -> Linear:
+        found = self._generate(node.of, indicator)
+        self._row(-math.inf, 0.0, [(indicator, node.value), *((column, -f) for column, f in found)])
+        return [(indicator, node.value)]
+
+    def _leaf(self, node: NCk | LnCk, indicator: int) -> Linear:
+        leaf = len(self._owner)
+        self._owner.append((0, 0))
+        parts = self._parts.of(node.where)
+        exact = isinstance(node, NCk)
+        if exact and indicator == ALWAYS:
+            indicator = self._indicator()
+            self._indicators.append((indicator, leaf, leaf + 1))
+        if exact and len(parts) == 1:
+            self._takes(node, leaf, parts[0], indicator, float(node.k))
+            if not self._possible(node):
+                self._upper[indicator] = 0.0
+            return [(indicator, node.value)]
+        taken: Linear = []
+        for part, available in self._parts.at_start(node).items():
+            column = self._column(float(min(node.k, available)))
+            self._takes(node, leaf, part, column, 1.0)
+            taken.append((column, 1.0))
+        if exact:
+            self._row(0.0, 0.0, [*taken, (indicator, -float(node.k))])
+            return [(indicator, node.value)]
+        self._at_most(taken, indicator, float(node.k))
+        return [(column, node.value / node.k) for column, _ in taken]
+
+    def _takes(self, node: NCk | LnCk, leaf: int, part: int, column: int, machines: float) -> None:
+        self._amounts.append((leaf, part, machines, column))
+        during = self._parts.during(node)
+        self._use.setdefault((part, during.start), []).append((column, machines))
+        if during.stop < len(self._parts.times):
+            self._use.setdefault((part, during.stop), []).append((column, -machines))
+
+    def program(self) -> Program:
+        """The program."""
+        lengths = [len(entries) for _, _, entries in self._rows]
+        flat = [entry for _, _, entries in self._rows for entry in entries]
+        worth = np.zeros(self.columns)
+        for column, coefficient in self._worth.items():
+            worth[column] = coefficient
+        return Program(
+            worth=worth,
+            upper=np.array(self._upper),
+            integer=np.array(self._integer, dtype=np.bool_),
+            row_low=np.array([low for low, _, _ in self._rows]),
+            row_high=np.array([high for _, high, _ in self._rows]),
+            row_first=np.concatenate(([0], np.cumsum(lengths))).astype(np.int32),
+            column=np.array([column for column, _ in flat], dtype=np.int32),
+            factor=np.array([factor for _, factor in flat], dtype=np.float64),
+        )
+
+    def chosen(self, values: Reals) -> list[Chosen]:
+        """The leaves that a solution gives machines to, in order."""
+        taken: dict[int, list[tuple[int, int]]] = {}
+        for leaf, part, machines, column in self._amounts:
+            count = round(float(values[column]) * machines)
+            if count:
+                taken.setdefault(leaf, []).append((part, count))
+        return [Chosen(*self._owner[leaf], tuple(amounts)) for leaf, amounts in sorted(taken.items())]
+
+    def values(self, chosen: Sequence[Chosen]) -> Reals:
+        """The solution in which these leaves are given machines, and no others."""
+        found = np.zeros(self.columns)
+        given = {(one.request, one.leaf): dict(one.amounts) for one in chosen}
+        active = [owner in given for owner in self._owner]
+        for leaf, part, machines, column in self._amounts:
+            found[column] = given.get(self._owner[leaf], {}).get(part, 0) / machines
+        for column, first, end in self._indicators:
+            found[column] = float(any(active[first:end]))
+        for column, each in self._minima:
+            found[column] = min(sum(factor * found[of] for of, factor in linear) for linear in each)
+        for column, before, change in self._levels:
+            level = 0.0 if before == ALWAYS else found[before]
+            found[column] = level + sum(factor * found[of] for of, factor in change)
+        return found

@@ -1,0 +1,105 @@
+"""Equivalence classes of machines, and what is available of each when (TetriSched, EuroSys 2016).
+
+Machines that are in the same sets of all expressions are alike to the planner, which decides about counts of them:
+the number of variables grows with the number of classes, not of machines.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, NCk, Sets, leaves, members
+
+Counts = npt.NDArray[np.int64]
+
+
+class Supply(msgspec.Struct, frozen=True):
+    """The machines that there are over time, as far as is known.
+
+    Args:
+        idle: those that are free now, as a bit vector.
+        held: (quantum from which they are free, those machines); in order of time.
+    """
+
+    idle: int
+    held: tuple[tuple[int, int], ...] = ()
+
+
+def partition(wanted: Iterable[int]) -> list[int]:
+    """The coarsest grouping of which every one of these sets of machines is a union.
+
+    Args:
+        wanted: sets as bit vectors.
+
+    Returns:
+        The groups, that with the lowest machine first.
+    """
+    groups: list[int] = []
+    for each in dict.fromkeys(wanted):
+        left, refined = each, []
+        for group in groups:
+            inner = group & each
+            left &= ~group
+            refined += [piece for piece in (inner, group & ~each) if piece]
+        groups = refined + ([left] if left else [])
+    return sorted(groups, key=lambda group: group & -group)
+
+
+class Parts:
+    """The groups of machines of some expressions.
+
+    Args:
+        requests: the expressions.
+        sets: the members of the sets that they name.
+        supply: what there is.
+
+    Attributes:
+        groups: the machines of each group, as a bit vector.
+        times: the quanta at which some leaf starts, in order.
+        available: per group and time, how many machines are free.
+        precious: per group, in how many of the sets that were asked for it is.
+
+    Raises:
+        InputError: an expression names a set that there is not.
+    """
+
+    def __init__(self, requests: Sequence[Expression], sets: Sets, supply: Supply) -> None:
+        masks: dict[tuple[str, ...], int] = {}
+        starts: set[int] = {NOW}
+        for request in requests:
+            for leaf in leaves(request):
+                starts.add(leaf.start)
+                if leaf.where not in masks:
+                    masks[leaf.where] = members(leaf.where, sets)
+        self.groups = partition(masks.values())
+        self.times = sorted(starts)
+        self._of = {
+            where: tuple([part for part, group in enumerate(self.groups) if group & mask])
+            for where, mask in masks.items()
+        }
+        self.precious = [sum(part in parts for parts in self._of.values()) for part in range(len(self.groups))]
+        self.available = np.zeros((len(self.groups), len(self.times)), dtype=np.int64)
+        for part, group in enumerate(self.groups):
+            self.available[part, :] = (group & supply.idle).bit_count()
+            for since, machines in supply.held:
+                self.available[part, bisect.bisect_left(self.times, since) :] += (group & machines).bit_count()
+        self._counts: list[list[int]] = self.available.tolist()
+
+    def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
+        """The groups whose union a leaf's set is."""
+        return self._of[where]
+
+    def at_start(self, leaf: NCk | LnCk) -> dict[int, int]:
+        """Of each group of a leaf's set, how many machines there are when it starts: the fewest that there will be."""
+        time = bisect.bisect_left(self.times, leaf.start)
+        return {part: self._counts[part][time] for part in self._of[leaf.where]}
+
+    def during(self, leaf: NCk | LnCk) -> range:
+        """The places of the times at which the leaf holds what it was given."""
+        first = bisect.bisect_left(self.times, leaf.start)
+        return range(first, bisect.bisect_left(self.times, leaf.start + leaf.duration))

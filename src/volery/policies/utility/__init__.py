@@ -1,1 +1,0 @@
-"""Utility: expressions of what machines are worth to a job (STRL), and plans that maximise their sum."""

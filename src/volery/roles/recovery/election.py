@@ -1,0 +1,411 @@
+"""Which master of a pair leads, and what it may believe of its nodes: active and standby, epochs, leases.
+
+Epochs    The first of the pair leads in even epochs, the second in odd ones; whoever takes over takes the next of its
+          own that is higher than any it has heard of. Nodes obey the highest (see `guarded`). A master leads a node
+          when the node has answered `Lead` with its status, and not before: from then on it refuses the older master.
+Takeover  A follower that is told that its partner is lost leads at once; a restarted master asks partner,
+          nodes and clients which epoch they know: one that its partner never heard of has to be gone beyond. When all
+          nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is *settled*: only
+          then are tasks that no node knows of known to be lost.
+Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
+          That can only be the partner, and only if the partner has lost this one, which then has been told that the
+          partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
+          waits until node or partner answer. A node that has never answered a leader may have the partner as its
+          master. When such a node was lost to the leader for a lease, the leader asks its partner, which answers once
+          the node is lost to it, too, and has been for a lease. An answer to an earlier question proves nothing: a
+          message that the partner sent before it was deposed may since have made it the master of that node.
+Moves     Jobs may be moved from one client to another (`volery.core.events.Moved`). A leader has every node store the
+          moves that it knows, and learns from nodes those that it does not. When all nodes that are not given up have
+          stored a move, the pair is *fenced* up to it: no master of the pair launches for its origin any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from volery.core.component import Component, Sends, sent_to
+from volery.core.events import Counted, Drain, Move, PeerBack, PeerLost, TimerFired
+from volery.core.model import NEVER, Address, Message, TaskId, Time
+from volery.roles.recovery.channel import Renewed
+from volery.roles.recovery.leases import NO_EPOCH, Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
+
+CLAIM: Final = "claim"
+
+
+class Standing(Message, frozen=True):
+    """Master > its partner: the highest epoch that I know, and whether I lead.
+
+    Args:
+        epoch, leading: these.
+        node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
+            the node was lost to it for a lease as well. Empty: neither.
+        at_us: when the leader's lease was over, by its own clock; the answer repeats it.
+    """
+
+    epoch: int
+    leading: bool
+    node: Address = ""
+    at_us: Time = NEVER
+
+
+PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
+
+
+def pair_sends(own: str, client: str) -> Sends:
+    """What masters in pairs say, whatever else they do.
+
+    Args:
+        own: their role.
+        client: the role of those that place tasks on their nodes.
+    """
+    return sent_to(own, Standing) | sent_to("node", Lead, Inquire, Unseat) | sent_to(client, Inquire)
+
+
+class PairedMaster(Component):
+    """A mixin (without slots) for masters; `join_pair` takes the place of its constructor.
+
+    Attributes:
+        epoch: the highest known.
+        leading, opened, settled: see above.
+        fenced: the last move that all nodes have stored; 0: none.
+    """
+
+    def join_pair(
+        self,
+        pair: tuple[Address, Address],
+        me: int,
+        nodes: Sequence[Address],
+        clients: Sequence[Address],
+        lease: Lease,
+        incarnation: int,
+    ) -> None:
+        """Become one of a pair; clients are those that place tasks on its nodes."""
+        self._partner = pair[1 - me]
+        self._me = me
+        self._nodes = dict.fromkeys(nodes)
+        self._clients = dict.fromkeys(clients)
+        self._lease = lease
+        self._restarted = incarnation > 0
+        self.epoch = NO_EPOCH if incarnation else 0
+        self.leading = self.opened = self.settled = not incarnation and me == 0
+        self._sure = True
+        self._partner_lost = False
+        self._missing: dict[Address, None] = {}
+        self._unheard: dict[Address, None] = {}
+        self._lost: dict[Address, None] = {}
+        self._expired: dict[Address, Time] = {}
+        self._questions: dict[Address, Standing] = {}
+        self._drained: dict[Address, None] = {}
+        self._moves: tuple[Move, ...] = ()
+        self._unfenced: dict[Address, None] = {}
+        self.fenced = 0
+
+    def start(self, now: Time) -> None:
+        """A restarted master asks who leads."""
+        if self._restarted:
+            self._port.send(self._partner, Standing(self.epoch, False))
+            for address in (*self._nodes, *self._clients):
+                self._port.send(address, Inquire())
+
+    def reachable(self, node: Address) -> bool:
+        """Whether a node is known to be there."""
+        return not (node in self._missing or node in self._unheard or node in self._lost)
+
+    def usable(self, node: Address) -> bool:
+        """Whether tasks may be placed on a node."""
+        return self.reachable(node) and node not in self._drained
+
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Place nothing on a node, or again; a standby takes note of it. Nodes that are not there hear of it later."""
+        node = message.node
+        if message.drained == (node in self._drained):
+            return
+        if message.drained:
+            self._drained[node] = None
+        else:
+            del self._drained[node]
+        if self.leading and self.reachable(node):
+            (self.node_away if message.drained else self.node_back)(node)
+
+    def places_of(self, node: Address) -> Iterable[int]:
+        """The units of a node, in the master's own numbering."""
+        raise NotImplementedError
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        """The attempts at a node that the master has an account of."""
+        raise NotImplementedError
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """The attempts that the present cluster has a place for, each at a unit of its node."""
+        places = dict.fromkeys(self.places_of(node))
+        seated: dict[int, Active] = {}
+        for active in running:
+            if active.unit in places:
+                seated.setdefault(active.unit, active)
+        free = [unit for unit in places if unit not in seated]
+        for active in running:
+            if seated.get(active.unit) is not active and free:
+                unit = free.pop(0)
+                seated[unit] = replace(active, unit=unit)
+        return list(seated.values())
+
+    def begin_to_lead(self) -> None:
+        """Nothing is known of any node."""
+        raise NotImplementedError
+
+    def stop_leading(self) -> None:
+        """Another leads."""
+        raise NotImplementedError
+
+    def node_away(self, node: Address) -> None:
+        """Send nothing there; what runs there may go on."""
+        raise NotImplementedError
+
+    def node_reported(self, node: Address, status: Status) -> None:
+        """All that is there; what else was there is dead. It is usable if `usable` says so."""
+        raise NotImplementedError
+
+    def node_back(self, node: Address) -> None:
+        """It is there again and what ran there goes on; tasks may be placed there if it is usable."""
+        raise NotImplementedError
+
+    def node_dead(self, node: Address) -> None:
+        """What ran there is dead."""
+        raise NotImplementedError
+
+    def all_reachable_reported(self) -> None:
+        """It has opened."""
+        raise NotImplementedError
+
+    def all_reported(self) -> None:
+        """It has settled."""
+        raise NotImplementedError
+
+    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+        """Account for these moves from now on, the nodes' included."""
+
+    def all_fenced(self) -> None:
+        """It is fenced up to the last move."""
+
+    def learn(self, moves: Iterable[Move]) -> None:
+        """Take over the moves that are new, and have the nodes store them."""
+        known = {move.epoch for move in self._moves}
+        fresh = [move for move in moves if move.epoch not in known]
+        if not fresh:
+            return
+        self._moves = tuple(sorted([*self._moves, *fresh], key=lambda move: move.epoch))
+        self.adopt_moves(fresh)
+        if self.leading:
+            self._unfenced = {node: None for node in self._nodes if not self._is_given_up(node)}
+            for node in self._nodes:
+                self._port.send(node, Fence(self.epoch, self._moves))
+
+    def _is_given_up(self, node: Address) -> bool:
+        return node in self._lost and node in self._unheard
+
+    def on_fenced(self, message: Fenced, source: Address, now: Time) -> None:
+        """A node has stored moves."""
+        if self.leading and message.epoch == self.epoch and message.move == self._moves[-1].epoch:
+            self._unfenced.pop(source, None)
+            self._look()
+
+    def _fence_again(self, node: Address, status: Status) -> None:
+        """Learn the moves that a node stores; have it store the others."""
+        self.learn(status.moves)
+        if self._moves and (not status.moves or status.moves[-1].epoch < self._moves[-1].epoch):
+            self._unfenced[node] = None
+            self._port.send(node, Fence(self.epoch, self._moves))
+        else:
+            self._unfenced.pop(node, None)
+
+    def _claim(self, above: int) -> None:
+        epoch = above + 1
+        self.epoch = epoch if epoch % 2 == self._me else epoch + 1
+        self.leading, self.opened, self.settled, self._sure = True, False, False, False
+        self._missing = dict(self._nodes)
+        self._unheard.clear()
+        self._unfenced = dict(self._nodes) if self._moves else {}
+        self.fenced = 0
+        self.begin_to_lead()
+        for node in self._nodes:
+            self._port.send(node, Lead(self.epoch))
+        self._port.send(self._partner, Standing(self.epoch, True))
+        self._look()
+
+    def _step_down(self, epoch: int) -> None:
+        self.epoch = epoch
+        if self.leading:
+            self.leading = self.opened = self.settled = False
+            self.stop_leading()
+
+    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+        """Settle with the partner who leads."""
+        if message.leading:
+            if message.epoch > self.epoch:
+                self._step_down(message.epoch)
+            elif self.leading:
+                self._port.send(source, Standing(self.epoch, True))
+            if not self.leading and message.epoch == self.epoch:
+                self._answer(message)
+        elif self.leading and message.epoch > self.epoch:
+            self._claim(message.epoch)
+        elif self.leading:
+            if not self._sure:
+                self._sure = True
+                self._renew_leases(now)
+            if message.epoch < self.epoch:
+                self._port.send(source, Standing(self.epoch, True))
+                for node in [node for node in self._expired if node in self._missing]:
+                    self._ask(node)  # the partner has begun anew and has forgotten the question
+            elif message.node in self._missing and self._expired.get(message.node) == message.at_us:
+                del self._missing[message.node]
+                self._write_off(message.node)
+        elif self._me == 0:
+            self._claim(max(self.epoch, message.epoch))
+        else:
+            self._port.send(source, Standing(max(self.epoch, message.epoch), False))
+
+    def _ask(self, node: Address) -> None:
+        """Ask the partner if a node that was lost to this leader for a lease was lost to the partner for as long."""
+        self._port.send(self._partner, Standing(self.epoch, True, node, self._expired[node]))
+
+    def _answer(self, asked: Standing) -> None:
+        """Tell the partner that this master follows it; keep a question about a node until the answer is yes."""
+        if asked.node and asked.node not in self._expired:
+            self._questions[asked.node] = asked
+        elif asked.epoch == self.epoch:
+            self._port.send(self._partner, replace(asked, leading=False))
+
+    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+        """A node obeys, or a client knows, a later epoch, or this one of an earlier life.
+
+        A beginner goes beyond it, an established leader steps down, a follower tells its partner.
+        """
+        if message.epoch < self.epoch or (message.epoch == self.epoch and not self.leading):
+            return
+        if not self.leading:
+            self.epoch = message.epoch
+            self._port.send(self._partner, Standing(self.epoch, False))
+            return
+        if not self.opened or message.epoch == self.epoch:
+            self._claim(message.epoch)
+            return
+        self._step_down(message.epoch)
+        if self._partner_lost:
+            self._port.set_timer(CLAIM, now + self._lease.lease_us)
+        else:
+            self._port.send(self._partner, Standing(self.epoch, False))
+
+    def on_status(self, message: Status, source: Address, now: Time) -> None:
+        """A node says what is there."""
+        if not self.leading:
+            return
+        if message.epoch != self.epoch:
+            if message.epoch < self.epoch:
+                self._port.send(source, Lead(self.epoch))
+            else:
+                self.on_deposed(Deposed(message.epoch), source, now)
+            return
+        seated = self.seats(source, [self._known(source, active) for active in self._of_clients(message.running)])
+        if len(seated) < len(message.running):  # its next status will be without the others
+            left = {active.task for active in message.running} - {active.task for active in seated}
+            self._port.observe(Counted("attempts_unseated", len(left)))
+            self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
+            return
+        message = replace(message, running=tuple(seated))
+        self._missing.pop(source, None)
+        self._unheard.pop(source, None)
+        self._port.cancel_timer(("lease", source))
+        self._fence_again(source, message)
+        self.node_reported(source, message)
+        self._look()
+
+    def _known(self, node: Address, active: Active) -> Active:
+        known = self.known_at(node).get(active.task)
+        return active if known is None or known.attempt != active.attempt else known
+
+    def _of_clients(self, running: Iterable[Active]) -> list[Active]:
+        return [active for active in running if active.owner in self._clients]
+
+    def _look(self) -> None:
+        reported = len(self._missing) < len(self._nodes)
+        if self.leading and not self.opened and reported and all(node in self._lost for node in self._missing):
+            self.opened = True
+            self.settled = not self._missing
+            self.all_reachable_reported()
+        elif self.leading and not self.settled and not self._missing:
+            self.settled = True
+            self.all_reported()
+        if self.settled and self._moves and not self._unfenced and self.fenced < self._moves[-1].epoch:
+            self.fenced = self._moves[-1].epoch
+            self.all_fenced()
+
+    def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
+        """Take over from a lost partner; wait for a lost node."""
+        peer = event.peer
+        if peer == self._partner:
+            self._partner_lost, self._sure = True, False
+            if not self.leading:
+                self._claim(self.epoch)
+            return
+        self._lost[peer] = None
+        self._port.set_timer(("lease", peer), now + self._lease.lease_us)
+        if self.leading:
+            self.node_away(peer)
+            self._look()
+
+    def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
+        """Settle with a partner; go on with a node that has kept its session."""
+        peer = event.peer
+        if peer == self._partner:
+            self._partner_lost = False
+            self._port.send(peer, Standing(self.epoch, self.leading))
+            return
+        self._lost.pop(peer, None)
+        self._expired.pop(peer, None)
+        self._port.cancel_timer(("lease", peer))
+        if self.leading and self.reachable(peer):
+            self.node_back(peer)
+
+    def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
+        """A node has begun anew: its status follows. A partner has: it asks."""
+        peer = message.peer
+        if peer in self._nodes and self.leading:
+            self._unheard[peer] = None
+            self.node_away(peer)
+
+    def on_lease_timer(self, event: TimerFired, now: Time) -> None:
+        """A lease has expired, or it is time to claim what nobody leads."""
+        if event.key == CLAIM:
+            if not self.leading and self._partner_lost:
+                self._claim(self.epoch)
+            return
+        assert isinstance(event.key, tuple), "a timer of the pair's"
+        node = str(event.key[1])
+        if node not in self._lost:
+            return
+        self._expired[node] = now
+        if not self.leading:
+            if (asked := self._questions.pop(node, None)) is not None:
+                self._answer(asked)
+        elif self._sure:
+            (self._ask if node in self._missing else self._write_off)(node)
+
+    def _write_off(self, node: Address) -> None:
+        """Take it that nothing runs at a node."""
+        self._unheard[node] = None
+        self.node_dead(node)
+        self._unfenced.pop(node, None)
+        self._look()
+
+    def _renew_leases(self, now: Time) -> None:
+        self._expired.clear()
+        for node in self._lost:
+            self._port.set_timer(("lease", node), now + self._lease.lease_us)
+
+    def is_lease(self, event: TimerFired) -> bool:
+        """Whether a timer is the pair's."""
+        return event.key == CLAIM or (isinstance(event.key, tuple) and event.key[0] == "lease")

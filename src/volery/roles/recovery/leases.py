@@ -1,0 +1,362 @@
+"""A node that outlives its masters and never runs what it may not: the record of truth of designs that bear crashes.
+
+Two masters, a pair, may lead it; it obeys the one of the highest epoch that it has heard of, so that an older one can
+never launch again (fencing). What runs here, and what has finished and is not forgotten yet, it tells to every new
+master. Cut off from its master for longer than its grace it ends what runs, and opens new sessions, so that whatever it
+had been sent is refused: the master may then give the tasks to others (the other half of the lease is in `leading`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from volery.core.component import Component, sent_to
+from volery.core.events import Adopted, Move, PeerBack, PeerLost, TaskFinished, TimerFired
+from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
+from volery.core.port import Port
+from volery.roles.recovery.channel import LinkPort, Renewed
+
+FENCE: Final = "fence"
+NO_EPOCH: Final = -1
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """For how long a node may run tasks without its master, and how long its master waits.
+
+    Args:
+        detection_us: an outage that lasts this long is told to both ends, see `Deployment.detection_us`.
+    """
+
+    detection_us: Time
+
+    @property
+    def grace_us(self) -> Time:
+        """A node that was told of an outage goes on this long: a second master may take over meanwhile."""
+        return 2 * self.detection_us
+
+    @property
+    def lease_us(self) -> Time:
+        """A master that was told of it waits this long.
+
+        The node is told within one detection time, waits for its grace, and may be told of the end of the outage one
+        detection time before the master is.
+        """
+        return self.grace_us + 2 * self.detection_us
+
+
+class Active(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An attempt at a node.
+
+    Args:
+        owner: who placed it.
+        unit: where, in the master's own numbering.
+        request: what it asked for; nothing: a slot.
+        account: on whose account it runs, in the owner's numbering.
+        term: the epoch of the owner's last relief, see `volery.core.events.Moved`.
+    """
+
+    task: TaskId
+    job: JobId
+    attempt: int
+    owner: Address
+    unit: int
+    request: Amounts = ()
+    account: int = 0
+    term: int = 0
+
+
+class Run(Message, frozen=True):
+    """Master > node: launch this attempt."""
+
+    epoch: int
+    task: Task
+    attempt: int
+    owner: Address
+    unit: int
+    account: int = 0
+    term: int = 0
+
+
+class Stop(Message, frozen=True):
+    """Master > node: end this task; Result follows."""
+
+    task: TaskId
+
+
+class Lead(Message, frozen=True):
+    """Master > node: obey me and no older master; say what is there."""
+
+    epoch: int
+
+
+class Inquire(Message, frozen=True):
+    """Restarted master > node or client: tell me the epoch that you know of."""
+
+
+class Deposed(Message, frozen=True):
+    """Node or client > master: a master of this epoch leads here.
+
+    Term: of a client of which jobs were moved to another, see `volery.core.events.Moved`.
+    """
+
+    epoch: int
+    term: int = 0
+
+
+class Status(Message, frozen=True):
+    """Node > master: what runs here and what has finished, as of this epoch; `NO_EPOCH` after a restart.
+
+    Moves: all that the node stores, see `Fence`.
+    """
+
+    epoch: int
+    running: tuple[Active, ...]
+    finished: tuple[Active, ...]
+    moves: tuple[Move, ...] = ()
+
+
+class Unseat(Message, frozen=True):
+    """Master > node: the cluster has no place for these attempts any more; end them, then send `Status` again.
+
+    What comes to its own end first is a result as ever.
+    """
+
+    epoch: int
+    tasks: tuple[TaskId, ...]
+
+
+class Fence(Message, frozen=True):
+    """Master > node: store these moves of jobs between owners, so that each later master learns them from you.
+
+    A node refuses the fence of a master that it does not obey. So a master whose nodes have all stored a move is sure
+    that no older master can launch for the origin of that move.
+    """
+
+    epoch: int
+    moves: tuple[Move, ...]
+
+
+class Fenced(Message, frozen=True):
+    """Node > master: the moves up to this one are stored here."""
+
+    epoch: int
+    move: int
+
+
+class Result(Message, frozen=True):
+    """Node > both masters, and the owner where that counts results: the attempt has ended."""
+
+    active: Active
+
+
+class Forget(Message, frozen=True):
+    """Owner > masters > node: all that the owner wanted is done; these results need not be kept."""
+
+    patient = True
+    tasks: tuple[TaskId, ...]
+
+
+NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Run, Stop, Lead, Inquire, Deposed, Status, Unseat, Fence, Fenced, Result, Forget}
+)
+
+
+class GuardedNode(Component):
+    """One worker machine.
+
+    Args:
+        pair: the masters; the first leads in the beginning.
+        lease: how long it goes on without one.
+        incarnation: of this component.
+        tells_owner: results go to the owner as well.
+    """
+
+    __slots__ = (
+        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_moves",
+        "_pair", "_running", "_tells_owner", "_unseated",
+    )  # fmt: skip
+
+    def __init__(self, pair: tuple[Address, Address], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
+        self._pair = pair
+        self._lease = lease
+        self._incarnation = incarnation
+        self._tells_owner = tells_owner
+        self._epoch = NO_EPOCH if incarnation else 0
+        self._master = "" if incarnation else pair[0]
+        self._master_renewed = False
+        self._running: dict[TaskId, Active] = {}
+        self._finished: dict[TaskId, Active] = {}
+        self._lost: set[Address] = set()
+        self._moves: tuple[Move, ...] = ()
+        self._unseated: set[TaskId] = set()
+
+    def bind(self, port: Port) -> None:
+        """It needs links."""
+        super().bind(port)
+        assert isinstance(port, LinkPort), "a guarded node stands on links"
+        self._links = port
+
+    def start(self, now: Time) -> None:
+        """After a restart: nothing runs here but what was adopted."""
+        if self._incarnation:
+            self._tell_status(*self._pair)
+
+    def on_adopted(self, event: Adopted, source: Address, now: Time) -> None:
+        """Go on with an attempt that an earlier life has launched."""
+        active = msgspec.msgpack.decode(event.note, type=Active)
+        self._running[active.task] = active
+
+    def _tell_status(self, *masters: Address) -> None:
+        for master in masters:
+            status = Status(self._epoch, tuple(self._running.values()), tuple(self._finished.values()), self._moves)
+            self._port.send(master, status)
+
+    def on_run(self, message: Run, source: Address, now: Time) -> None:
+        """Launch, if the master still leads; what runs or has finished here is not launched again."""
+        if message.epoch != self._epoch:
+            if message.epoch < self._epoch:
+                self._port.send(source, Deposed(self._epoch))
+            return
+        task = message.task
+        if task.id in self._running:
+            return
+        attempt, owner, unit = message.attempt, message.owner, message.unit
+        active = Active(task.id, task.job, attempt, owner, unit, task.request, message.account, message.term)
+        if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
+            self._finished[task.id] = active
+            self._tell(Result(active))
+            return
+        self._running[task.id] = active
+        self._port.launch(task, message.attempt, note=msgspec.msgpack.encode(active))
+
+    def on_stop(self, message: Stop, source: Address, now: Time) -> None:
+        """End the task, if it still runs."""
+        active = self._running.get(message.task)
+        if active is not None:
+            self._port.kill(message.task, active.attempt)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Tell both masters, the one that leads and the one that follows, and keep the result until it is forgotten."""
+        active = self._running.get(event.task.id)
+        if active is None or active.attempt != event.attempt:
+            return
+        del self._running[active.task]
+        if active.task not in self._unseated or event.outcome != "killed":
+            self._finished[active.task] = active
+            self._tell(Result(active))
+        if self._unseated:
+            self._unseated.discard(active.task)
+            if not self._unseated:
+                self._tell_status(self._master)
+
+    def _tell(self, result: Result) -> None:
+        for master in self._pair:
+            self._port.send(master, result)
+        if self._tells_owner:
+            self._port.send(result.active.owner, result)
+
+    def on_forget(self, message: Forget, source: Address, now: Time) -> None:
+        """Drop results."""
+        for task in message.tasks:
+            self._finished.pop(task, None)
+
+    def on_lead(self, message: Lead, source: Address, now: Time) -> None:
+        """A master takes over, unless this epoch or a later one is taken."""
+        obeyed = source == self._master and not self._master_renewed
+        if message.epoch < self._epoch or (message.epoch == self._epoch and not obeyed):
+            self._port.send(source, Deposed(self._epoch))
+        if message.epoch <= self._epoch:
+            return
+        self._epoch, self._master, self._master_renewed = message.epoch, source, False
+        self._watch_master(now)
+        self._tell_status(source)
+
+    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+        """Say which epoch is obeyed here."""
+        self._port.send(source, Deposed(self._epoch))
+
+    def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
+        """End attempts that have no place in the cluster any more."""
+        if message.epoch != self._epoch:
+            return
+        self._unseated.update(task for task in message.tasks if task in self._running)
+        for task in message.tasks:
+            if task in self._running:
+                self._port.kill(task, self._running[task].attempt)
+        if not self._unseated:
+            self._tell_status(source)
+
+    def on_fence(self, message: Fence, source: Address, now: Time) -> None:
+        """Store moves that the master knows; refuse one that is not obeyed here."""
+        if message.epoch < self._epoch:
+            self._port.send(source, Deposed(self._epoch))
+        elif message.epoch == self._epoch:
+            if not self._moves or self._moves[-1].epoch < message.moves[-1].epoch:
+                self._moves = message.moves
+            self._port.send(source, Fenced(self._epoch, self._moves[-1].epoch))
+
+    def _watch_master(self, now: Time) -> None:
+        """Count the lease while no master can be reached; attempts that were adopted have had one of the two."""
+        masters = (self._master,) if self._master or not self._running else self._pair
+        if self._lost.issuperset(masters):
+            self._port.set_timer(FENCE, now + self._lease.grace_us)
+        else:
+            self._port.cancel_timer(FENCE)
+
+    def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
+        """Without its master it goes on for a while."""
+        self._lost.add(event.peer)
+        if event.peer == self._master or not self._master:
+            self._watch_master(now)
+
+    def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
+        """All is well."""
+        self._lost.discard(event.peer)
+        if event.peer == self._master or not self._master:
+            self._watch_master(now)
+
+    def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
+        """A master has begun anew; whichever leads will say so, with an epoch of its own."""
+        if message.peer == self._master:
+            self._master_renewed = True
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """The lease is over: end everything, and refuse whatever was sent until now."""
+        for active in self._running.values():
+            self._port.kill(active.task, active.attempt)
+        self._running.clear()
+        self._unseated.clear()
+        for master in self._pair:
+            self._links.renew(master)
+        self._tell_status(*self._pair)
+
+    def check(self) -> None:
+        """What runs has not finished."""
+        assert not self._running.keys() & self._finished.keys(), "a task that has finished runs again"
+
+    def check_rest(self) -> None:
+        """Nothing runs and no result waits."""
+        assert not self._running, f"{len(self._running)} tasks run"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Run: on_run,
+        Stop: on_stop,
+        Forget: on_forget,
+        Lead: on_lead,
+        Inquire: on_inquire,
+        Unseat: on_unseat,
+        Fence: on_fence,
+        Adopted: on_adopted,
+        TaskFinished: on_task_finished,
+        TimerFired: on_timer,
+        PeerLost: on_peer_lost,
+        PeerBack: on_peer_back,
+        Renewed: on_renewed,
+    }
+    sends = (
+        sent_to("lm", Status, Deposed, Fenced, Result)
+        | sent_to("master", Status, Deposed, Result)
+        | sent_to("distributor", Result)
+    )

@@ -1,0 +1,66 @@
+"""Randomised first fit: who finds room, how likely each machine is, and what a picky job considers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from volery.architectures.omega.firstfit import NOWHERE, Placing, Rings, place, stretch
+from volery.core.model import Cluster, Task
+from volery.core.resources import Packing
+
+
+def problem(
+    free: list[int], tasks: int, seed: int = 0, whole: bool = False, machines: list[int] | None = None
+) -> Placing:
+    packing = Packing(1)
+    pool = list(range(len(free))) if machines is None else machines
+    amounts = [packing.free((one,)) for one in free]
+    return Placing(tuple(Task(k, 0) for k in range(tasks)), amounts, {0: pool}, packing, seed, whole)
+
+
+@given(free=st.lists(st.integers(0, 3), max_size=80), tasks=st.integers(0, 90), seed=st.integers(0, 1 << 64))
+def test_as_many_tasks_as_there_is_room_for_are_placed_and_no_machine_twice(
+    free: list[int], tasks: int, seed: int
+) -> None:
+    given_free = problem(free, tasks, seed)
+    before = list(given_free.free)
+    answer = place(given_free)
+    assert len(answer.places) == min(tasks, sum(free))
+    assert all(count <= free[machine] for machine, count in Counter(answer.machines).items())
+    assert given_free.free == before, "the problem is not changed"
+    assert place(given_free) == answer, "the same problem, the same answer"
+
+
+def test_a_gang_finds_room_for_all_or_for_none() -> None:
+    assert place(problem([1, 1], 3, whole=True)) == NOWHERE
+    assert len(place(problem([1, 2], 3, whole=True)).places) == 3
+
+
+def test_every_machine_with_room_is_as_likely_as_another() -> None:
+    free = [0, 1, 0, 1, 1] * 40
+    counts = Counter(place(problem(free, 1, seed)).machines[0] for seed in range(12_000))
+    assert sorted(counts) == [machine for machine, one in enumerate(free) if one]
+    assert min(counts.values()) > 60
+    assert max(counts.values()) < 150, "100 are expected; five standard deviations are 50"
+
+
+def test_tasks_find_room_only_among_the_machines_that_may_be_drawn() -> None:
+    assert set(place(problem([5] * 9, 10, machines=[2, 7])).machines) == {2, 7}
+
+
+def test_rings_hold_the_machines_that_satisfy_a_set_in_one_random_order() -> None:
+    rings = Rings(Cluster((0b01, 0b11, 0b10, 0b11), (1, 1, 1, 1)), Random(3))
+    assert sorted(rings.suitable(0b11)) == [1, 3]
+    assert [machine for machine in rings.suitable(0) if machine in (1, 3)] == rings.suitable(0b11)
+
+
+def test_a_stretch_goes_round_and_leaves_out_its_share() -> None:
+    ring = [4, 5, 6, 7]
+    assert stretch(ring, 0.5, 0.0) == [4, 5]
+    assert stretch(ring, 0.5, 0.9) == [7, 4]
+    assert stretch(ring, 0.99, 0.5) == [6], "one at least"
+    assert stretch([], 0.5, 0.5) == []

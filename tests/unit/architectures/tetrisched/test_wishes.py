@@ -1,0 +1,56 @@
+"""The wizard: wishes in, expression out; value functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from volery.architectures.tetrisched.expressions import Max, Min, ncks
+from volery.architectures.tetrisched.text import written
+from volery.architectures.tetrisched.wishes import FLOOR, Grid, Wishes, value_at, wizard
+from volery.core.model import NEVER, SECOND
+
+MINUTE = 60 * SECOND
+GRID = Grid(now_us=0, quantum_us=10 * MINUTE, ahead=2, horizon_us=60 * MINUTE)
+
+
+def test_eight_gpus_in_one_rack_twice_as_slow_elsewhere_in_half_an_hour() -> None:
+    wishes = Wishes(8, 10 * MINUTE, ("gpu.rack0", "gpu.rack1"), 2.0, deadline_us=30 * MINUTE, value=1000.0)
+    found = wizard(wishes, GRID)
+    assert found is not None
+    assert written(found).replace("\n", "").replace("  ", " ") == (
+        "max( nCk(gpu.rack0, 8, 1000.0), nCk(gpu.rack0, 8, 1, 1, 1000.0), nCk(gpu.rack0, 8, 2, 1, 1000.0),"
+        " nCk(gpu.rack1, 8, 1000.0), nCk(gpu.rack1, 8, 1, 1, 1000.0), nCk(gpu.rack1, 8, 2, 1, 1000.0),"
+        " nCk(all, 8, 0, 2, 1000.0), nCk(all, 8, 1, 2, 1000.0))"
+    ), "on slow machines it can start no later than in quantum 1"
+
+
+def test_a_deadline_that_cannot_be_met_leaves_nothing() -> None:
+    assert wizard(Wishes(1, 31 * MINUTE, deadline_us=30 * MINUTE), GRID) is None
+
+
+def test_presets() -> None:
+    now = Grid(0, 10 * MINUTE, 0, 60 * MINUTE)
+    late = 60 * MINUTE
+    assert wizard(Wishes(3, MINUTE, deadline_us=late), now) == ncks("all", 3, 1.0)
+    hard = wizard(Wishes(3, MINUTE, ("gpu",), everywhere="", deadline_us=late), now)
+    assert hard == ncks("gpu", 3, 1.0), "a hard constraint"
+    apart = wizard(Wishes(1, MINUTE, apart=(("rack0", 1), ("rack1", 1)), deadline_us=late), GRID)
+    assert isinstance(apart, Max)
+    assert len(apart.of) == 3
+    assert apart.of[0] == Min((ncks("rack0", 1, 1.0), ncks("rack1", 1, 1.0)))
+    storage = wizard(Wishes(4, MINUTE, ("hdfs",), partial=True, everywhere="", deadline_us=late), GRID)
+    assert storage is not None
+    assert written(storage) == "LnCk(hdfs, 4, 1.0)"
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"), [(0, 1.0), (30 * MINUTE, 0.5), (60 * MINUTE, FLOOR), (600 * MINUTE, FLOOR)]
+)
+def test_best_effort_is_worth_less_the_later_it_ends_but_never_nothing(end: int, expected: float) -> None:
+    assert value_at(Wishes(1, 1), end, 60 * MINUTE) == expected
+
+
+def test_with_a_deadline_the_value_is_constant_until_then() -> None:
+    wishes = Wishes(1, 1, deadline_us=5, value=25.0)
+    assert [value_at(wishes, end, 60) for end in (0, 5, 6)] == [25.0, 25.0, 0.0]
+    assert wishes.deadline_us != NEVER

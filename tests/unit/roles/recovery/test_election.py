@@ -1,0 +1,293 @@
+"""Paired masters: who leads, in which epoch, and when a node's tasks are given up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from volery.core.events import Move, PeerBack, PeerLost, TimerFired
+from volery.core.model import SECOND, Address, Message, TaskId, Time
+from volery.roles.recovery.channel import Renewed
+from volery.roles.recovery.election import PairedMaster, Standing
+from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
+from volery.sim.recording import RecordingPort, TimerCancelled, TimerSet
+
+PAIR = ("m/0", "m/0/standby")
+NODES = ("node/0", "node/1")
+LEASE = Lease(SECOND)
+
+
+class Pupil(PairedMaster):
+    """Notes what it is told of its nodes."""
+
+    def __init__(self, me: int, incarnation: int = 0) -> None:
+        self.notes: list[str] = []
+        self.join_pair(PAIR, me, NODES, ("gm/0",), LEASE, incarnation)
+
+    def places_of(self, node: Address) -> Sequence[int]:
+        return (NODES.index(node),)
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        return {}
+
+    def begin_to_lead(self) -> None:
+        self.notes.append("begin")
+
+    def stop_leading(self) -> None:
+        self.notes.append("stop")
+
+    def node_away(self, node: Address) -> None:
+        self.notes.append(f"away {node}")
+
+    def node_reported(self, node: Address, status: Status) -> None:
+        self.notes.append(f"reported {node}")
+
+    def node_back(self, node: Address) -> None:
+        self.notes.append(f"back {node}")
+
+    def node_dead(self, node: Address) -> None:
+        self.notes.append(f"dead {node}")
+
+    def all_reachable_reported(self) -> None:
+        self.notes.append("open")
+
+    def all_reported(self) -> None:
+        self.notes.append("settled")
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        assert self.is_lease(event)
+        self.on_lease_timer(event, now)
+
+    receives = {  # noqa: RUF012 - the table
+        Standing: PairedMaster.on_standing,
+        Deposed: PairedMaster.on_deposed,
+        Status: PairedMaster.on_status,
+        PeerLost: PairedMaster.on_peer_lost,
+        PeerBack: PairedMaster.on_peer_back,
+        Renewed: PairedMaster.on_renewed,
+        TimerFired: on_timer,
+    }
+
+
+class Bench:
+    """One master under a recording port."""
+
+    def __init__(self, me: int, incarnation: int = 0) -> None:
+        self.master = Pupil(me, incarnation)
+        self.port = RecordingPort.under(self.master, PAIR[me])
+        self.master.start(0)
+
+    def take(self, event: object, source: Address, now: Time = 0) -> list[str]:
+        """What the master notes."""
+        self.master.notes.clear()
+        self.master.handle(event, source, now)  # type: ignore[arg-type]  # any event
+        return list(self.master.notes)
+
+    def sent(self) -> list[tuple[Address, Message]]:
+        return [(effect.to, effect.message) for effect in self.port.sent()]
+
+
+def leading(epoch: int = 0) -> Bench:
+    bench = Bench(epoch % 2, 1 if epoch else 0)
+    if epoch:
+        bench.take(Standing(epoch - 1, False), PAIR[1 - epoch % 2])
+    bench.port.drain()
+    return bench
+
+
+def claimed() -> Bench:
+    """The second master, just after its partner was lost."""
+    bench = Bench(1)
+    assert bench.take(PeerLost(PAIR[0]), PAIR[1]) == ["begin"]
+    return bench
+
+
+def test_the_first_leads_and_the_second_follows() -> None:
+    assert (Bench(0).master.opened, Bench(1).master.leading) == (True, False)
+
+
+def test_a_follower_takes_over_with_the_next_epoch_of_its_own() -> None:
+    bench = claimed()
+    assert bench.master.epoch == 1
+    assert bench.sent() == [*((node, Lead(1)) for node in NODES), (PAIR[0], Standing(1, True))]
+    assert bench.take(Status(1, (), ()), NODES[0]) == ["reported node/0"]
+    assert bench.take(Status(1, (), ()), NODES[1]) == ["reported node/1", "open"]
+    assert bench.master.settled
+
+
+def test_it_opens_without_nodes_that_are_lost_but_settles_with_the_last() -> None:
+    bench = claimed()
+    bench.take(Status(1, (), ()), NODES[0])
+    assert bench.take(PeerLost(NODES[1]), PAIR[1]) == ["away node/1", "open"]
+    assert not bench.master.settled
+    assert bench.take(Status(1, (), ()), NODES[1]) == ["reported node/1", "settled"]
+
+
+def test_it_does_not_open_without_any_node() -> None:
+    bench = claimed()
+    for node in NODES:
+        bench.take(PeerLost(node), PAIR[1])
+    assert not bench.master.opened
+
+
+def test_a_beginner_goes_beyond_the_epoch_that_a_node_obeys_and_a_leader_steps_down() -> None:
+    bench = claimed()
+    assert bench.take(Deposed(4), NODES[0]) == ["begin"]
+    assert bench.master.epoch == 5
+    leader = leading()
+    assert leader.take(Deposed(1), NODES[0]) == ["stop"]
+    assert leader.sent() == [(PAIR[1], Standing(1, False))]
+
+
+def test_of_two_leaders_the_one_of_the_lower_epoch_steps_down() -> None:
+    leader = leading()
+    assert leader.take(Standing(1, True), PAIR[1]) == ["stop"]
+    assert not leader.master.leading
+    follower = claimed()
+    follower.port.drain()
+    follower.take(Standing(0, True), PAIR[0])
+    assert follower.sent() == [(PAIR[0], Standing(1, True))]
+
+
+def test_a_restarted_master_asks_everybody_and_of_two_that_follow_the_first_leads() -> None:
+    bench = Bench(0, incarnation=1)
+    assert bench.sent() == [(PAIR[1], Standing(-1, False)), *((to, Inquire()) for to in (*NODES, "gm/0"))]
+    assert bench.take(Standing(3, False), PAIR[1]) == ["begin"]
+    assert bench.master.epoch == 4
+    second = Bench(1, incarnation=1)
+    second.port.drain()
+    assert not second.take(Standing(-1, False), PAIR[0])
+    assert second.sent() == [(PAIR[0], Standing(-1, False))]
+
+
+def test_an_epoch_that_the_partner_never_heard_of_is_gone_beyond() -> None:
+    """A standby led a while behind a partition, clients believed it, and it crashed."""
+    restarted = Bench(1, incarnation=1)
+    restarted.take(Standing(0, True), PAIR[0])
+    restarted.port.drain()
+    restarted.take(Deposed(1), "gm/0")
+    assert restarted.sent() == [(PAIR[0], Standing(1, False))]
+    leader = leading()
+    assert leader.take(Standing(1, False), PAIR[1]) == ["begin"]
+    assert leader.master.epoch == 2
+
+
+def test_a_lost_nodes_tasks_are_given_up_after_the_lease_while_the_partner_is_sure() -> None:
+    leader = leading()
+    assert leader.take(PeerLost(NODES[0]), PAIR[0], now=7) == ["away node/0"]
+    assert leader.port.drain() == [TimerSet(("lease", NODES[0]), 7 + LEASE.lease_us)]
+    assert leader.take(TimerFired(("lease", NODES[0])), PAIR[0]) == ["dead node/0"]
+
+
+def test_without_its_partner_a_leader_waits_for_the_node() -> None:
+    """The partner may have become the node's master; then its tasks run on."""
+    leader = leading()
+    leader.take(PeerLost(NODES[0]), PAIR[0])
+    leader.take(PeerLost(PAIR[1]), PAIR[0])
+    assert not leader.take(TimerFired(("lease", NODES[0])), PAIR[0])
+    leader.take(PeerBack(PAIR[1]), PAIR[0])
+    leader.port.drain()
+    leader.take(Standing(0, False), PAIR[1], now=9)
+    assert leader.port.drain() == [TimerSet(("lease", NODES[0]), 9 + LEASE.lease_us)]
+
+
+def asking() -> tuple[Bench, Standing]:
+    """A new leader to which the first node was lost for a lease before it ever answered, and its question."""
+    leader = leading(2)
+    epoch = leader.master.epoch
+    assert leader.take(Status(epoch, (), ()), NODES[1]) == ["reported node/1"]
+    assert leader.take(PeerLost(NODES[0]), PAIR[0]) == ["away node/0", "open"]
+    assert not leader.take(Standing(epoch, False), PAIR[1], now=5)
+    leader.port.drain()
+    assert not leader.take(TimerFired(("lease", NODES[0])), PAIR[0], now=9), "the partner may be its master"
+    question = Standing(epoch, True, NODES[0], 9)
+    assert leader.sent() == [(PAIR[1], question)]
+    return leader, question
+
+
+def test_a_node_that_never_answers_a_new_leader_is_given_up_once_it_was_lost_to_both_masters_for_the_lease() -> None:
+    """A cold start without one machine held every job of a Global Master until that machine was back."""
+    leader, question = asking()
+    answer = replace(question, leading=False)
+    assert leader.take(answer, PAIR[1]) == ["dead node/0", "settled"]
+    assert leader.take(PeerBack(NODES[0]), PAIR[0]) == []
+    assert leader.take(Status(question.epoch, (), ()), NODES[0]) == ["reported node/0"]
+
+
+def test_an_answer_to_a_question_before_the_node_was_lost_again_gives_nothing_up() -> None:
+    """Meanwhile a message of the partner, sent before it was deposed, may have made it the master of that node."""
+    leader, question = asking()
+    leader.take(PeerBack(NODES[0]), PAIR[0])
+    assert not leader.take(replace(question, leading=False), PAIR[1])
+    leader.take(PeerLost(NODES[0]), PAIR[0], now=20)
+    leader.take(TimerFired(("lease", NODES[0])), PAIR[0], now=30)
+    assert leader.sent()[-1] == (PAIR[1], replace(question, at_us=30))
+    assert not leader.take(replace(question, leading=False), PAIR[1])
+    assert leader.take(replace(question, leading=False, at_us=30), PAIR[1]) == ["dead node/0", "settled"]
+
+
+def test_a_partner_that_begins_anew_is_asked_again() -> None:
+    leader, question = asking()
+    assert not leader.take(Standing(-1, False), PAIR[1])
+    assert leader.sent() == [(PAIR[1], Standing(question.epoch, True)), (PAIR[1], question)]
+
+
+def test_a_follower_answers_once_the_node_was_lost_to_it_for_the_lease_too() -> None:
+    follower = Bench(1, incarnation=1)
+    question = Standing(4, True, NODES[0], 3)
+    follower.take(question, PAIR[0])
+    follower.port.drain()
+    follower.take(PeerLost(NODES[0]), PAIR[1], now=7)
+    assert follower.port.drain() == [TimerSet(("lease", NODES[0]), 7 + LEASE.lease_us)]
+    follower.take(TimerFired(("lease", NODES[0])), PAIR[1])
+    assert follower.sent() == [(PAIR[0], replace(question, leading=False))]
+    later = replace(question, epoch=6, at_us=8)
+    follower.take(later, PAIR[0])
+    assert follower.sent() == [(PAIR[0], replace(later, leading=False))]
+    follower.take(PeerBack(NODES[0]), PAIR[1])
+    follower.take(later, PAIR[0])
+    assert not follower.sent()
+
+
+def test_a_node_that_is_back_in_its_session_goes_on_and_one_that_began_anew_reports_first() -> None:
+    leader = leading()
+    leader.take(PeerLost(NODES[0]), PAIR[0])
+    leader.port.drain()
+    assert leader.take(PeerBack(NODES[0]), PAIR[0]) == ["back node/0"]
+    assert leader.port.drain() == [TimerCancelled(("lease", NODES[0]))]
+    assert leader.take(Renewed(NODES[0]), NODES[0]) == ["away node/0"]
+    assert not leader.take(PeerBack(NODES[0]), PAIR[0])
+    assert leader.take(Status(-1, (), ()), NODES[0]) == []
+    assert leader.sent() == [(NODES[0], Lead(0))]
+    assert leader.take(Status(0, (), ()), NODES[0]) == ["reported node/0"]
+
+
+def test_nobody_who_is_deposed_behind_a_partition_claims_at_once() -> None:
+    """Two that cannot hear each other would outbid each other for ever."""
+    leader = leading()
+    leader.take(PeerLost(PAIR[1]), PAIR[0])
+    leader.port.drain()
+    assert leader.take(Deposed(1), NODES[0], now=3) == ["stop"]
+    assert leader.port.drain() == [TimerSet("claim", 3 + LEASE.lease_us)]
+    assert leader.take(TimerFired("claim"), PAIR[0]) == ["begin"]
+
+
+def test_what_the_cluster_has_no_place_for_is_ended_before_its_node_counts_as_reported() -> None:
+    bench = Bench(1)
+    bench.take(PeerLost("m/0"), PAIR[1])
+    running = [Active(task, 0, 1, "gm/0", 0) for task in (0, 1)]
+    assert not bench.take(Status(1, tuple(running), ()), NODES[0])
+    assert (NODES[0], Unseat(1, (1,))) in [(sent.to, sent.message) for sent in bench.port.sent()]
+    assert bench.take(Status(1, (running[0],), ()), NODES[0]) == ["reported node/0"]
+
+
+def test_a_master_is_fenced_when_each_node_stores_the_move_and_tells_it_to_nodes_that_do_not() -> None:
+    bench = Bench(0)
+    move = Move(1, "gm/0", "gm/1")
+    bench.master.learn([move])
+    assert [(node, Fence(0, (move,))) for node in NODES] == [(sent.to, sent.message) for sent in bench.port.sent()]
+    bench.master.on_fenced(Fenced(0, 1), NODES[0], 0)
+    assert bench.master.fenced == 0
+    bench.master.on_fenced(Fenced(0, 1), NODES[1], 0)
+    assert bench.master.fenced == 1
